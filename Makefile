@@ -1,0 +1,43 @@
+# Everything a person types. `make help` lists it.
+
+PYTHON := .venv/bin/python
+QUICKSAND := .venv/bin/quicksand-tui
+
+.PHONY: help run setup test check unit vm e2e agent soak screenshots clean
+
+help:            ## show this
+	@sed -n 's/^\([a-z0-9]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+run: setup       ## prepare this machine, then open the app (without a terminal: run the demo)
+	@if [ -t 0 ] && [ -t 1 ]; then exec $(QUICKSAND); else exec $(QUICKSAND) demo; fi
+
+setup:           ## prepare only: Python environment, QEMU, default image
+	@sh scripts/bootstrap.sh
+	@$(QUICKSAND) setup
+
+test: setup      ## lint, types, unit tests, tests on real VMs, tests in tmux
+	@sh scripts/test.sh
+
+check:           ## lint and types only
+	@sh scripts/test.sh check
+
+unit:            ## unit tests only
+	@$(PYTHON) -m pytest tests/unit
+
+vm:              ## tests on real VMs only
+	@$(PYTHON) -m pytest tests/integration
+
+e2e:             ## end-to-end tests in tmux only
+	@$(PYTHON) -m pytest tests/e2e
+
+agent:           ## build the guest agent (needs Rust; users do not)
+	@sh guest-agent/build.sh
+
+soak:            ## the tests that take longer than CI allows
+	@$(PYTHON) -m pytest -m soak tests
+
+screenshots:     ## the README's pictures, from real sandboxes
+	@$(PYTHON) scripts/screenshots.py
+
+clean:           ## remove what can be made again in this checkout
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis guest-agent/target

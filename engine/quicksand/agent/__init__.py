@@ -1,0 +1,1 @@
+"""The host side of the agent protocol (docs/internals/agent-protocol.md)."""

@@ -1,0 +1,167 @@
+"""Frames of the agent protocol, without any I/O: bytes in, frames out.
+
+What comes in was written by a hostile guest: every length is checked before anything is kept, and
+JSON is read with bounds. docs/internals/agent-protocol.md has the format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NoReturn
+
+from quicksand.errors import AgentProtocolError
+
+DATA_FLAG = 0x8000_0000
+JSON_MAX = 1024 * 1024
+DATA_MAX = 256 * 1024
+DATA_HEADER = 5
+"""1 byte of stream, 4 bytes of channel."""
+
+MARKER = b"QSND"
+NONCE_BYTES = 16
+
+PRE_MARKER_MAX = 64 * 1024 * 1024
+"""Bytes of an earlier client's leftovers that are skipped in search of the marker; QEMU and the
+guest together buffer far less."""
+
+
+class Stream(IntEnum):
+    """Streams of a channel; a credit has the high bit set."""
+
+    INPUT = 0
+    STDOUT = 1
+    STDERR = 2
+
+
+CREDIT = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class DataFrame:
+    channel: int
+    stream: int
+    """A Stream, or one with CREDIT set."""
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFrame:
+    message: dict[str, Any]
+
+
+Frame = DataFrame | JsonFrame
+
+
+class FrameDecoder:
+    """Cuts a byte stream into frames. Holds at most one frame's worth of bytes.
+
+    Before frames come, `expect_marker` makes it skip to the answer to this client's own hello.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._marker: bytes | None = None
+        self._skipped = 0
+
+    def expect_marker(self, nonce: bytes) -> None:
+        """Discard everything up to and including the marker with ``nonce``."""
+        self._marker = MARKER + nonce
+        self._skipped = 0
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Frames that are complete with ``data``. Raises AgentProtocolError for a bad one."""
+        self._buffer += data
+        if self._marker is not None and not self._skip_to_marker(self._marker):
+            return
+        position = 0
+        try:
+            while (end := self._frame_end(position)) is not None:
+                start, position = position, end
+                yield self._parse(start, end)
+        finally:
+            del self._buffer[:position]
+
+    def _skip_to_marker(self, marker: bytes) -> bool:
+        found = self._buffer.find(marker)
+        if found >= 0:
+            del self._buffer[: found + len(marker)]
+            self._marker = None
+            return True
+        drop = max(0, len(self._buffer) - len(marker) + 1)
+        del self._buffer[:drop]
+        self._skipped += drop
+        if self._skipped > PRE_MARKER_MAX:
+            raise AgentProtocolError("the agent does not answer the handshake, it only sends noise")
+        return False
+
+    def _frame_end(self, start: int) -> int | None:
+        """Where the frame at ``start`` ends, or None while it is incomplete."""
+        if len(self._buffer) - start < 4:
+            return None
+        word = int.from_bytes(self._buffer[start : start + 4])
+        length = word & ~DATA_FLAG
+        limit = DATA_MAX + DATA_HEADER if word & DATA_FLAG else JSON_MAX
+        if length > limit:
+            raise AgentProtocolError(
+                f"the agent sent a frame of {length} bytes; {limit} is the most"
+            )
+        end = start + 4 + length
+        return end if len(self._buffer) >= end else None
+
+    def _parse(self, start: int, end: int) -> Frame:
+        body = start + 4
+        if self._buffer[start] & 0x80:
+            if end - body < DATA_HEADER:
+                raise AgentProtocolError("the agent sent a data frame without its header")
+            channel = int.from_bytes(self._buffer[body + 1 : body + DATA_HEADER])
+            with memoryview(self._buffer) as view:
+                payload = bytes(view[body + DATA_HEADER : end])
+            return DataFrame(channel, self._buffer[body], payload)
+        return JsonFrame(parse_message(bytes(self._buffer[body:end])))
+
+
+def parse_message(text: bytes) -> dict[str, Any]:
+    """A JSON object from a hostile peer. Raises AgentProtocolError for anything else: wrong UTF-8,
+    NaN, repeated keys, numbers with thousands of digits, nesting beyond the interpreter's stack."""
+    try:
+        value = json.loads(
+            text.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique
+        )
+    except (ValueError, RecursionError) as error:
+        raise AgentProtocolError(f"the agent sent JSON that is not valid: {error}") from None
+    if not isinstance(value, dict):
+        raise AgentProtocolError("the agent sent JSON that is not an object")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key appears twice")
+    return value
+
+
+def encode_message(message: dict[str, Any]) -> bytes:
+    """A JSON frame. Raises ValueError when it is larger than the protocol allows."""
+    body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8")
+    if len(body) > JSON_MAX:
+        raise ValueError(f"a request of {len(body)} bytes is larger than the {JSON_MAX} allowed")
+    return len(body).to_bytes(4) + body
+
+
+def encode_data(channel: int, stream: int, payload: bytes | memoryview) -> bytes:
+    """A data frame; an empty payload is the stream's end."""
+    word = DATA_FLAG | (DATA_HEADER + len(payload))
+    return b"".join((word.to_bytes(4), bytes((stream,)), channel.to_bytes(4), payload))
+
+
+def encode_credit(channel: int, stream: Stream, count: int) -> bytes:
+    """A frame that lets the peer send ``count`` more bytes of ``stream``."""
+    return encode_data(channel, CREDIT | stream, count.to_bytes(4))

@@ -1,0 +1,119 @@
+"""What happens to a sandbox, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from quicksand.errors import QuicksandError
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Registry, Status
+
+RESUME_POLL_S = 1.0
+RESUME_FREE = 64 * 1024 * 1024
+"""Bytes of host disk that must be free before a guest that ran out of it goes on."""
+
+
+class EventKind(StrEnum):
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    DISK_FULL = "disk_full"
+    """The host's disk is full: the VM waits, nothing is lost; it goes on by itself when there is
+    space again and a client looks on."""
+    DISK_ERROR = "disk_error"
+    RESET = "reset"
+    """The guest rebooted."""
+    PANICKED = "panicked"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event. ``detail`` is a sentence, or empty."""
+
+    kind: EventKind
+    time: float
+    """Unix time of the host."""
+    detail: str = ""
+
+
+_QMP_EVENTS = {
+    "STOP": EventKind.PAUSED,
+    "RESUME": EventKind.RESUMED,
+    "RESET": EventKind.RESET,
+    "GUEST_PANICKED": EventKind.PANICKED,
+}
+
+
+async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Event]:
+    """Yield events until the machine ends; the last one says how. Ends at once if it is stopped.
+
+    While somebody watches, a VM that was paused by a full host disk is resumed when there is space.
+    """
+    resuming: asyncio.Task[None] | None = None
+    try:
+        monitor = await Monitor.connect(runtime_dir(registry.paths, sandbox_id))
+    except QuicksandError:
+        yield _last_event(registry, sandbox_id)
+        return
+    try:
+        async for message in monitor.events():
+            event = _translate(message)
+            if event is None:
+                continue
+            if event.kind is EventKind.DISK_FULL and (resuming is None or resuming.done()):
+                resuming = asyncio.create_task(
+                    _resume_when_free(registry, sandbox_id, monitor), name="quicksand-resume"
+                )
+            yield event
+    finally:
+        if resuming is not None:
+            resuming.cancel()
+            await asyncio.wait((resuming,))
+        await monitor.close()
+    yield await _ended(registry, sandbox_id)
+
+
+def _translate(message: dict[str, Any]) -> Event | None:
+    name, data = message.get("event"), message.get("data") or {}
+    if name == "BLOCK_IO_ERROR":
+        kind = EventKind.DISK_FULL if data.get("nospace") else EventKind.DISK_ERROR
+        return Event(kind=kind, time=time.time(), detail=str(data.get("reason", ""))[:200])
+    if name in _QMP_EVENTS:
+        return Event(kind=_QMP_EVENTS[name], time=time.time())
+    return None
+
+
+async def _resume_when_free(registry: Registry, sandbox_id: str, monitor: Monitor) -> None:
+    """Continue the VM once the host has space. A poll: no file system tells when it has."""
+    root = sandbox_dir(registry.paths, sandbox_id).root
+    while True:
+        await asyncio.sleep(RESUME_POLL_S)
+        free = os.statvfs(root)
+        if free.f_bavail * free.f_frsize >= RESUME_FREE:
+            await monitor.execute("cont")
+            return
+
+
+async def _ended(registry: Registry, sandbox_id: str) -> Event:
+    """The last event, once keeper and QEMU are gone (they may take a moment)."""
+    for _ in range(200):
+        entry = registry.inspect(sandbox_id)
+        if entry is None or not entry.is_live:
+            break
+        await asyncio.sleep(0.02)
+    return _last_event(registry, sandbox_id)
+
+
+def _last_event(registry: Registry, sandbox_id: str) -> Event:
+    entry = registry.inspect(sandbox_id)
+    if entry is not None and entry.status is Status.CRASHED:
+        return Event(kind=EventKind.CRASHED, time=time.time(), detail=entry.error)
+    return Event(kind=EventKind.STOPPED, time=time.time())

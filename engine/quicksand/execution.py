@@ -1,0 +1,300 @@
+"""Running commands in a guest."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import io
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from quicksand.agent.session import Channel, Session
+from quicksand.agent.wire import Stream
+from quicksand.errors import AgentProtocolError, AgentUnreachableError, ConfigError, QuicksandError
+
+KEEP_MAX = 64 * 1024 * 1024
+"""Bytes of each stream that `execute` keeps; more still reaches the callbacks."""
+
+OVERTIME_S = 10.0
+"""The agent ends a command at its deadline. If it has not told us this much later, it hangs."""
+
+STDIN_CHUNK = 256 * 1024
+
+StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteResult:
+    """What a finished command left."""
+
+    stdout: str
+    """Decoded as UTF-8, with U+FFFD for what is not. `stdout_bytes` has it as it was."""
+    stderr: str
+    exit_code: int
+    """As a shell shows it: 128 + n after signal n, 124 after a timeout."""
+    signal: int | None = None
+    """The signal that ended it."""
+    timed_out: bool = False
+    """It ran into its timeout and was killed; the output is what it wrote until then."""
+    truncated: bool = False
+    """It wrote more than `KEEP_MAX` bytes to a stream; the rest is left out here."""
+    duration_s: float = 0.0
+    """By the guest's clock."""
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitStatus:
+    """How a command ended."""
+
+    exit_code: int
+    signal: int | None
+    timed_out: bool
+    canceled: bool
+    duration_s: float
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any]) -> ExitStatus:
+        code, signal = event.get("exit_code"), event.get("signal")
+        duration = event.get("duration_s", 0.0)
+        if (
+            not isinstance(code, int)
+            or not (signal is None or isinstance(signal, int))
+            or not isinstance(duration, int | float)
+        ):
+            raise AgentProtocolError("the agent sent an exit event without a proper status")
+        return cls(
+            exit_code=code & 0xFF,
+            signal=signal,
+            timed_out=event.get("timed_out") is True,
+            canceled=event.get("canceled") is True,
+            duration_s=float(duration),
+        )
+
+
+class Command:
+    """A command that runs in the guest. Made by `Sandbox.spawn`; use it with ``async with``."""
+
+    def __init__(self, session: Session, channel: Channel, pid: int, timeout: float | None) -> None:
+        self._session = session
+        self._channel = channel
+        self._timeout = timeout
+        self.pid = pid
+        """Its process id in the guest."""
+        self.status: ExitStatus | None = None
+        """Set once `output` has ended."""
+
+    async def __aenter__(self) -> Command:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the command if it still runs."""
+        if self.status is None:
+            with contextlib.suppress(QuicksandError):
+                await asyncio.shield(self.cancel())
+        self._channel.close()
+
+    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        """What it writes, as it comes, to the end; then `status` is set.
+
+        Not reading holds the command up. Raises AgentUnreachableError when the guest is gone.
+        """
+        limit = self._timeout + OVERTIME_S if self._timeout else None
+        try:
+            async with asyncio.timeout(limit):
+                while True:
+                    item = await self._channel.read()
+                    if isinstance(item, tuple):
+                        yield item
+                    elif item.get("event") == "exit":
+                        self.status = ExitStatus.from_event(item)
+                        return
+        except TimeoutError:
+            raise AgentUnreachableError(
+                f"the guest's agent did not end the command after its {self._timeout:g} s",
+                hint="the guest hangs; `quicksand-tui logs` shows its console",
+            ) from None
+
+    async def wait(self) -> ExitStatus:
+        """Discard what is left of the output and return the status."""
+        async for _ in self.output():
+            pass
+        assert self.status is not None
+        return self.status
+
+    async def write(self, data: bytes) -> None:
+        """Send to its stdin; waits while it does not read."""
+        await self._channel.write(data)
+
+    def close_stdin(self) -> None:
+        """End its stdin."""
+        self._channel.write_eof()
+
+    async def feed(self, source: StdinSource) -> None:
+        """Send all of ``source`` to its stdin and end it."""
+        async for chunk in iterate_chunks(source):
+            await self._channel.write(chunk)
+        self.close_stdin()
+
+    async def signal(self, name: str) -> None:
+        """Send a signal such as "INT" to its process group."""
+        await self._session.request("signal", {"id": self._channel.number, "signal": name})
+
+    async def cancel(self, grace: float = 0.2) -> None:
+        """End its process group: SIGTERM, and SIGKILL ``grace`` seconds later."""
+        await self._session.request("cancel", {"id": self._channel.number, "grace": grace})
+
+
+def command_params(
+    command: str | Sequence[str],
+    *,
+    timeout: float | None,
+    cwd: str | None,
+    shell: str,
+    user: str | None,
+    env: Mapping[str, str] | None,
+    exclusive: bool = False,
+) -> dict[str, Any]:
+    """The parameters that all kinds of commands share. Raises ConfigError for a bad one."""
+    params: dict[str, Any] = {"exclusive": True} if exclusive else {}
+    if isinstance(command, str):
+        params |= {"command": command, "shell": shell}
+    elif command and all(isinstance(word, str) for word in command):
+        params["argv"] = list(command)
+    else:
+        raise ConfigError(f"command must be a string or a list of strings, not {command!r}")
+    if timeout is not None:
+        if not timeout > 0:
+            raise ConfigError(f"timeout must be above 0 seconds or None, not {timeout!r}")
+        if timeout != float("inf"):
+            params["timeout"] = timeout
+    optional = {"cwd": cwd, "user": user, "env": dict(env) if env else None}
+    params |= {key: value for key, value in optional.items() if value is not None}
+    if any("\0" in text for text in _texts(params)):
+        raise ConfigError(
+            "a NUL character is not possible in a command, its directory or environment"
+        )
+    return params
+
+
+def _texts(value: object) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case list():
+            return [text for item in value for text in _texts(item)]
+        case dict():
+            return [text for pair in value.items() for item in pair for text in _texts(item)]
+        case _:
+            return []
+
+
+async def spawn(
+    session: Session, params: dict[str, Any], *, stdin: bool, detach: bool = False
+) -> Command:
+    """Start a command. Raises AgentRefusedError when it cannot be started."""
+    channel = session.open("execute_stream", {**params, "stdin": stdin, "detach": detach})
+    try:
+        reply = await channel.reply
+    except BaseException:
+        channel.close()
+        raise
+    pid = reply.get("pid")
+    return Command(session, channel, pid if isinstance(pid, int) else 0, params.get("timeout"))
+
+
+async def run(
+    command: Command,
+    *,
+    stdin: StdinSource | None,
+    on_stdout: Callable[[str], Any] | None,
+    on_stderr: Callable[[str], Any] | None,
+) -> ExecuteResult:
+    """Run a command to its end, feeding stdin, collecting output and calling back as it comes."""
+    sinks = {Stream.STDOUT: _Sink(on_stdout), Stream.STDERR: _Sink(on_stderr)}
+    async with command, _feeding(command, stdin):
+        async for stream, data in command.output():
+            await sinks[stream].take(data)
+    assert command.status is not None
+    for sink in sinks.values():
+        await sink.take(b"", final=True)
+    out, err = (bytes(sinks[s].kept) for s in (Stream.STDOUT, Stream.STDERR))
+    return ExecuteResult(
+        stdout=out.decode("utf-8", "replace"),
+        stderr=err.decode("utf-8", "replace"),
+        exit_code=command.status.exit_code,
+        signal=command.status.signal,
+        timed_out=command.status.timed_out,
+        truncated=any(sink.truncated for sink in sinks.values()),
+        duration_s=command.status.duration_s,
+        stdout_bytes=out,
+        stderr_bytes=err,
+    )
+
+
+class _Sink:
+    """Collects one stream up to KEEP_MAX and passes it on as text, never splitting a character."""
+
+    def __init__(self, callback: Callable[[str], Any] | None) -> None:
+        self.kept = bytearray()
+        self.truncated = False
+        self._callback = callback
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    async def take(self, data: bytes, *, final: bool = False) -> None:
+        room = KEEP_MAX - len(self.kept)
+        self.kept += data[:room]
+        self.truncated = self.truncated or len(data) > room
+        if self._callback is not None and (text := self._decoder.decode(data, final)):
+            result = self._callback(text)
+            if asyncio.iscoroutine(result):
+                await result
+
+
+@contextlib.asynccontextmanager
+async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterator[None]:
+    """Feed stdin meanwhile. When the source fails, the command is ended (it must not take half its
+    input for the whole) and the failure is raised. A command need not read all its stdin."""
+    if source is None:
+        yield
+        return
+    failure: Exception | None = None
+
+    async def feed() -> None:
+        nonlocal failure
+        try:
+            await command.feed(source)
+        except AgentUnreachableError:
+            return  # whoever reads the output learns it too
+        except Exception as error:  # noqa: BLE001 - the source is the caller's, raised below
+            failure = error
+            await command.cancel()
+
+    task = asyncio.create_task(feed(), name="quicksand-stdin")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+    if failure is not None:
+        raise failure
+
+
+async def iterate_chunks(source: StdinSource) -> AsyncIterator[bytes]:
+    """The bytes of any source, in pieces. Files are read in a thread."""
+    if isinstance(source, str):
+        yield source.encode()
+    elif isinstance(source, bytes | bytearray | memoryview):
+        yield bytes(source)
+    elif isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield chunk
+    elif isinstance(source, io.IOBase) or hasattr(source, "read"):
+        while chunk := await asyncio.to_thread(source.read, STDIN_CHUNK):
+            yield chunk
+    else:
+        for chunk in source:
+            yield chunk

@@ -1,0 +1,1 @@
+"""What concerns the host and is not QEMU's: architecture, places, memory."""

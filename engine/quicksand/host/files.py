@@ -1,0 +1,139 @@
+"""Small, safe file operations: atomic JSON, locks, tails."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from quicksand.errors import DiskSpaceError, PathError
+
+JSON_MAX = 4 * 1024 * 1024
+"""Bytes. No record of ours comes near; a larger one is not ours."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+    """Write ``value`` so that a crash at any instruction leaves the old file or the new one.
+
+    ``durable=False`` leaves out fsync, for directories that a reboot empties.
+    Raises DiskSpaceError or PathError; the old file stays then.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with map_os_errors(path):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(value, file, indent=1)
+                file.write("\n")
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.replace(path)
+            if durable:
+                sync_dir(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises OSError, or ValueError for anything but one."""
+    with path.open("rb") as file:
+        text = file.read(JSON_MAX + 1)
+    if len(text) > JSON_MAX:
+        raise ValueError(f"{path} is larger than {JSON_MAX} bytes")
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return value
+
+
+def sync_dir(path: Path) -> None:
+    """fsync a directory, so that renames in it last."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def map_os_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into DiskSpaceError or PathError that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskSpaceError(
+                f"no space left for {path}", hint="free some disk space and try again"
+            ) from error
+        raise PathError(f"cannot write {path}: {error.strerror}") from error
+
+
+def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | None:
+    """Take the flock on ``path`` if nobody has it. Returns the open descriptor, or None.
+
+    The descriptor is not inherited unless made so; closing its last copy frees the lock.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the exclusive flock on ``path``."""
+    if not path.exists():
+        return False
+    descriptor = try_lock(path, shared=True, create=False)
+    if descriptor is None:
+        return path.exists()
+    os.close(descriptor)
+    return False
+
+
+def lock_within(path: Path, seconds: float) -> int | None:
+    """As `try_lock`, but try for ``seconds``: `is_locked` of others holds it for an instant.
+
+    Blocks the thread; meant for waits of milliseconds.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        descriptor = try_lock(path)
+        if descriptor is not None or time.monotonic() >= deadline:
+            return descriptor
+        time.sleep(0.002)
+
+
+def tail(path: Path, *, limit: int = 4096) -> str:
+    """The last ``limit`` bytes of a log and its rotated piece as text; "" if there is none."""
+    data = b""
+    for piece in (path, path.with_name(path.name + ".1")):
+        with contextlib.suppress(FileNotFoundError), piece.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - (limit - len(data))))
+            data = file.read(limit - len(data)) + data
+        if len(data) >= limit:
+            break
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,53 @@
+"""Leases: which client owns which of a sandbox's sockets. A lease is a flock, so it cannot outlive
+its owner."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import StateError
+from quicksand.host.files import try_lock
+
+POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to connect to ``socket``. Close it after the connection."""
+
+    socket: Path
+    _descriptor: int | None
+
+    def release(self) -> None:
+        """Give the socket back. Idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+async def take_lease(sockets: Sequence[Path], *, what: str, timeout: float) -> Lease:
+    """The lease of a free one of ``sockets``, waiting up to ``timeout`` seconds for one.
+
+    Raises StateError when all stay taken or the sandbox is gone.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout
+    # A port that was just left may still have to be reset by the guest: spread over all of them.
+    order = random.sample(list(sockets), len(sockets))
+    while True:
+        for socket in order:
+            if not socket.parent.is_dir():
+                raise StateError("the sandbox is not running")
+            descriptor = try_lock(socket.with_suffix(".lock"))
+            if descriptor is not None:
+                return Lease(socket, descriptor)
+        if asyncio.get_running_loop().time() >= deadline:
+            raise StateError(
+                f"all {len(sockets)} {what} of the sandbox are in use",
+                hint="close a client (a shell, a running exec, the app) and try again",
+            )
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,1 @@
+"""Images: the store, resolution of names, and their files."""

@@ -1,0 +1,64 @@
+"""The initrd a guest boots with: the image's own, and the agent appended to it. The kernel unpacks
+archives one after the other, so agent and engine always fit each other, whatever the image."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from quicksand.errors import ImageError
+from quicksand.host.arch import Architecture
+from quicksand.host.files import map_os_errors
+from quicksand.host.paths import make_private_dir
+from quicksand.images.cpio import CpioEntry, build_cpio
+
+AGENT = "quicksand-agent"
+
+
+def find_agent(arch: Architecture) -> Path:
+    """The agent's binary for guests of ``arch``. Raises ImageError if this build has none."""
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parents[1]
+    for root in (package / "_agent", checkout / "guest-agent" / "prebuilt"):
+        path = root / arch.value / AGENT
+        if path.is_file():
+            return path
+    raise ImageError(f"this installation has no guest agent for {arch.value}")
+
+
+def compose_initrd(initrd: Path, arch: Architecture, cache: Path) -> Path:
+    """The file of ``initrd`` with the agent, made once and kept in ``cache``. Blocks for I/O."""
+    agent = find_agent(arch)
+    target = cache / "initrd" / f"{_key(initrd, agent)}.cpio"
+    if target.is_file():
+        return target
+    make_private_dir(target.parent)
+    archive = build_cpio(
+        [
+            CpioEntry(name="quicksand", mode=0o040700),
+            CpioEntry(name="quicksand/agent", mode=0o100700, data=agent.read_bytes()),
+        ]
+    )
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with map_os_errors(target), temporary.open("xb") as file:
+            image = initrd.read_bytes()
+            # An archive has to start on a 4-byte boundary (kernel doc, early-userspace).
+            file.write(image + bytes(-len(image) % 4) + archive)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def _key(*files: Path) -> str:
+    """Identity of files by what the file system says; published files never change in place."""
+    parts = []
+    for file in files:
+        found = file.stat()
+        parts.append(f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0{found.st_ino}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

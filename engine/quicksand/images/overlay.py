@@ -1,0 +1,72 @@
+"""Empty qcow2 overlays, written directly: a start needs one, and a process for it costs 20 ms."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+from quicksand.errors import ConfigError
+from quicksand.host.files import map_os_errors
+
+CLUSTER_BITS = 16
+CLUSTER = 1 << CLUSTER_BITS
+L2_COVERS = CLUSTER * (CLUSTER // 8)
+"""Bytes of guest disk that one L2 table maps."""
+
+SIZE_MAX = (CLUSTER // 8) * L2_COVERS
+"""4 TiB: what a first-level table of one cluster can map."""
+
+_MAGIC = 0x514649FB
+_VERSION = 3
+_HEADER_LENGTH = 104
+_EXT_BACKING_FORMAT = 0xE2792ACA
+_REFCOUNT_ORDER = 4
+
+
+def create_overlay(path: Path, *, backing: Path, size: int) -> None:
+    """Write an empty overlay of ``size`` bytes over ``backing`` (QEMU docs/interop/qcow2.txt).
+
+    The name of the backing file is for people and tools; the engine gives QEMU the block graph
+    explicitly. Raises ConfigError for an impossible size, DiskSpaceError, PathError.
+    """
+    if not 0 < size <= SIZE_MAX:
+        raise ConfigError(f"a disk of {size} bytes is not possible", hint="the most is 4T")
+    size = -(-size // 512) * 512
+    name = os.fsencode(backing)
+    extensions = struct.pack(">II", _EXT_BACKING_FORMAT, 5) + b"qcow2".ljust(8, b"\0")
+    extensions += struct.pack(">II", 0, 0)
+    header = struct.pack(
+        ">IIQIIQIIQQIIQQQQII",
+        _MAGIC,
+        _VERSION,
+        _HEADER_LENGTH + len(extensions),
+        len(name),
+        CLUSTER_BITS,
+        size,
+        0,  # no encryption
+        -(-size // L2_COVERS),
+        3 * CLUSTER,  # the first-level table
+        CLUSTER,  # the refcount table
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        _REFCOUNT_ORDER,
+        _HEADER_LENGTH,
+    )
+    with map_os_errors(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.pwrite(descriptor, header + extensions + name, 0)
+            os.pwrite(descriptor, struct.pack(">Q", 2 * CLUSTER), CLUSTER)
+            # Clusters 0 to 3 (header, refcount table, refcount block, L1) are in use, once each.
+            os.pwrite(descriptor, struct.pack(">4H", 1, 1, 1, 1), 2 * CLUSTER)
+            os.ftruncate(descriptor, 4 * CLUSTER)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)

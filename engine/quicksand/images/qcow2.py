@@ -1,0 +1,128 @@
+"""Our own look at a qcow2 header, before any QEMU tool opens the file (QEMU docs/interop/qcow2.txt).
+
+An image from elsewhere may name backing files or external data files on the host, or claim sizes
+that exhaust it. What is not plainly harmless is refused here.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import ImageError
+
+MAGIC = b"QFI\xfb"
+VIRTUAL_SIZE_MAX = 16 * 1024**4
+"""Bytes. 60 TiB fit into a file of 1.2 MiB; no sandbox of ours needs more than this."""
+
+INCOMPATIBLE_DIRTY = 1 << 0
+INCOMPATIBLE_COMPRESSION = 1 << 3
+INCOMPATIBLE_EXTENDED_L2 = 1 << 4
+INCOMPATIBLE_ALLOWED = INCOMPATIBLE_DIRTY | INCOMPATIBLE_COMPRESSION | INCOMPATIBLE_EXTENDED_L2
+"""Bit 1 (corrupt) and bit 2 (external data file) are not among them."""
+
+L1_SIZE_MAX = 32 * 1024 * 1024 // 8
+"""Entries; QEMU's own limit (block/qcow2.h, QCOW_MAX_L1_SIZE)."""
+
+REFTABLE_MAX = 8 * 1024 * 1024
+"""Bytes; QEMU's own limit (QCOW_MAX_REFTABLE_SIZE)."""
+
+_EXT_END = 0x00000000
+_EXT_DATA_FILE = 0x44415441
+_EXTENSIONS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qcow2Header:
+    """What the engine needs to know of a qcow2 file."""
+
+    version: int
+    virtual_size: int
+    """Bytes that the guest sees."""
+    cluster_bits: int
+    backing_file: str | None
+    """The name in the header; never opened by us."""
+    snapshots: int
+
+
+def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
+    """Read and check the header of ``path``; the file is opened for nothing else.
+
+    Raises ImageError naming the file and what is wrong with it.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(1 << 16)
+    except OSError as error:
+        raise ImageError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return _parse(head, size, allow_backing=allow_backing)
+    except (ValueError, struct.error) as error:
+        raise ImageError(f"{path} is not a usable qcow2 image: {error}") from error
+
+
+def _parse(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
+    _require(head[:4] == MAGIC, "it does not begin like one")
+    _require(len(head) >= 72, "it is cut off in its header")
+    version, backing_offset, backing_size, cluster_bits, virtual_size, crypt, l1_size, l1_offset = (
+        struct.unpack_from(">IQIIQIIQ", head, 4)
+    )
+    reftable_offset, reftable_clusters, snapshots, _ = struct.unpack_from(">QIIQ", head, 48)
+    _require(version in (2, 3), f"version {version} is unknown")
+    _require(9 <= cluster_bits <= 21, f"{cluster_bits} cluster bits are out of range")
+    _require(crypt == 0, "it is encrypted")
+    _require(0 < virtual_size <= VIRTUAL_SIZE_MAX, f"a disk of {virtual_size} bytes is too large")
+    cluster = 1 << cluster_bits
+    _require(l1_size <= L1_SIZE_MAX, "its first-level table is too large")
+    _require(l1_size * cluster * (cluster // 8) >= virtual_size, "its first-level table is too small")
+    _require(reftable_clusters * cluster <= REFTABLE_MAX, "its refcount table is too large")
+    for offset, length, what in (
+        (l1_offset, l1_size * 8, "first-level table"),
+        (reftable_offset, reftable_clusters * cluster, "refcount table"),
+    ):
+        _require(offset % cluster == 0, f"its {what} is not aligned")
+        _require(offset + length <= file_size, f"it is cut off: its {what} lies beyond the end")
+    if version == 3:
+        _check_version_3(head)
+    backing = _backing_file(head, backing_offset, backing_size)
+    _require(backing is None or allow_backing, f"it names a backing file ({backing!r})")
+    return Qcow2Header(
+        version=version,
+        virtual_size=virtual_size,
+        cluster_bits=cluster_bits,
+        backing_file=backing,
+        snapshots=snapshots,
+    )
+
+
+def _check_version_3(head: bytes) -> None:
+    incompatible, _, _, refcount_order, header_length = struct.unpack_from(">QQQII", head, 72)
+    unknown = incompatible & ~INCOMPATIBLE_ALLOWED
+    _require(unknown == 0, f"it needs features {unknown:#x}, such as an external data file")
+    _require(refcount_order <= 6, "its refcounts are too wide")
+    _require(104 <= header_length <= 4096 and header_length % 8 == 0, "its header length is wrong")
+    position = header_length
+    for _ in range(_EXTENSIONS_MAX):
+        kind, length = struct.unpack_from(">II", head, position)
+        if kind == _EXT_END:
+            return
+        _require(kind != _EXT_DATA_FILE, "it names an external data file")
+        position += 8 + -(-length // 8) * 8
+        _require(position + 8 <= len(head), "its header extensions do not end")
+    raise ValueError("it has too many header extensions")
+
+
+def _backing_file(head: bytes, offset: int, size: int) -> str | None:
+    if offset == 0 and size == 0:
+        return None
+    _require(0 < size <= 1023, "its backing file's name is too long")
+    _require(offset + size <= len(head), "its backing file's name lies outside the header")
+    return os.fsdecode(head[offset : offset + size])
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)

@@ -1,0 +1,239 @@
+"""The QEMU command line, built from small pure plans. Everything structured goes in as JSON, so
+that no path or name needs quoting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quicksand.config import DNS_IP, GATEWAY_IP, GUEST_IP, Accelerator, NetworkMode, PortForward
+from quicksand.host.arch import Architecture
+
+SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+"""All of QEMU's seccomp filters (qemu -sandbox): a broken-out guest can start no program."""
+
+TB_SIZE_MIB = 128
+"""TCG's buffer of translated code. QEMU's default is 1 GiB on 64-bit hosts; one guest's kernel and
+tools fit into this, and it bounds the memory of an idle sandbox."""
+
+SLOW_IN_TCG = ("-erms", "-fsrm")
+"""CPU features that make Linux and libc copy with `rep movsb`, which TCG emulates byte by byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherited:
+    """Descriptors of listening Unix sockets that QEMU inherits."""
+
+    qmp: Sequence[int]
+    agent: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """What the guest starts from."""
+
+    kernel: Path
+    initrd: Path
+    disk: Path
+    """The overlay that the guest writes to."""
+    backing: Sequence[Path]
+    """Its read-only layers, the root base first."""
+    hostname: str
+    cmdline: str = ""
+    """Further words for the kernel, from the image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One VM, decided in every detail; `plan` turns it into arguments."""
+
+    arch: Architecture
+    accel: Accelerator
+    memory_bytes: int
+    cpus: int
+    boot: Boot
+    network: NetworkMode
+    forwards: Sequence[PortForward]
+    mac: str
+    aio: str
+    """"threads" or "io_uring"."""
+    http_port: int | None = None
+    """The guest port of the agent's HTTP, if it is to serve that."""
+    extra: Sequence[str] = ()
+
+
+def plan(machine: Machine, inherited: Inherited) -> list[str]:
+    """QEMU's arguments, without the program's name."""
+    return [
+        *_plan_machine(machine),
+        *_plan_boot(machine),
+        *_plan_disk(machine),
+        *_plan_network(machine),
+        *_plan_devices(inherited),
+        *_plan_monitors(inherited),
+        *machine.extra,
+    ]
+
+
+def _plan_machine(machine: Machine) -> list[str]:
+    if machine.arch is Architecture.X86_64:
+        kind = "q35,usb=off,vmport=off,smm=off,hpet=off,graphics=off"
+    else:
+        kind = "virt,gic-version=max" if machine.accel is Accelerator.TCG else "virt"
+    arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-sandbox", SANDBOX]
+    arguments += ["-machine", kind, *plan_cpu(machine.arch, machine.accel)]
+    arguments += ["-m", f"{machine.memory_bytes // (1024 * 1024)}M", "-smp", str(machine.cpus)]
+    return [*arguments, "-rtc", "base=utc"]
+
+
+def plan_cpu(arch: Architecture, accel: Accelerator) -> list[str]:
+    """Accelerator and CPU model."""
+    match accel:
+        case Accelerator.TCG:
+            model = ",".join(("max", *SLOW_IN_TCG)) if arch is Architecture.X86_64 else "max"
+            return ["-accel", f"tcg,thread=multi,tb-size={TB_SIZE_MIB}", "-cpu", model]
+        case Accelerator.WHPX:
+            return ["-accel", "whpx,kernel-irqchip=off", "-cpu", "max"]
+        case _:
+            return ["-accel", accel.value, "-cpu", "host"]
+
+
+def _plan_boot(machine: Machine) -> list[str]:
+    boot = machine.boot
+    return [
+        "-kernel",
+        str(boot.kernel),
+        "-initrd",
+        str(boot.initrd),
+        "-append",
+        " ".join(_kernel_words(machine)),
+    ]
+
+
+def _kernel_words(machine: Machine) -> list[str]:
+    console = "ttyS0" if machine.arch is Architecture.X86_64 else "ttyAMA0"
+    words = ["rdinit=/quicksand/agent", "root=/dev/vda", "rw", f"console={console}", "quiet"]
+    words += ["panic=-1", "net.ifnames=0", "random.trust_cpu=on"]
+    if machine.arch is Architecture.X86_64:
+        # No PS/2 controller, no other serial ports: probing for them takes 0.1 s each under TCG.
+        words += ["i8042.noaux", "i8042.nokbd", "tsc=reliable", "no_timer_check"]
+    words.append(f"quicksand.hostname={machine.boot.hostname}")
+    if machine.network is not NetworkMode.NONE:
+        words += [f"quicksand.ip={GUEST_IP}/24", f"quicksand.gw={GATEWAY_IP}"]
+        words.append(f"quicksand.dns={DNS_IP}")
+    if machine.http_port is not None:
+        words.append(f"quicksand.http={machine.http_port}")
+    if machine.boot.cmdline:
+        words.append(machine.boot.cmdline)
+    return words
+
+
+def _plan_disk(machine: Machine) -> list[str]:
+    """The block graph, given whole: what the qcow2 headers say of backing files is not used."""
+    arguments: list[str] = []
+    lower: str | None = None
+    for number, path in enumerate(machine.boot.backing):
+        name = f"base{number}"
+        arguments += _blockdevs(name, path, lower, read_only=True, aio=machine.aio)
+        lower = name
+    arguments += _blockdevs("disk", machine.boot.disk, lower, read_only=False, aio=machine.aio)
+    arguments += ["-object", "iothread,id=io0"]
+    # werror=stop: a full host disk pauses the guest instead of breaking its file system.
+    return arguments + _json(
+        "-device",
+        {
+            "driver": "virtio-blk-pci",
+            "id": "vda",
+            "drive": "disk",
+            "iothread": "io0",
+            "werror": "stop",
+            "rerror": "report",
+        },
+    )
+
+
+def _blockdevs(
+    name: str, path: Path, backing: str | None, *, read_only: bool, aio: str
+) -> list[str]:
+    file = {
+        "driver": "file",
+        "node-name": f"{name}-file",
+        "filename": str(path),
+        "read-only": read_only,
+        "aio": aio,
+        "discard": "unmap",
+        # Our own lock decides who may start a sandbox; images are shared read-only by many.
+        "locking": "off" if read_only else "auto",
+    }
+    layer = {
+        "driver": "qcow2",
+        "node-name": name,
+        "file": f"{name}-file",
+        "backing": backing,
+        "read-only": read_only,
+        "discard": "unmap",
+        "detect-zeroes": "unmap" if not read_only else "off",
+    }
+    return [*_json("-blockdev", file), *_json("-blockdev", layer)]
+
+
+def _plan_network(machine: Machine) -> list[str]:
+    if machine.network is NetworkMode.NONE:
+        return []
+    netdev: dict[str, Any] = {
+        "type": "user",
+        "id": "net0",
+        "ipv6": False,
+        "restrict": machine.network is not NetworkMode.FULL,
+    }
+    if machine.forwards:
+        netdev["hostfwd"] = [
+            {"str": f"tcp:127.0.0.1:{forward.host}-{GUEST_IP}:{forward.guest}"}
+            for forward in machine.forwards
+        ]
+    card = {"driver": "virtio-net-pci", "netdev": "net0", "mac": machine.mac, "romfile": ""}
+    return [*_json("-netdev", netdev), *_json("-device", card)]
+
+
+def _plan_devices(inherited: Inherited) -> list[str]:
+    arguments = ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
+    arguments += _json("-device", {"driver": "virtio-rng-pci", "rng": "rng0"})
+    arguments += _json("-device", {"driver": "vmgenid", "guid": "auto"})
+    # The console is QEMU's stdout, which the keeper writes to a bounded log.
+    arguments += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
+    bus = {
+        "driver": "virtio-serial-pci",
+        "id": "ports",
+        "max_ports": len(inherited.agent) + 1,
+    }
+    arguments += _json("-device", bus)
+    for number, descriptor in enumerate(inherited.agent):
+        arguments += _listener(f"agent{number}", descriptor)
+        port = {
+            "driver": "virtserialport",
+            "bus": "ports.0",
+            "nr": number + 1,
+            "chardev": f"agent{number}",
+            "name": f"quicksand.agent.{number}",
+        }
+        arguments += _json("-device", port)
+    return arguments
+
+
+def _plan_monitors(inherited: Inherited) -> list[str]:
+    arguments: list[str] = []
+    for number, descriptor in enumerate(inherited.qmp):
+        arguments += _listener(f"qmp{number}", descriptor)
+        arguments += ["-mon", f"chardev=qmp{number},mode=control"]
+    return arguments
+
+
+def _listener(name: str, descriptor: int) -> list[str]:
+    return ["-chardev", f"socket,id={name},fd={descriptor},server=on,wait=off"]
+
+
+def _json(option: str, value: Mapping[str, Any]) -> list[str]:
+    return [option, json.dumps(value)]

@@ -1,0 +1,230 @@
+"""The keeper: the small parent process of one QEMU. Run as a script, never imported by the engine.
+
+It exists because three things must happen when no client is there to do them: QEMU's exit status
+is recorded, the logs that a guest can write to without end stay bounded, and a sandbox that belongs
+to a script dies with it, even on kill -9. It imports as little as it can, to start in milliseconds.
+
+    keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD {keep|discard} -- QEMU ARG...
+
+stdin   lifeline: when it closes, the sandbox dies at once. The byte ``D`` detaches it: from then on
+        it lives by itself. (Every start begins attached, so that a cancelled one leaves nothing.)
+stdout  one line, ``started PID`` or ``failed ERRNO``.
+SIGTERM ends QEMU and then the keeper.
+
+At the end the runtime directory is removed; the sandbox's directory too if it is to be discarded
+and no owner is left who would look at it first.
+
+All inherited descriptors from 3 up are QEMU's (listening sockets, the lock).
+"""
+
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+
+LOG_LIMIT = 512 * 1024
+"""Bytes of a log piece; one older piece is kept beside it, so a log takes twice this at most."""
+
+CHUNK = 64 * 1024
+TERM_GRACE_S = 2.0
+"""QEMU closes its images on SIGTERM; after this it gets SIGKILL."""
+
+
+class BoundedLog:
+    """A log file of two pieces: a guest that writes for ever cannot fill the disk."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.file = open(path, "ab", buffering=0)  # noqa: SIM115
+        self.size = self.file.tell()
+
+    def write(self, data: bytes) -> None:
+        try:
+            if self.size + len(data) > LOG_LIMIT:
+                self.file.close()
+                os.replace(self.path, self.path + ".1")
+                self.file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+                self.size = 0
+            self.size += self.file.write(data)
+        except OSError:
+            # A full disk loses log lines; it must not stop QEMU, whose pipe would fill up.
+            return
+
+
+def launch(argv: list[str]) -> tuple[int, int, int]:
+    """Fork QEMU with pipes on stdout (the guest's console) and stderr. Returns (pid, out, err).
+
+    Raises OSError if the program cannot be executed.
+    """
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    failed_read, failed_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            devnull = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(devnull, 0)
+            os.dup2(out_write, 1)
+            os.dup2(err_write, 2)
+            # Guest memory may hold secrets: no core dumps.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.execv(argv[0], argv)  # noqa: S606 - a list of arguments, no shell
+        except OSError as error:
+            os.write(failed_write, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    for descriptor in (out_write, err_write, failed_write):
+        os.close(descriptor)
+    failure = os.read(failed_read, 16)
+    os.close(failed_read)
+    if failure:
+        os.waitpid(pid, 0)
+        raise OSError(int(failure), os.strerror(int(failure)))
+    return pid, out_read, err_read
+
+
+class Keeper:
+    """Waits for QEMU's output, its end, the lifeline and SIGTERM, all in one poll."""
+
+    def __init__(self, sandbox_dir: str, runtime_dir: str, lock: int, discard: bool) -> None:
+        self.sandbox_dir = sandbox_dir
+        self.runtime_dir = runtime_dir
+        self.lock = lock
+        """Kept open to the last instruction: whoever waits for the lock waits for the clean-up."""
+        self.discard = discard
+        self.owned = True
+        """A client lives that would look at the logs and remove the directory itself."""
+        self.kill_at: float | None = None
+        self.asked_to_stop = False
+
+    def run(self, argv: list[str]) -> None:
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        try:
+            self.pid, out, err = launch(argv)
+        except OSError as error:
+            os.write(1, b"failed %d\n" % (error.errno or 0))
+            return
+        for descriptor in open_descriptors():
+            if descriptor > 2 and descriptor not in (wake_read, wake_write, out, err, self.lock):
+                close_quietly(descriptor)
+        self.logs = {
+            out: BoundedLog(os.path.join(self.sandbox_dir, "console.log")),
+            err: BoundedLog(os.path.join(self.sandbox_dir, "qemu.log")),
+        }
+        os.write(1, b"started %d\n" % self.pid)
+        quiet = os.open(os.devnull, os.O_RDWR)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        self.poll = select.poll()
+        for descriptor in (wake_read, *self.logs):
+            self.poll.register(descriptor, select.POLLIN)
+        self.poll.register(0, select.POLLIN)
+        status = self.wait(wake_read)
+        self.drain()
+        self.finish(status)
+
+    def wait(self, wake_read: int) -> int:
+        """Serve until QEMU has ended; return its wait status."""
+        while True:
+            timeout = None
+            if self.kill_at is not None:
+                timeout = max(0.0, self.kill_at - time.monotonic()) * 1000
+            events = self.poll.poll(timeout)
+            for descriptor, _ in events:
+                if descriptor == wake_read:
+                    for number in os.read(wake_read, 64):
+                        if number == signal.SIGTERM:
+                            self.stop(TERM_GRACE_S)
+                elif descriptor == 0:
+                    self.lifeline()
+                else:
+                    self.log(descriptor)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return status
+            if self.kill_at is not None and time.monotonic() >= self.kill_at:
+                os.kill(self.pid, signal.SIGKILL)
+                self.kill_at = time.monotonic() + 1
+
+    def stop(self, grace: float) -> None:
+        self.asked_to_stop = True
+        if self.kill_at is None:
+            os.kill(self.pid, signal.SIGTERM)
+            # A stopped process (SIGSTOP) must be able to see the signal.
+            os.kill(self.pid, signal.SIGCONT)
+            self.kill_at = time.monotonic() + grace
+
+    def lifeline(self) -> None:
+        data = os.read(0, 16)
+        if data and b"D" not in data:
+            return
+        self.poll.unregister(0)
+        self.owned = False
+        if not data:
+            self.asked_to_stop = True
+            os.kill(self.pid, signal.SIGKILL)
+
+    def log(self, descriptor: int) -> None:
+        data = os.read(descriptor, CHUNK)
+        if data:
+            self.logs[descriptor].write(data)
+        else:
+            self.poll.unregister(descriptor)
+
+    def drain(self) -> None:
+        """Take what is left in the pipes; QEMU is gone, so this ends."""
+        for descriptor, log in self.logs.items():
+            os.set_blocking(descriptor, False)
+            try:
+                while data := os.read(descriptor, CHUNK):
+                    log.write(data)
+            except BlockingIOError:
+                continue
+
+    def finish(self, status: int) -> None:
+        """Record the end where it is kept, then remove what must not stay."""
+        code = os.waitstatus_to_exitcode(status)
+        path = os.path.join(self.sandbox_dir, "exit.json")
+        asked = "true" if self.asked_to_stop else "false"
+        text = f'{{"code": {code}, "asked": {asked}, "unix_time": {time.time():.3f}}}\n'
+        try:
+            with open(path + ".tmp", "w", encoding="ascii") as file:
+                file.write(text)
+            os.replace(path + ".tmp", path)
+        finally:
+            shutil.rmtree(self.runtime_dir, ignore_errors=True)
+            if self.discard and not self.owned:
+                shutil.rmtree(self.sandbox_dir, ignore_errors=True)
+
+
+def open_descriptors() -> list[int]:
+    directory = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+    return [int(name) for name in os.listdir(directory)]
+
+
+def close_quietly(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        return  # the listing's own descriptor, closed already
+
+
+def main() -> None:
+    sandbox_dir, runtime_dir, lock, end, dashes, *argv = sys.argv[1:]
+    if end not in ("keep", "discard") or dashes != "--" or not argv:
+        sys.exit("keeper: bad arguments")
+    Keeper(sandbox_dir, runtime_dir, int(lock), end == "discard").run(argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,375 @@
+"""Sandboxes on disk: which there are, which run, and clearing up after those that ended badly.
+
+The files are the truth (layout.py). A sandbox runs while somebody holds the lock on its directory:
+its keeper, QEMU itself, or the client that is starting it. A lock ends with its holders, so neither
+a crash, a reboot nor a reused process id can make a dead sandbox look alive.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from quicksand.config import SandboxConfig, check_name
+from quicksand.errors import ConfigError, NameTakenError, SandboxNotFoundError, StateError
+from quicksand.host.files import (
+    is_locked,
+    lock_within,
+    map_os_errors,
+    read_json,
+    tail,
+    write_json,
+)
+from quicksand.host.paths import Paths, make_private_dir
+from quicksand.layout import RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+
+SCHEMA = 1
+ID_BYTES = 6
+LOCK_WAIT_S = 5.0
+PANIC_MARK = "Kernel panic - not syncing"
+
+
+class Status(StrEnum):
+    """What a sandbox is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    """It ended without being asked to."""
+    BROKEN = "broken"
+    """Its record cannot be read; ``Entry.error`` says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What outlives a stop."""
+
+    id: str
+    name: str
+    config: SandboxConfig
+    image_digest: str
+    """Identity of the base image's files, "" for images outside the store."""
+    chain: tuple[str, ...]
+    """The overlay's read-only layers, the root base first: absolute paths."""
+    created: float
+    """Unix time."""
+    committed: bool
+    """False while the first start is under way: such a sandbox is cleared up when its starter is
+    gone."""
+    discard: bool
+    """Remove it when it stops."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA,
+            "id": self.id,
+            "name": self.name,
+            "config": self.config.to_json(),
+            "image_digest": self.image_digest,
+            "chain": list(self.chain),
+            "created": self.created,
+            "committed": self.committed,
+            "discard": self.discard,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Record:
+        """Raises ValueError naming what is wrong."""
+        if value.get("schema_version") != SCHEMA:
+            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+        try:
+            return cls(
+                id=str(value["id"]),
+                name=str(value["name"]),
+                config=SandboxConfig.parse(value["config"]),
+                image_digest=str(value["image_digest"]),
+                chain=tuple(str(path) for path in value["chain"]),
+                created=float(value["created"]),
+                committed=bool(value["committed"]),
+                discard=bool(value["discard"]),
+            )
+        except (KeyError, TypeError, ConfigError) as error:
+            raise ValueError(f"bad record: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """What a client needs to use a running sandbox."""
+
+    keeper_pid: int
+    qemu_pid: int
+    token: str
+    """The agent's. Lies in a 0700 directory only."""
+    accel: str
+    accel_reason: str
+    """Why not a faster one; "" if it is the fastest."""
+    forwards: tuple[tuple[int, int], ...]
+    """(host port, guest port) as they are."""
+    http_port: int | None
+    started: float
+    paused: bool
+    qemu_command: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> RunState:
+        """Raises ValueError."""
+        try:
+            return cls(
+                keeper_pid=int(value["keeper_pid"]),
+                qemu_pid=int(value["qemu_pid"]),
+                token=str(value["token"]),
+                accel=str(value["accel"]),
+                accel_reason=str(value["accel_reason"]),
+                forwards=tuple((int(h), int(g)) for h, g in value["forwards"]),
+                http_port=None if value["http_port"] is None else int(value["http_port"]),
+                started=float(value["started"]),
+                paused=bool(value["paused"]),
+                qemu_command=tuple(str(a) for a in value["qemu_command"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"bad state: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One sandbox as it is on disk at this moment."""
+
+    id: str
+    name: str
+    status: Status
+    record: Record | None
+    run: RunState | None = None
+    error: str = ""
+    """Why it is BROKEN or CRASHED."""
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in (Status.STARTING, Status.RUNNING, Status.PAUSED)
+
+
+class Registry:
+    """All sandboxes of this user."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+
+    def list(self) -> list[Entry]:
+        """Every sandbox, oldest first. Never raises for a bad one: it is listed as BROKEN."""
+        entries = [e for id_ in self._ids() if (e := self.inspect(id_)) is not None]
+        return sorted(entries, key=lambda e: (e.record.created if e.record else 0.0, e.id))
+
+    def find(self, id_or_name: str) -> Entry:
+        """The sandbox of that name or id (or an unambiguous start of the id).
+
+        Raises SandboxNotFoundError; the message suggests a near name.
+        """
+        entries = self.list()
+        exact = [e for e in entries if id_or_name in (e.name, e.id)]
+        if exact:
+            return exact[0]
+        near = [e for e in entries if len(id_or_name) >= 4 and e.id.startswith(id_or_name)]
+        if len(near) == 1:
+            return near[0]
+        raise self._not_found(id_or_name, [e.name for e in entries])
+
+    @staticmethod
+    def _not_found(asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
+        import difflib
+
+        close = difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui ps -a` lists them all"
+        return SandboxNotFoundError(f"no sandbox is called {asked!r}", hint=hint)
+
+    def inspect(self, id_: str) -> Entry | None:
+        """The state of one sandbox, or None if it does not exist (any more)."""
+        place = sandbox_dir(self.paths, id_)
+        live = is_locked(place.lock)
+        try:
+            record = Record.from_json(read_json(place.record))
+        except FileNotFoundError:
+            return None  # not yet, or being removed
+        except (OSError, ValueError) as error:
+            return Entry(id=id_, name=id_, status=Status.BROKEN, record=None, error=str(error))
+        if live:
+            return self._inspect_live(record)
+        if not record.committed:
+            return None
+        reason = self._crash_reason(place)
+        status = Status.CRASHED if reason else Status.STOPPED
+        return Entry(id=id_, name=record.name, status=status, record=record, error=reason)
+
+    def _inspect_live(self, record: Record) -> Entry:
+        run: RunState | None = None
+        with contextlib.suppress(OSError, ValueError):
+            run = RunState.from_json(read_json(runtime_dir(self.paths, record.id).state))
+        if run is None:
+            status = Status.STARTING
+        else:
+            status = Status.PAUSED if run.paused else Status.RUNNING
+        return Entry(id=record.id, name=record.name, status=status, record=record, run=run)
+
+    @staticmethod
+    def _crash_reason(place: SandboxDir) -> str:
+        """Why the last run ended unasked, or "" if it ended well."""
+        try:
+            ended = read_json(place.exit)
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError) as error:
+            return f"how it ended cannot be read: {error}"
+        code = ended.get("code")
+        panic = find_panic(place)
+        if panic:
+            return panic
+        if ended.get("asked") or code == 0:
+            return ""
+        if isinstance(code, int) and code < 0:
+            with contextlib.suppress(ValueError):
+                return f"QEMU was ended by {signal.Signals(-code).name}"
+        return f"QEMU ended with status {code}"
+
+    # Making and removing
+
+    def create(self, record: Record) -> int:
+        """Make the directory of a new sandbox and lock it; returns the lock's descriptor.
+
+        Raises NameTakenError when another sandbox has the name, PathError, DiskSpaceError.
+        """
+        check_name(record.name)
+        make_private_dir(self.paths.sandboxes)
+        place = sandbox_dir(self.paths, record.id)
+        with self._names_locked():
+            self.reap()
+            for other in self.list():
+                if record.name in (other.name, other.id):
+                    raise NameTakenError(
+                        f"the name {record.name!r} is taken by a sandbox that is {other.status}",
+                        hint=f"choose another, or `quicksand-tui rm {record.name}` first",
+                    )
+            with map_os_errors(place.root):
+                place.root.mkdir(mode=0o700)
+            try:
+                lock = lock_within(place.lock, LOCK_WAIT_S)
+                assert lock is not None, "nobody knows this directory yet"
+                write_json(place.record, record.to_json())
+            except BaseException:
+                shutil.rmtree(place.root, ignore_errors=True)
+                raise
+        return lock
+
+    def lock(self, id_: str) -> int:
+        """Lock a stopped sandbox to start or remove it. Raises StateError if it runs."""
+        place = sandbox_dir(self.paths, id_)
+        lock = lock_within(place.lock, 0.5)
+        if lock is None:
+            raise StateError("the sandbox is running, or somebody is just starting it")
+        return lock
+
+    def save(self, record: Record) -> None:
+        """Write a record anew."""
+        write_json(sandbox_dir(self.paths, record.id).record, record.to_json())
+
+    def remove(self, id_: str) -> None:
+        """Remove a stopped sandbox and its disk. Raises StateError if it runs."""
+        lock = self.lock(id_)
+        try:
+            remove_tree(sandbox_dir(self.paths, id_).root)
+            remove_tree(runtime_dir(self.paths, id_).root)
+        finally:
+            os.close(lock)
+
+    def reap(self) -> builtins.list[str]:
+        """Remove what dead owners left: half-made sandboxes, those to be discarded, and runtime
+        directories without a machine. Returns the ids. Live ones are never touched."""
+        reaped = []
+        for id_ in {*self._ids(), *self._runtime_ids()}:
+            place = sandbox_dir(self.paths, id_)
+            if is_locked(place.lock):
+                continue
+            if self._is_leftover(place):
+                with contextlib.suppress(StateError):
+                    self.remove(id_)
+                    reaped.append(id_)
+            elif runtime_dir(self.paths, id_).root.exists() and not is_locked(place.lock):
+                remove_tree(runtime_dir(self.paths, id_).root)
+                reaped.append(id_)
+        return reaped
+
+    @staticmethod
+    def _is_leftover(place: SandboxDir) -> bool:
+        if not place.root.exists():
+            return True
+        try:
+            record = Record.from_json(read_json(place.record))
+        except FileNotFoundError:
+            # Without a record it never was: but its maker may be between two instructions.
+            with contextlib.suppress(OSError):
+                return time.time() - place.root.stat().st_mtime > LOCK_WAIT_S
+            return False
+        except (OSError, ValueError):
+            return False  # somebody's data that we cannot read: shown as broken, never removed
+        return record.discard or not record.committed
+
+    def _ids(self) -> builtins.list[str]:
+        return _subdirectories(self.paths.sandboxes)
+
+    def _runtime_ids(self) -> builtins.list[str]:
+        return _subdirectories(self.paths.runtime)
+
+    @contextlib.contextmanager
+    def _names_locked(self) -> Iterator[None]:
+        lock = lock_within(self.paths.sandboxes / ".names.lock", LOCK_WAIT_S)
+        if lock is None:
+            raise StateError("another process has been making a sandbox for too long")
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+
+def new_id() -> str:
+    """A fresh sandbox id: 12 hexadecimal digits."""
+    return secrets.token_hex(ID_BYTES)
+
+
+def find_panic(place: SandboxDir) -> str:
+    """The kernel's panic message on the console, or ""."""
+    log = tail(place.console_log, limit=16 * 1024)
+    if PANIC_MARK not in log:
+        return ""
+    line = log[log.rindex(PANIC_MARK) :].splitlines()[0]
+    return "".join(c if c.isprintable() else "?" for c in line[:200])
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory of ours; no error if it is not there."""
+    with map_os_errors(path), contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
+
+
+def _subdirectories(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def publish_state(runtime: RuntimeDir, run: RunState) -> None:
+    """Write what clients need to attach; from here on the sandbox is RUNNING."""
+    write_json(runtime.state, run.to_json(), durable=False)

@@ -1,0 +1,445 @@
+"""`Sandbox`: one VM. A thin facade over the collaborators that do the work."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from quicksand import execution, lifecycle
+from quicksand.agent.link import AgentLink
+from quicksand.agent.session import Session
+from quicksand.config import BootTiming, SandboxConfig, check_name, refuse_unknown
+from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
+from quicksand.events import Event, watch_events
+from quicksand.execution import Command, ExecuteResult, StdinSource
+from quicksand.guest_files import GuestFiles
+from quicksand.host.paths import paths
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.lifecycle import LiveMachine, Progress
+from quicksand.registry import Entry, Record, Registry, RunState, Status, new_id
+from quicksand.shell import Shell, ShellInfo
+from quicksand.stats import GuestProcess, SandboxStats, read_stats
+from quicksand.stopping import stop_machine
+
+OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
+LATER = {
+    "mounts": [],
+    "enable_display": False,
+    "save": None,
+    "workspace": None,
+}
+"""Keywords of the specification that this version cannot serve yet: their defaults are accepted,
+anything else is refused rather than ignored."""
+
+
+class Sandbox:
+    """A Linux VM in which untrusted code runs.
+
+    ::
+
+        async with Sandbox(image="debian") as sb:
+            result = await sb.execute("uname -a")
+
+    In an ``async with`` block the VM dies with the block, and with this process, even on kill -9.
+    `detach` lets it live on; `Sandbox.attach` comes back to it. A sandbox without ``name`` is
+    removed when it stops; one with a name keeps its disk and can be started again, unless
+    ``ephemeral``.
+    """
+
+    def __init__(
+        self,
+        *,
+        image: str,
+        name: str | None = None,
+        ephemeral: bool | None = None,
+        progress_callback: Progress | None = None,
+        **options: Any,
+    ) -> None:
+        """Check and keep the options (see `SandboxConfig`); nothing is started yet.
+
+        Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword.
+        """
+        later = {key: options.pop(key) for key in LATER if key in options}
+        refuse_unknown(options, {*OPTIONS, *LATER, "name", "ephemeral", "progress_callback"})
+        for key, value in later.items():
+            if value != LATER[key] and value:
+                raise ConfigError(f"{key} is not possible in this version of quicksand")
+        self._config = SandboxConfig.parse({"image": image, **options})
+        self._name = check_name(name) if name is not None else None
+        self._discard = name is None if ephemeral is None else ephemeral
+        self._progress = progress_callback
+        self._registry = Registry(paths())
+        self._id = new_id()
+        self._run: RunState | None = None
+        self._link: AgentLink | None = None
+        self._machine: LiveMachine | None = None
+        self._timing: BootTiming | None = None
+        self._record: Record | None = None
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Boot the VM; return when its agent has answered.
+
+        Raises NameTakenError, HostError, ImageError, MachineError. After an error or a
+        cancellation nothing of the start is left; the object can be started again.
+        """
+        if self._link is not None:
+            raise StateError("the sandbox is already running")
+        if self._record is not None:
+            await self._start_again(self._record)
+            return
+        record = self._new_record()
+        lock = self._registry.create(record)
+        try:
+            self._adopt(await lifecycle.boot(self._registry, record, lock, progress=self._progress))
+            self._commit()
+        except BaseException:
+            await self._end_owned()
+            with contextlib.suppress(QuicksandError):
+                lifecycle.remove_quietly(sandbox_dir(self._registry.paths, record.id).root)
+            raise
+        finally:
+            os.close(lock)
+
+    def _new_record(self) -> Record:
+        return Record(
+            id=self._id,
+            name=self._name or self._id,
+            config=self._config,
+            image_digest="",
+            chain=(),
+            created=time.time(),
+            committed=False,
+            discard=self._discard,
+        )
+
+    def _commit(self) -> None:
+        """Make the record of a first start last: from here on the sandbox exists."""
+        assert self._machine is not None
+        image = self._machine.image
+        self._record = replace(
+            self._machine.record,
+            committed=True,
+            image_digest=image.digest,
+            chain=tuple(str(path) for path in image.chain),
+        )
+        self._registry.save(self._record)
+
+    async def _start_again(self, record: Record) -> None:
+        lock = self._registry.lock(record.id)
+        try:
+            self._adopt(await lifecycle.boot(self._registry, record, lock, progress=self._progress))
+        finally:
+            os.close(lock)
+
+    def _adopt(self, machine: LiveMachine) -> None:
+        self._machine = machine
+        self._link = machine.link
+        self._run = machine.run
+        self._timing = machine.timing
+
+    async def stop(self, *, grace: float = 10.0) -> None:
+        """Stop the VM: the guest syncs and powers down within ``grace`` seconds, else it is killed.
+
+        A sandbox that is to be discarded is killed at once and removed. Safe at any time, in any
+        state, any number of times.
+        """
+        record = self._record
+        if record is None:
+            return
+        link, self._link = self._link, None
+        try:
+            await stop_machine(self._registry, record, link, self._run, grace=grace)
+        finally:
+            if link is not None:
+                link.close()
+            await self._end_owned()
+            self._run = None
+        if record.discard:
+            with contextlib.suppress(SandboxNotFoundError):
+                self._registry.remove(record.id)
+            self._record = None
+
+    async def kill(self) -> None:
+        """Stop the VM at once, as pulling the plug would."""
+        await self.stop(grace=0)
+
+    async def _end_owned(self) -> None:
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            machine.link.close()
+            machine.process.cut()
+            await asyncio.shield(machine.process.wait())
+        self._link = None
+
+    def detach(self) -> None:
+        """Let the VM outlive this process. The object stays usable."""
+        if self._link is None:
+            raise StateError("the sandbox is not running")
+        if self._machine is not None:
+            self._machine.process.detach()
+            self._machine = None
+
+    def close(self) -> None:
+        """Let go of an attached sandbox: the connection is closed, the VM runs on.
+
+        Of a sandbox that this object started and has not detached, the VM ends.
+        """
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        if self._machine is not None:
+            self._machine.process.cut()
+            self._machine = None
+
+    # Finding others
+
+    @staticmethod
+    def list() -> builtins.list[Entry]:
+        """Every sandbox of this user on this host, running or not, oldest first."""
+        return Registry(paths()).list()
+
+    @classmethod
+    def attach(cls, id_or_name: str) -> Sandbox:
+        """The running sandbox of that name or id. It goes on when this object is closed.
+
+        Raises SandboxNotFoundError, or StateError if it does not run.
+        """
+        sandbox = cls._of_entry(Registry(paths()).find(id_or_name))
+        if sandbox._run is None:
+            raise StateError(
+                f"the sandbox {sandbox.name!r} is not running",
+                hint=f"`quicksand-tui start {sandbox.name}` starts it",
+            )
+        return sandbox
+
+    @classmethod
+    def open(cls, id_or_name: str) -> Sandbox:
+        """The sandbox of that name or id, running or stopped (then `start` starts it again)."""
+        return cls._of_entry(Registry(paths()).find(id_or_name))
+
+    @classmethod
+    def _of_entry(cls, entry: Entry) -> Sandbox:
+        if entry.record is None:
+            raise StateError(f"the sandbox {entry.name!r} is broken: {entry.error}")
+        sandbox = cls(image=entry.record.config.image, name=entry.record.name)
+        sandbox._id = entry.id
+        sandbox._record = entry.record
+        sandbox._config = entry.record.config
+        sandbox._discard = entry.record.discard
+        if entry.status is Status.STARTING:
+            raise StateError(f"the sandbox {entry.name!r} is still starting; try again")
+        if entry.run is not None:
+            place = sandbox_dir(sandbox._registry.paths, entry.id)
+            sandbox._run = entry.run
+            sandbox._link = AgentLink(
+                runtime_dir(sandbox._registry.paths, entry.id),
+                entry.run.token,
+                why_gone=lambda: lifecycle.why_gone(place, doing="it was in use"),
+            )
+        return sandbox
+
+    # Commands
+
+    async def execute(
+        self,
+        command: str | Sequence[str],
+        timeout: float | None = 30.0,
+        cwd: str | None = None,
+        shell: str = "/bin/sh",
+        on_stdout: Callable[[str], Any] | None = None,
+        on_stderr: Callable[[str], Any] | None = None,
+        exclusive: bool = False,
+        user: str | None = None,
+        *,
+        stdin: StdinSource | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> ExecuteResult:
+        """Run a command to its end.
+
+        A string is run by ``shell``, a list as it is. It runs as root in ``/``, or as ``user`` in
+        that user's home; no state is kept between calls. ``timeout`` is in seconds: then its
+        processes are killed and the result says ``timed_out``, with the output until then. The
+        callbacks get decoded text as it comes and may be coroutine functions. ``exclusive`` is
+        refused while another command runs.
+
+        Raises AgentRefusedError when it cannot be started (no such user or directory),
+        MachineError or AgentUnreachableError when the guest is gone. Cancelling ends the command.
+        """
+        running = await self.spawn(
+            command,
+            timeout=timeout,
+            cwd=cwd,
+            shell=shell,
+            exclusive=exclusive,
+            user=user,
+            env=env,
+            stdin=stdin is not None,
+        )
+        return await execution.run(running, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr)
+
+    async def spawn(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        shell: str = "/bin/sh",
+        exclusive: bool = False,
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+        detach: bool = False,
+    ) -> Command:
+        """Start a command and return at once; see `Command`. Parameters as for `execute`.
+
+        With ``detach`` the command goes on when this process ends.
+        """
+        params = execution.command_params(
+            command,
+            timeout=timeout,
+            cwd=cwd,
+            shell=shell,
+            user=user,
+            env=env,
+            exclusive=exclusive,
+        )
+        return await execution.spawn(await self._session(), params, stdin=stdin, detach=detach)
+
+    async def shell(
+        self,
+        command: str | Sequence[str] | None = None,
+        *,
+        columns: int = 80,
+        rows: int = 24,
+        cwd: str | None = None,
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Shell:
+        """Open a terminal: a login shell, or ``command``. It lives on in the guest until it ends
+        or is closed; `attach_shell` comes back to it."""
+        return await Shell.open(
+            await self._session(),
+            command,
+            columns=columns,
+            rows=rows,
+            cwd=cwd,
+            user=user,
+            env=env,
+        )
+
+    async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
+        """Come back to a terminal; its latest output is replayed."""
+        return await Shell.attach(await self._session(), session, columns=columns, rows=rows)
+
+    async def shells(self) -> builtins.list[ShellInfo]:
+        """The guest's terminals."""
+        return await Shell.list(await self._session())
+
+    @property
+    def files(self) -> GuestFiles:
+        """The guest's files."""
+        return GuestFiles(self._session)
+
+    async def create_user(self, name: str, *, sudo: bool = False) -> None:
+        """Make a user with a home. Raises AgentRefusedError (code "exists") if there is one."""
+        await self.request("create_user", {"name": name, "sudo": sudo})
+
+    async def delete_user(self, name: str, *, remove_home: bool = True) -> None:
+        """Remove a user. Raises AgentRefusedError (code "not_found") if there is none."""
+        await self.request("delete_user", {"name": name, "remove_home": remove_home})
+
+    async def request(
+        self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30.0
+    ) -> dict[str, Any]:
+        """Call a method of the agent directly (docs/internals/agent-protocol.md)."""
+        return await (await self._session()).request(method, params, timeout=timeout)
+
+    async def ping(self) -> float:
+        """Seconds that a round trip to the agent takes."""
+        started = time.perf_counter()
+        await self.request("ping")
+        return time.perf_counter() - started
+
+    # Looking
+
+    async def stats(self) -> SandboxStats:
+        """What it uses: of the host, and within the guest."""
+        return await read_stats(self._entry(), self._session)
+
+    async def processes(self) -> builtins.list[GuestProcess]:
+        """The guest's processes."""
+        reply = await self.request("processes")
+        return GuestProcess.parse_all(reply)
+
+    def events(self) -> AsyncIterator[Event]:
+        """What happens to the VM, as it happens: pauses, a full host disk, a panic, its end."""
+        return watch_events(self._registry, self._id)
+
+    def logs(self, *, limit: int = 64 * 1024) -> str:
+        """The last ``limit`` bytes of the guest's console."""
+        from quicksand.host.files import tail
+
+        return tail(sandbox_dir(self._registry.paths, self._id).console_log, limit=limit)
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def name(self) -> str:
+        return self._name or self._id
+
+    @property
+    def config(self) -> SandboxConfig:
+        return self._config
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the VM runs at this moment."""
+        return self._link is not None and self._entry().is_live
+
+    @property
+    def accelerator(self) -> str | None:
+        """How the guest's instructions are run, or None while it is stopped."""
+        return self._run.accel if self._run is not None else None
+
+    @property
+    def boot_timing(self) -> BootTiming | None:
+        """How long each phase of the start took; None unless this object started it."""
+        return self._timing
+
+    @property
+    def qemu_command(self) -> builtins.list[str]:
+        """The command line of the running QEMU."""
+        return [*self._run.qemu_command] if self._run is not None else []
+
+    @property
+    def port_forwards(self) -> dict[int, int]:
+        """Guest port -> host port, as they are (a host port of 0 became a free one)."""
+        return {guest: host for host, guest in self._run.forwards} if self._run else {}
+
+    def _entry(self) -> Entry:
+        entry = self._registry.inspect(self._id)
+        if entry is None:
+            raise SandboxNotFoundError(f"the sandbox {self.name!r} does not exist any more")
+        return entry
+
+    async def _session(self) -> Session:
+        if self._link is None:
+            raise StateError(f"the sandbox {self.name!r} is not running")
+        return await self._link.session()

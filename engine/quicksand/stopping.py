@@ -1,0 +1,80 @@
+"""Stopping a machine, from any client, in any state."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from quicksand.agent.link import AgentLink
+from quicksand.errors import MachineError, QuicksandError
+from quicksand.host.files import is_locked
+from quicksand.layout import sandbox_dir
+from quicksand.lifecycle import KILL_WAIT_S, until_unlocked
+from quicksand.registry import Record, Registry, RunState
+
+AGENT_TIMEOUT_S = 2.0
+
+
+async def stop_machine(
+    registry: Registry,
+    record: Record,
+    link: AgentLink | None,
+    run: RunState | None,
+    *,
+    grace: float,
+) -> None:
+    """End the machine of ``record`` and return when keeper and QEMU are gone.
+
+    Asks the guest first, for up to ``grace`` seconds, unless its disk is to be discarded anyway.
+    Raises MachineError if it cannot be ended. No error if it does not run.
+    """
+    lock = sandbox_dir(registry.paths, record.id).lock
+    if not is_locked(lock):
+        return
+    if grace > 0 and not record.discard and link is not None:
+        asked = await _ask_guest(link, grace)
+        if asked and await until_unlocked(lock, timeout=grace + AGENT_TIMEOUT_S):
+            return
+    if run is not None:
+        await _end_processes(record.id, run)
+    if not await until_unlocked(lock, timeout=KILL_WAIT_S):
+        raise MachineError(f"the processes of sandbox {record.name!r} do not end")
+
+
+async def _ask_guest(link: AgentLink, grace: float) -> bool:
+    """Whether the guest has agreed to power down."""
+    with contextlib.suppress(QuicksandError):
+        session = await link.session(timeout=AGENT_TIMEOUT_S)
+        params = {"mode": "poweroff", "grace": min(3.0, grace)}
+        await session.request("shutdown", params, timeout=AGENT_TIMEOUT_S)
+        return True
+    return False
+
+
+async def _end_processes(sandbox_id: str, run: RunState) -> None:
+    """Have the keeper end QEMU; if the keeper is gone, end QEMU ourselves.
+
+    The caller has seen the lock held, so one of the two lives. A process is only signalled if its
+    command line names this sandbox: the other's id may have been reused by a stranger.
+    """
+    for pid, number in ((run.keeper_pid, signal.SIGTERM), (run.qemu_pid, signal.SIGKILL)):
+        if sandbox_id in await _command_line(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+                return
+
+
+async def _command_line(pid: int) -> str:
+    """A process's command line, "" if there is no such process."""
+    if Path("/proc/self").exists():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+        return ""
+    process = await asyncio.create_subprocess_exec(
+        "ps", "-ww", "-o", "command=", "-p", str(pid), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    return output.decode("utf-8", "replace")

@@ -1,0 +1,30 @@
+//! The end of a session, as a flag that can be awaited.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+#[derive(Clone, Debug)]
+pub struct Closed(Arc<watch::Sender<bool>>);
+
+impl Default for Closed {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+}
+
+impl Closed {
+    pub fn set(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    pub async fn wait(&self) {
+        let mut receiver = self.0.subscribe();
+        // The sender lives as long as `self`, so this ends with the flag only.
+        let _ = receiver.wait_for(|closed| *closed).await;
+    }
+}

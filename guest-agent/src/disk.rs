@@ -1,0 +1,87 @@
+//! The root file system and its disk.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::sys;
+
+const BLKGETSIZE64: u64 = 0x8008_1272;
+const EXT4_IOC_RESIZE_FS: u64 = 0x4008_6610;
+const FITRIM: u64 = 0xc018_5879;
+const EXT4_MAGIC: u16 = 0xef53;
+
+/// Grows a mounted ext4 to the size of its device: (before, after) in bytes.
+pub fn grow(device: &Path, mount_point: &Path) -> io::Result<(u64, u64)> {
+    let disk = File::open(device)?;
+    let mut disk_size = 0u64;
+    sys::ioctl(disk.as_fd(), BLKGETSIZE64, &mut disk_size)?;
+    let (blocks, block_size) = ext4_size(&disk)?;
+    let before = blocks * block_size;
+    let mut wanted = disk_size / block_size;
+    // The kernel rounds down to whole groups by itself; less than a few
+    // megabytes is not worth its time.
+    if wanted <= blocks || (wanted - blocks) * block_size < 8 << 20 {
+        return Ok((before, before));
+    }
+    let root = File::open(mount_point)?;
+    sys::ioctl(root.as_fd(), EXT4_IOC_RESIZE_FS, &mut wanted)?;
+    Ok((before, wanted * block_size))
+}
+
+/// Blocks and block size from the superblock.
+fn ext4_size(disk: &File) -> io::Result<(u64, u64)> {
+    let mut superblock = [0u8; 1024];
+    disk.read_exact_at(&mut superblock, 1024)?;
+    let word = |at: usize| {
+        superblock[at..]
+            .first_chunk::<4>()
+            .map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    let is_ext4 = word(0x38) as u16 == EXT4_MAGIC;
+    let log_block_size = word(0x18);
+    if !is_ext4 || log_block_size > 6 {
+        return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
+    }
+    let has_64bit = word(0x60) & 0x80 != 0;
+    let high = if has_64bit { u64::from(word(0x150)) << 32 } else { 0 };
+    Ok((high | u64::from(word(0x04)), 1024 << log_block_size))
+}
+
+/// The device node that the root file system lies on.
+pub fn root_device() -> io::Result<PathBuf> {
+    let device = fs::metadata("/")?.dev();
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let uevent = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent"))?;
+    uevent
+        .lines()
+        .find_map(|line| line.strip_prefix("DEVNAME="))
+        .map(|name| Path::new("/dev").join(name))
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+#[repr(C)]
+struct TrimRange {
+    start: u64,
+    length: u64,
+    min_length: u64,
+}
+
+/// Tells the disk which blocks of `mount_point` are free; returns bytes.
+pub fn trim(mount_point: &Path) -> io::Result<u64> {
+    let mut range = TrimRange {
+        start: 0,
+        length: u64::MAX,
+        min_length: 0,
+    };
+    sys::ioctl(File::open(mount_point)?.as_fd(), FITRIM, &mut range)?;
+    Ok(range.length)
+}
+
+/// Clean pages only, so what is dirty is written first.
+pub fn drop_caches() -> io::Result<()> {
+    sys::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3")
+}

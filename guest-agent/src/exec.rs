@@ -1,0 +1,260 @@
+//! Running a command: its pipes, its deadline, its end.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::agent::{Agent, Slot};
+use crate::channel::{Channel, Stop};
+use crate::closed::Closed;
+use crate::command::Command;
+use crate::error::{Error, Result};
+use crate::feed::{Feed, Stdin};
+use crate::pump::{self, pump};
+use crate::sink::Sink;
+use crate::source::Source;
+use crate::spawn::{self, Child, Leads};
+use crate::sys;
+
+/// Fewer switches between the command and the agent when there is one CPU.
+const PIPE_SIZE: usize = 1 << 20;
+const TIMEOUT_GRACE: Duration = Duration::from_millis(200);
+const HANGUP_GRACE: Duration = Duration::from_secs(2);
+const TIMEOUT_CODE: i32 = 124;
+
+/// A command that runs, with the agent's ends of its pipes.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdin: Option<OwnedFd>,
+    stdout: Source,
+    stderr: Source,
+    started: Instant,
+    deadline: Option<Instant>,
+    /// Its place among the running commands, given back at the end.
+    _slot: Slot,
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub exit_code: i32,
+    pub signal: Option<i32>,
+    pub timed_out: bool,
+    pub canceled: bool,
+    /// Why the agent ended it by itself.
+    pub broken: Option<String>,
+    pub duration: Duration,
+}
+
+impl Outcome {
+    pub fn exit_event(&self, channel: u32) -> Value {
+        let mut event = json!({
+            "event": "exit",
+            "channel": channel,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "timed_out": self.timed_out,
+            "canceled": self.canceled,
+            "duration_s": self.duration.as_secs_f64(),
+        });
+        if let Some(why) = &self.broken {
+            event["error"] = Error::BadRequest(why.clone()).to_json();
+        }
+        event
+    }
+}
+
+impl Running {
+    pub fn pid(&self) -> i32 {
+        self.child.pid
+    }
+}
+
+pub fn start(agent: &Arc<Agent>, command: &Command, with_stdin: bool) -> Result<Running> {
+    let slot = agent.commands.enter(command.exclusive)?;
+    let failed = |error| Error::io("pipe", error);
+    let (stdout, stdout_end) = sys::pipe().map_err(failed)?;
+    let (stderr, stderr_end) = sys::pipe().map_err(failed)?;
+    sys::enlarge_pipe(stdout.as_fd(), PIPE_SIZE);
+    let (stdin_end, stdin) = if with_stdin {
+        let (read_end, write_end) = sys::pipe().map_err(failed)?;
+        (Some(read_end), Some(write_end))
+    } else {
+        (None, None)
+    };
+    let input = stdin_end.as_ref().unwrap_or(&agent.null).as_raw_fd();
+    let stdio = [input, stdout_end.as_raw_fd(), stderr_end.as_raw_fd()];
+    // Nothing may fail any more once the child runs.
+    let stdout = Source::pipe(stdout).map_err(failed)?;
+    let stderr = Source::pipe(stderr).map_err(failed)?;
+    let child = command.spawn(stdio, Leads::Group)?;
+    let started = Instant::now();
+    Ok(Running {
+        child,
+        stdin,
+        stdout,
+        stderr,
+        started,
+        deadline: command.timeout.map(|timeout| started + timeout),
+        _slot: slot,
+    })
+}
+
+/// What ends a command from outside.
+pub struct Ties<'a> {
+    pub channel: &'a Channel,
+    /// `None` when it outlives its session.
+    pub closed: Option<&'a Closed>,
+}
+
+/// Runs to the end: when this returns, the last byte has been delivered.
+pub async fn run(running: Running, stdin: Stdin<'_>, sinks: [&mut Sink; 2], ties: Ties<'_>) -> Outcome {
+    let Running { child, stdin: pipe, stdout, stderr, started, deadline, _slot } = running;
+    ties.channel.group.store(child.pid, Relaxed);
+    let (exit_time, exited) = watch::channel(None);
+    let (open_pipes, _) = watch::channel(2u8);
+    let [out_sink, err_sink] = sinks;
+    let stdout_pump = async {
+        let ended = pump(&stdout, out_sink, exited.clone()).await;
+        open_pipes.send_modify(|count| *count -= 1);
+        ended
+    };
+    let stderr_pump = async {
+        let ended = pump(&stderr, err_sink, exited.clone()).await;
+        open_pipes.send_modify(|count| *count -= 1);
+        ended
+    };
+    let feed = async {
+        if let Some(pipe) = pipe {
+            Feed::new(stdin, pipe).run(exited.clone()).await;
+        }
+    };
+    let life = async {
+        let outcome = live(child, started, deadline, &ties, &open_pipes).await;
+        exit_time.send_replace(Some(Instant::now()));
+        outcome
+    };
+    let (stdout_ended, stderr_ended, (), outcome) = tokio::join!(stdout_pump, stderr_pump, feed, life);
+    for (source, ended) in [(stdout, stdout_ended), (stderr, stderr_ended)] {
+        if !ended {
+            tokio::spawn(pump::discard(source));
+        }
+    }
+    outcome
+}
+
+/// Watches the process until it has ended and its group needs nothing more.
+async fn live(
+    child: Child,
+    started: Instant,
+    mut deadline: Option<Instant>,
+    ties: &Ties<'_>,
+    open_pipes: &watch::Sender<u8>,
+) -> Outcome {
+    let mut kill_at: Option<Instant> = None;
+    let mut stop: Option<Stop> = None;
+    let mut timed_out = false;
+    let mut hung_up = false;
+    loop {
+        tokio::select! {
+            () = child.exited() => break,
+            () = at(deadline) => {
+                deadline = None;
+                timed_out = true;
+                child.signal_group(libc::SIGTERM);
+                kill_at = sooner(kill_at, TIMEOUT_GRACE);
+            }
+            why = ties.channel.stopped(), if stop.is_none() => {
+                child.signal_group(libc::SIGTERM);
+                kill_at = sooner(kill_at, match &why {
+                    Stop::Cancel(grace) => *grace,
+                    Stop::Broken(_) => TIMEOUT_GRACE,
+                });
+                stop = Some(why);
+            }
+            () = wait_closed(ties.closed), if !hung_up => {
+                hung_up = true;
+                child.signal_group(libc::SIGHUP);
+                kill_at = sooner(kill_at, HANGUP_GRACE);
+            }
+            () = at(kill_at) => {
+                kill_at = None;
+                child.signal_group(libc::SIGKILL);
+            }
+        }
+    }
+    if kill_at.is_some() {
+        end_group(&child, kill_at, open_pipes).await;
+    }
+    ties.channel.group.store(0, Relaxed);
+    let (exit_code, signal) = spawn::decode_status(child.reap());
+    Outcome {
+        exit_code: if timed_out { TIMEOUT_CODE } else { exit_code },
+        signal,
+        timed_out,
+        canceled: matches!(stop, Some(Stop::Cancel(_))),
+        broken: match stop {
+            Some(Stop::Broken(why)) => Some(why),
+            _ => None,
+        },
+        duration: started.elapsed(),
+    }
+}
+
+/// The leader is a zombie, so the group's number is still ours. The others get
+/// the rest of the grace, unless they have let go of the output already.
+async fn end_group(child: &Child, kill_at: Option<Instant>, open_pipes: &watch::Sender<u8>) {
+    let mut pipes = open_pipes.subscribe();
+    tokio::select! {
+        () = at(kill_at) => {}
+        _ = pipes.wait_for(|count| *count == 0) => {}
+    }
+    child.signal_group(libc::SIGKILL);
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn wait_closed(closed: Option<&Closed>) {
+    match closed {
+        Some(closed) => closed.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn sooner(planned: Option<Instant>, grace: Duration) -> Option<Instant> {
+    let time = Instant::now() + grace;
+    Some(planned.map_or(time, |planned| planned.min(time)))
+}
+
+/// Runs a command and collects its output: the method `execute`.
+pub async fn collect(
+    agent: &Arc<Agent>,
+    command: &Command,
+    input: Option<&str>,
+    ties: Ties<'_>,
+) -> Result<Value> {
+    let running = start(agent, command, input.is_some())?;
+    let stdin = input.map_or(Stdin::None, |text| Stdin::Bytes(text.as_bytes()));
+    let (mut stdout, mut stderr) = (Sink::collect(), Sink::collect());
+    let outcome = run(running, stdin, [&mut stdout, &mut stderr], ties).await;
+    let (stdout, stdout_cut) = stdout.collected();
+    let (stderr, stderr_cut) = stderr.collected();
+    Ok(json!({
+        "stdout": stdout,
+        "stderr": stderr,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "timed_out": outcome.timed_out,
+        "truncated": stdout_cut || stderr_cut,
+    }))
+}

@@ -1,0 +1,290 @@
+//! Files by path: what they are, and changes that carry no contents.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::base64;
+use crate::error::{Error, Result};
+use crate::params::{Params, wrong};
+use crate::{blocking, passwd, sys};
+
+const LIST_LIMIT: u64 = 1000;
+/// Half a frame: names may double in JSON.
+const LIST_BYTES: usize = 512 * 1024;
+
+type Job = Box<dyn FnOnce() -> Result<Value> + Send>;
+
+pub async fn call(method: &str, params: &Params) -> Result<Value> {
+    let job: Job = match method {
+        "file_stat" => {
+            let (path, follow) = (params.path("path")?, params.flag("follow", true)?);
+            Box::new(move || stat(&path, follow))
+        }
+        "file_list" => {
+            let path = params.path("path")?;
+            let after = OsString::from_vec(params.opt_bytes("after")?.unwrap_or_default());
+            let limit = params.opt_u64("limit")?.unwrap_or(LIST_LIMIT).clamp(1, LIST_LIMIT);
+            Box::new(move || list(&path, &after, limit as usize))
+        }
+        "file_rename" => {
+            let (from, to) = (params.path("from")?, params.path("to")?);
+            let overwrite = params.flag("overwrite", true)?;
+            Box::new(move || done(sys::rename(&from, &to, overwrite).map_err(|e| about_rename(e, &from, &to))))
+        }
+        "file_remove" => {
+            let path = params.path("path")?;
+            let (recursive, missing_ok) = (params.flag("recursive", false)?, params.flag("missing_ok", false)?);
+            Box::new(move || remove(&path, recursive, missing_ok))
+        }
+        "file_mkdir" => mkdir(params)?,
+        "file_symlink" => {
+            let path = params.path("path")?;
+            let target = params.opt_bytes("target")?.ok_or_else(|| wrong("target", "is required"))?;
+            Box::new(move || {
+                let result = std::os::unix::fs::symlink(OsStr::from_bytes(&target), &path);
+                done(result.map_err(|error| about(&path, error)))
+            })
+        }
+        "file_chmod" => {
+            let path = params.path("path")?;
+            let mode = params.opt_mode("mode")?.ok_or_else(|| wrong("mode", "is required"))?;
+            Box::new(move || {
+                let result = fs::set_permissions(&path, fs::Permissions::from_mode(mode));
+                done(result.map_err(|error| about(&path, error)))
+            })
+        }
+        "file_chown" => {
+            let path = params.path("path")?;
+            let owner = params.str("user")?.to_owned();
+            Box::new(move || {
+                let (uid, gid) = passwd::require_owner(&owner)?;
+                let result = std::os::unix::fs::chown(&path, Some(uid), Some(gid));
+                done(result.map_err(|error| about(&path, error)))
+            })
+        }
+        _ => return Err(Error::Method(method.to_owned())),
+    };
+    blocking::run(job).await
+}
+
+pub fn about(path: &Path, error: io::Error) -> Error {
+    Error::io(path.display().to_string(), error)
+}
+
+/// Which of the two paths is at fault cannot be told for most errors.
+fn about_rename(error: io::Error, from: &Path, to: &Path) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EEXIST) => Error::Exists(to.display().to_string()),
+        _ => Error::io(format!("{} to {}", from.display(), to.display()), error),
+    }
+}
+
+fn done(result: Result<()>) -> Result<Value> {
+    result.map(|()| json!({}))
+}
+
+fn stat(path: &Path, follow: bool) -> Result<Value> {
+    let meta = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
+    let meta = meta.map_err(|error| about(path, error))?;
+    Ok(Value::Object(describe(&meta, path)))
+}
+
+fn describe(meta: &Metadata, path: &Path) -> Map<String, Value> {
+    let mut entry = Map::new();
+    entry.insert("type".into(), kind(meta).into());
+    entry.insert("size".into(), meta.len().into());
+    entry.insert("mode".into(), (meta.mode() & 0o7777).into());
+    entry.insert("uid".into(), meta.uid().into());
+    entry.insert("gid".into(), meta.gid().into());
+    let mtime_ns = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
+    entry.insert("mtime_ns".into(), mtime_ns.into());
+    if meta.is_symlink()
+        && let Ok(target) = fs::read_link(path)
+    {
+        insert_bytes(&mut entry, "target", target.as_os_str());
+    }
+    entry
+}
+
+/// Text where it is UTF-8, `…_b64` where not.
+fn insert_bytes(entry: &mut Map<String, Value>, key: &str, value: &OsStr) {
+    match value.to_str() {
+        Some(text) => entry.insert(key.to_owned(), text.into()),
+        None => entry.insert(format!("{key}_b64"), base64::encode(value.as_bytes()).into()),
+    };
+}
+
+fn kind(meta: &Metadata) -> &'static str {
+    let kind = meta.file_type();
+    match () {
+        () if kind.is_file() => "file",
+        () if kind.is_dir() => "dir",
+        () if kind.is_symlink() => "symlink",
+        () if kind.is_fifo() => "fifo",
+        () if kind.is_socket() => "socket",
+        () if kind.is_block_device() => "block",
+        () => "char",
+    }
+}
+
+fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Value> {
+    let mut names: Vec<OsString> = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| about(path, error))? {
+        let name = entry.map_err(|error| about(path, error))?.file_name();
+        if name.as_os_str() > after {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    let mut reply = Map::new();
+    let mut entries = Vec::new();
+    let mut bytes = 0;
+    let mut listed = 0;
+    for name in &names {
+        if listed == limit || bytes > LIST_BYTES {
+            break;
+        }
+        listed += 1;
+        let path = path.join(name);
+        // A file that vanishes meanwhile is not listed; that is no error.
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        let mut entry = describe(&meta, &path);
+        insert_bytes(&mut entry, "name", name);
+        bytes += 200 + Value::from(entry.clone()).to_string().len();
+        entries.push(Value::Object(entry));
+    }
+    reply.insert("entries".into(), entries.into());
+    reply.insert("next".into(), Value::Null);
+    if listed < names.len() {
+        insert_bytes(&mut reply, "next", &names[listed - 1]);
+    }
+    Ok(Value::Object(reply))
+}
+
+fn remove(path: &Path, recursive: bool, missing_ok: bool) -> Result<Value> {
+    let result = fs::symlink_metadata(path).and_then(|meta| match (meta.is_dir(), recursive) {
+        (false, _) => fs::remove_file(path),
+        (true, false) => fs::remove_dir(path),
+        (true, true) => fs::remove_dir_all(path),
+    });
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound && missing_ok => Ok(json!({})),
+        result => done(result.map_err(|error| about(path, error))),
+    }
+}
+
+fn mkdir(params: &Params) -> Result<Job> {
+    let path = params.path("path")?;
+    let mode = params.opt_mode("mode")?.unwrap_or(0o755);
+    let (parents, exist_ok) = (params.flag("parents", false)?, params.flag("exist_ok", false)?);
+    Ok(Box::new(move || {
+        if parents {
+            make_parents(&path)?;
+        }
+        let result = fs::DirBuilder::new().mode(mode).create(&path);
+        match result {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && exist_ok && path.is_dir() => {}
+            Err(error) => return Err(about(&path, error)),
+            // The mask of this process must not decide what the client asked for.
+            Ok(()) => fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(|e| about(&path, e))?,
+        }
+        Ok(json!({}))
+    }))
+}
+
+pub fn make_parents(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) => fs::create_dir_all(parent).map_err(|error| about(parent, error)),
+        None => Ok(()),
+    }
+}
+
+/// Where a path leads through links at its end, though the last target may not exist.
+pub fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("quicksand-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    async fn run(method: &str, params: Value) -> Result<Value> {
+        call(method, &Params::new(params).unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn listing_goes_by_bytes_in_portions_and_keeps_odd_names() {
+        let dir = scratch("list");
+        for name in [&b"b"[..], b"a", b"\xff"] {
+            fs::write(dir.join(OsStr::from_bytes(name)), "x").unwrap();
+        }
+        let first = run("file_list", json!({"path": dir, "limit": 2})).await.unwrap();
+        assert_eq!(first["next"], "b");
+        assert_eq!(first["entries"][0]["name"], "a");
+        let rest = run("file_list", json!({"path": dir, "after": "b"})).await.unwrap();
+        assert_eq!(rest["entries"][0]["name_b64"], "/w==");
+        assert_eq!(rest["next"], Value::Null);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[tokio::test]
+    async fn removing_a_link_leaves_its_target() {
+        let dir = scratch("remove");
+        fs::create_dir(dir.join("real")).unwrap();
+        fs::write(dir.join("real/file"), "x").unwrap();
+        let link = dir.join("link");
+        run("file_symlink", json!({"path": link, "target": "real"})).await.unwrap();
+        run("file_remove", json!({"path": link, "recursive": true})).await.unwrap();
+        assert!(dir.join("real/file").exists());
+        let full = run("file_remove", json!({"path": dir.join("real")})).await;
+        assert_eq!(full.unwrap_err().code(), "exists");
+        assert!(run("file_remove", json!({"path": link, "missing_ok": true})).await.is_ok());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[tokio::test]
+    async fn renaming_may_refuse_to_replace() {
+        let dir = scratch("rename");
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        fs::write(&a, "a").unwrap();
+        fs::write(&b, "b").unwrap();
+        let refused = run("file_rename", json!({"from": a, "to": b, "overwrite": false})).await;
+        assert_eq!(refused.unwrap_err().code(), "exists");
+        run("file_rename", json!({"from": a, "to": b})).await.unwrap();
+        assert_eq!(fs::read(&b).unwrap(), b"a");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[tokio::test]
+    async fn directories_get_the_mode_that_was_asked_for() {
+        let dir = scratch("mkdir");
+        let path = dir.join("x/y");
+        assert!(run("file_mkdir", json!({"path": path})).await.is_err());
+        run("file_mkdir", json!({"path": path, "parents": true, "mode": 0o777})).await.unwrap();
+        let stat = run("file_stat", json!({"path": path})).await.unwrap();
+        assert_eq!((&stat["type"], &stat["mode"]), (&json!("dir"), &json!(0o777)));
+        assert!(run("file_mkdir", json!({"path": path})).await.is_err());
+        assert!(run("file_mkdir", json!({"path": path, "exist_ok": true})).await.is_ok());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

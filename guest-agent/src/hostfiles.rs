@@ -1,0 +1,75 @@
+//! The small files under /etc that name this machine and its servers.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use crate::sys;
+
+/// `root` is `/` but in tests.
+pub fn write_resolv_conf(root: &Path, dns: Ipv4Addr) -> io::Result<()> {
+    let path = root.join("etc/resolv.conf");
+    let text = format!("nameserver {dns}\n");
+    let is_file = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file());
+    if is_file && fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    // It may be a link to a resolver that will not run, so it is replaced.
+    replace(&path, &text)
+}
+
+/// Makes the name resolve to this machine.
+pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
+    let hostname = root.join("etc/hostname");
+    if fs::read_to_string(&hostname).is_ok_and(|old| old.trim() != name) {
+        replace(&hostname, &format!("{name}\n"))?;
+    }
+    let path = root.join("etc/hosts");
+    let hosts = match fs::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == ErrorKind::NotFound => "127.0.0.1\tlocalhost\n::1\tlocalhost\n".into(),
+        Err(error) => return Err(error),
+    };
+    if has_host(&hosts, name) {
+        return Ok(());
+    }
+    let gap = if hosts.ends_with('\n') || hosts.is_empty() { "" } else { "\n" };
+    replace(&path, &format!("{hosts}{gap}127.0.1.1\t{name}\n"))
+}
+
+fn has_host(hosts: &str, name: &str) -> bool {
+    hosts
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or(""))
+        .any(|line| line.split_whitespace().skip(1).any(|host| host == name))
+}
+
+/// A new file under the old name: readers see the one or the other.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".quicksand");
+    fs::write(&temporary, text)?;
+    sys::rename(Path::new(&temporary), path, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_once_and_a_linked_resolv_conf_is_replaced() {
+        let root = std::env::temp_dir().join(format!("quicksand-hostfiles-{}", std::process::id()));
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::write(root.join("etc/hosts"), "127.0.0.1 localhost # box").unwrap();
+        name_host(&root, "box").unwrap();
+        name_host(&root, "box").unwrap();
+        let hosts = fs::read_to_string(root.join("etc/hosts")).unwrap();
+        assert_eq!(hosts.matches("127.0.1.1\tbox\n").count(), 1);
+        std::os::unix::fs::symlink("/nowhere/stub", root.join("etc/resolv.conf")).unwrap();
+        write_resolv_conf(&root, Ipv4Addr::new(10, 0, 2, 3)).unwrap();
+        let resolv = fs::read_to_string(root.join("etc/resolv.conf")).unwrap();
+        assert_eq!(resolv, "nameserver 10.0.2.3\n");
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

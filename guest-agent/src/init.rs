@@ -1,0 +1,207 @@
+//! The first process: from the initramfs to a served root file system.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::agent::BootTimes;
+use crate::cmdline::{Cmdline, InitChoice};
+use crate::log::note;
+use crate::{disk, hostfiles, modules, mounts, netif, supervise, sys};
+
+const NEW_ROOT: &str = "/sysroot";
+const ROOT_WAIT: Duration = Duration::from_secs(10);
+const ROOT_POLL: Duration = Duration::from_millis(5);
+/// Tried in this order when the command line does not say.
+const ROOT_TYPES: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
+
+/// Never returns: process 1 must not end.
+pub fn run(init_s: f64) -> ! {
+    let mut boot = BootTimes {
+        init_s,
+        ..BootTimes::default()
+    };
+    mounts::mount_kernel_filesystems();
+    ensure_console();
+    let cmdline = Cmdline::read();
+    let old_root = sys::open(c"/", libc::O_RDONLY | libc::O_DIRECTORY).ok();
+    modules::load_listed();
+    if let Some(device) = &cmdline.root {
+        enter_root(device, &cmdline);
+    }
+    boot.root_s = sys::uptime_s();
+    set_up_network(&cmdline);
+    boot.network_s = sys::uptime_s();
+    let next_init = choose_init(&cmdline.init);
+    mounts::mount_user_filesystems(next_init.is_none());
+    name_host(&cmdline);
+    note(&format!(
+        "started at {:.3} s, root at {:.3} s, network at {:.3} s",
+        boot.init_s, boot.root_s, boot.network_s
+    ));
+    match next_init {
+        None => {
+            let server = supervise::start_server(&boot);
+            forget_initramfs(old_root);
+            supervise::run_as_init(server, &boot)
+        }
+        Some(path) => {
+            supervise::start_supervisor(&boot);
+            forget_initramfs(old_root);
+            exec_init(&path)
+        }
+    }
+}
+
+/// Streams for messages, should the kernel have found no console to open.
+fn ensure_console() {
+    for target in 0..=2 {
+        // SAFETY: F_GETFD takes no argument.
+        if unsafe { libc::fcntl(target, libc::F_GETFD) } >= 0 {
+            continue;
+        }
+        let console = sys::open(c"/dev/console", libc::O_RDWR | libc::O_NOCTTY)
+            .or_else(|_| sys::open(c"/dev/null", libc::O_RDWR));
+        if let Ok(console) = console {
+            crate::adopt_stream(console, target);
+        }
+    }
+}
+
+fn enter_root(device: &str, cmdline: &Cmdline) {
+    let path = Path::new(device);
+    if !wait_for_device(path) {
+        panic_with(&format!("root device {device} did not appear in {} s", ROOT_WAIT.as_secs()));
+    }
+    let _ = fs::create_dir_all(NEW_ROOT);
+    let root = Path::new(NEW_ROOT);
+    if let Err(error) = mount_root(device, root, cmdline) {
+        panic_with(&format!("root device {device} cannot be mounted: {error}"));
+    }
+    if !cmdline.read_only {
+        grow_root(path, root);
+    }
+    if let Err(error) = mounts::switch_root(root) {
+        panic_with(&format!("switching to root device {device}: {error}"));
+    }
+}
+
+fn wait_for_device(path: &Path) -> bool {
+    let started = Instant::now();
+    while !path.exists() {
+        if started.elapsed() > ROOT_WAIT {
+            return false;
+        }
+        std::thread::sleep(ROOT_POLL);
+    }
+    true
+}
+
+fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> {
+    let flags = if cmdline.read_only { libc::MS_RDONLY } else { 0 };
+    let options = cmdline.root_flags.as_deref().unwrap_or("");
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    let given = cmdline.root_fstype.as_deref();
+    for fstype in given.as_slice().iter().chain(ROOT_TYPES.iter().filter(|_| given.is_none())) {
+        result = mounts::mount(device, target, fstype, flags, options);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+/// A disk that was enlarged since its file system was made.
+fn grow_root(device: &Path, root: &Path) {
+    match disk::grow(device, root) {
+        Ok((before, after)) if after > before => note(&format!("root grown from {before} to {after} bytes")),
+        Ok(_) => {}
+        // Other file systems than ext4 are as large as they are.
+        Err(error) if error.raw_os_error() == Some(libc::ENOTSUP) => {}
+        Err(error) => note(&format!("root not grown: {error}")),
+    }
+}
+
+fn set_up_network(cmdline: &Cmdline) {
+    if let Err(error) = netif::bring_up_loopback() {
+        note(&format!("lo: {error}"));
+    }
+    let Some((address, prefix)) = cmdline.ip else {
+        return;
+    };
+    let Some(name) = netif::find_interface() else {
+        note("network: no interface");
+        return;
+    };
+    if let Err(error) = netif::configure(&name, address, prefix, cmdline.gateway) {
+        note(&format!("network {name}: {error}"));
+    }
+    if let Some(dns) = cmdline.dns
+        && let Err(error) = hostfiles::write_resolv_conf(Path::new("/"), dns)
+    {
+        note(&format!("resolv.conf: {error}"));
+    }
+}
+
+fn name_host(cmdline: &Cmdline) {
+    let stored = fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let name = match &cmdline.hostname {
+        Some(name) => name.as_str(),
+        None => stored.trim(),
+    };
+    if name.is_empty() {
+        return;
+    }
+    if let Err(error) = sys::set_hostname(name) {
+        note(&format!("hostname: {error}"));
+    }
+    if cmdline.hostname.is_some()
+        && let Err(error) = hostfiles::name_host(Path::new("/"), name)
+    {
+        note(&format!("hosts: {error}"));
+    }
+}
+
+fn choose_init(choice: &InitChoice) -> Option<String> {
+    match choice {
+        InitChoice::None => None,
+        InitChoice::Path(path) => Some(path.clone()),
+        InitChoice::Auto => is_init("/sbin/init").then(|| "/sbin/init".to_owned()),
+    }
+}
+
+/// A link may lead nowhere until the root is complete; then it is none.
+fn is_init(path: &str) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file())
+}
+
+/// Gives back the memory of the initramfs. What runs from it stays.
+fn forget_initramfs(old_root: Option<OwnedFd>) {
+    let Some(old_root) = old_root else { return };
+    if let Err(error) = crate::initramfs::delete(File::from(old_root)) {
+        note(&format!("initramfs: {error}"));
+    }
+}
+
+fn exec_init(path: &str) -> ! {
+    let error = match CString::new(path) {
+        Ok(program) => {
+            let argv = [program.as_ptr(), std::ptr::null()];
+            // SAFETY: program and argv are terminated.
+            unsafe { libc::execv(program.as_ptr(), argv.as_ptr()) };
+            io::Error::last_os_error()
+        }
+        Err(error) => error.into(),
+    };
+    note(&format!("{path}: {error}; staying as init"));
+    supervise::reap_forever()
+}
+
+/// Lets the kernel panic with our reason as the last line before it.
+fn panic_with(reason: &str) -> ! {
+    note(&format!("panic: {reason}"));
+    std::process::exit(1)
+}

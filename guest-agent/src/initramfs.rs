@@ -1,0 +1,76 @@
+//! Deleting the initramfs after the root was switched.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use crate::sys;
+
+const RAMFS_MAGIC: i64 = 0x8584_58f6;
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// Does nothing unless `root` is in memory: no slip may ever empty a disk.
+pub fn delete(root: File) -> io::Result<()> {
+    // SAFETY: both structs are plain data, for which zero is a valid value.
+    let (mut fs, mut here): (libc::statfs, libc::stat) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: one statfs is stored.
+    sys::check(unsafe { libc::fstatfs(root.as_raw_fd(), &mut fs) })?;
+    if !matches!(fs.f_type as i64, RAMFS_MAGIC | TMPFS_MAGIC) {
+        return Ok(());
+    }
+    // SAFETY: one stat is stored.
+    sys::check(unsafe { libc::fstat(root.as_raw_fd(), &mut here) })?;
+    empty(root.into(), here.st_dev)
+}
+
+/// Removes what lies in `dir`, but not what is mounted there.
+fn empty(dir: OwnedFd, device: libc::dev_t) -> io::Result<()> {
+    for name in names(&dir)? {
+        // SAFETY: stat is plain data, for which zero is a valid value.
+        let mut entry: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the name ends with NUL; one stat is stored.
+        let result = unsafe {
+            libc::fstatat(dir.as_raw_fd(), name.as_ptr(), &mut entry, libc::AT_SYMLINK_NOFOLLOW)
+        };
+        if result < 0 || entry.st_dev != device {
+            continue;
+        }
+        let is_dir = entry.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        if is_dir {
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+            // SAFETY: the name ends with NUL.
+            empty(sys::own(unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) })?, device)?;
+        }
+        // What is a mount point stays, so failures are expected.
+        // SAFETY: the name ends with NUL.
+        unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), if is_dir { libc::AT_REMOVEDIR } else { 0 }) };
+    }
+    Ok(())
+}
+
+fn names(dir: &OwnedFd) -> io::Result<Vec<CString>> {
+    use std::os::fd::IntoRawFd;
+    let copy = dir.as_fd().try_clone_to_owned()?;
+    // SAFETY: the stream takes over the copy.
+    let stream = unsafe { libc::fdopendir(copy.into_raw_fd()) };
+    if stream.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    let mut names = Vec::new();
+    loop {
+        // SAFETY: the stream is open and used by this thread only.
+        let entry = unsafe { libc::readdir(stream) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: the kernel ends the name with NUL; it lives until the next readdir.
+        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
+        if name != c"." && name != c".." {
+            names.push(name.to_owned());
+        }
+    }
+    // SAFETY: the stream is open; this ends it.
+    unsafe { libc::closedir(stream) };
+    Ok(names)
+}

@@ -1,0 +1,179 @@
+//! The output of a terminal, kept once for all of its clients.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// How far one client may be behind when others read on.
+const LAG_LIMIT: u64 = 1 << 20;
+/// How much waits for a single client before the terminal is not read any more.
+const BACKLOG_LIMIT: u64 = 64 * 1024;
+
+#[derive(Debug)]
+pub struct Scrollback {
+    kept: VecDeque<u8>,
+    capacity: usize,
+    /// Bytes since the beginning: the position after the last one kept.
+    head: u64,
+    readers: BTreeMap<u64, Reader>,
+    last_key: u64,
+}
+
+#[derive(Debug)]
+struct Reader {
+    /// The position of the next byte to send.
+    position: u64,
+    lagged: bool,
+}
+
+impl Scrollback {
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            kept: VecDeque::new(),
+            capacity,
+            head: 0,
+            readers: BTreeMap::new(),
+            last_key: 0,
+        }
+    }
+
+    /// A new reader, which first gets the last `replay` bytes.
+    pub fn add_reader(&mut self, replay: usize) -> u64 {
+        self.last_key += 1;
+        let replay = replay.min(self.kept.len()) as u64;
+        let reader = Reader {
+            position: self.head - replay,
+            lagged: false,
+        };
+        self.readers.insert(self.last_key, reader);
+        self.last_key
+    }
+
+    pub fn remove_reader(&mut self, key: u64) {
+        self.readers.remove(&key);
+        self.trim();
+    }
+
+    pub fn readers(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// A single reader holds the terminal back; several do not, and none does not.
+    pub fn takes_more(&self) -> bool {
+        let mut readers = self.readers.values();
+        match (readers.next(), readers.next()) {
+            (Some(only), None) => self.head - only.position < BACKLOG_LIMIT,
+            _ => true,
+        }
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.kept.extend(bytes);
+        self.head += bytes.len() as u64;
+        if self.readers.len() > 1 {
+            for reader in self.readers.values_mut() {
+                if self.head - reader.position > LAG_LIMIT {
+                    reader.position = self.head;
+                    reader.lagged = true;
+                }
+            }
+        }
+        self.trim();
+    }
+
+    /// Keeps what is to be replayed, and what somebody has still to get.
+    fn trim(&mut self) {
+        let behind = self.readers.values().map(|reader| self.head - reader.position).max();
+        let wanted = self.capacity.max(behind.unwrap_or(0) as usize);
+        let excess = self.kept.len().saturating_sub(wanted);
+        self.kept.drain(..excess);
+    }
+
+    /// Whether bytes were skipped since the last call.
+    pub fn take_lagged(&mut self, key: u64) -> bool {
+        self.readers
+            .get_mut(&key)
+            .is_some_and(|reader| std::mem::take(&mut reader.lagged))
+    }
+
+    pub fn has_news(&self, key: u64) -> bool {
+        self.readers.get(&key).is_some_and(|reader| reader.position < self.head)
+    }
+
+    /// Copies the reader's next bytes and moves it on.
+    pub fn copy(&mut self, key: u64, buffer: &mut [u8]) -> usize {
+        let Some(reader) = self.readers.get_mut(&key) else {
+            return 0;
+        };
+        let behind = (self.head - reader.position) as usize;
+        let count = behind.min(buffer.len());
+        let start = self.kept.len() - behind;
+        let (front, back) = self.kept.as_slices();
+        let from_front = front.len().saturating_sub(start).min(count);
+        if from_front > 0 {
+            buffer[..from_front].copy_from_slice(&front[start..start + from_front]);
+        }
+        let start = (start + from_front).saturating_sub(front.len());
+        buffer[from_front..count].copy_from_slice(&back[start..start + count - from_front]);
+        reader.position += count as u64;
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(output: &mut Scrollback, key: u64) -> Vec<u8> {
+        let mut buffer = vec![0; 1 << 21];
+        let count = output.copy(key, &mut buffer);
+        buffer.truncate(count);
+        buffer
+    }
+
+    #[test]
+    fn the_last_bytes_are_replayed_and_new_ones_follow() {
+        let mut output = Scrollback::new(4);
+        output.push(b"abcdef");
+        let all = output.add_reader(99);
+        let some = output.add_reader(2);
+        output.push(b"gh");
+        assert_eq!(read(&mut output, all), b"cdefgh");
+        assert_eq!(read(&mut output, some), b"efgh");
+        assert!(!output.has_news(all));
+    }
+
+    #[test]
+    fn one_reader_holds_the_terminal_back_and_two_do_not() {
+        let mut output = Scrollback::new(10);
+        let first = output.add_reader(0);
+        output.push(&vec![0; BACKLOG_LIMIT as usize]);
+        assert!(!output.takes_more());
+        let second = output.add_reader(0);
+        assert!(output.takes_more());
+        output.push(&vec![1; LAG_LIMIT as usize]);
+        assert!(output.take_lagged(first));
+        assert!(!output.take_lagged(second));
+        assert_eq!(read(&mut output, first).len(), 0);
+        assert_eq!(read(&mut output, second).len(), LAG_LIMIT as usize);
+        output.remove_reader(first);
+        output.remove_reader(second);
+        assert_eq!(output.kept.len(), 10);
+    }
+
+    #[test]
+    fn every_byte_comes_once_and_in_order_around_the_ring() {
+        let mut output = Scrollback::new(7);
+        let key = output.add_reader(0);
+        let mut seen = Vec::new();
+        for byte in 0..100u8 {
+            output.push(&[byte, byte]);
+            if byte % 3 == 0 {
+                let mut small = [0; 5];
+                let count = output.copy(key, &mut small);
+                seen.extend_from_slice(&small[..count]);
+            }
+        }
+        seen.extend(read(&mut output, key));
+        let expected: Vec<u8> = (0..100).flat_map(|byte| [byte, byte]).collect();
+        assert_eq!(seen, expected);
+    }
+}

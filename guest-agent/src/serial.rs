@@ -1,0 +1,184 @@
+//! Where sessions come from: virtio-serial ports, or a Unix socket in tests.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::UnixListener;
+use tokio::time::{Instant, sleep};
+
+use crate::agent::Agent;
+use crate::link::Link;
+use crate::log::note;
+use crate::uevents::Uevents;
+use crate::{session, sys};
+
+const PORT_CLASS: &str = "/sys/class/virtio-ports";
+const PORT_PREFIX: &str = "quicksand.agent.";
+/// The console module may be loaded late; its events may be lost under load.
+const RESCAN_FOR: Duration = Duration::from_secs(30);
+const RESCAN_EVERY: Duration = Duration::from_millis(500);
+/// A second look at a port whose host is away, in case an event was missed.
+const RECHECK_EVERY: Duration = Duration::from_secs(10);
+const REOPEN_AFTER: Duration = Duration::from_secs(1);
+const MAX_SOCKET_SESSIONS: usize = 64;
+
+/// Serves every port there is, and those that come later.
+pub async fn serve_ports(agent: Arc<Agent>) {
+    // Before the first scan, so that no port falls between.
+    let mut uevents = Uevents::open();
+    if let Err(error) = &uevents {
+        note(&format!("uevents: {error}"));
+    }
+    let started = Instant::now();
+    let mut known = HashSet::new();
+    loop {
+        for node in find_ports() {
+            if known.insert(node.clone()) {
+                tokio::spawn(serve_port(agent.clone(), node));
+            }
+        }
+        let polls = started.elapsed() < RESCAN_FOR || uevents.is_err();
+        let changed = async {
+            match &mut uevents {
+                Ok(uevents) => uevents.changed().await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = sleep(RESCAN_EVERY), if polls => {}
+        }
+    }
+}
+
+/// The device nodes of our ports: `vport1p1` and the like.
+fn find_ports() -> Vec<String> {
+    let Ok(entries) = fs::read_dir(PORT_CLASS) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = fs::read_to_string(entry.path().join("name")).ok()?;
+            let node = entry.file_name().into_string().ok()?;
+            name.starts_with(PORT_PREFIX).then_some(node)
+        })
+        .collect()
+}
+
+/// Serves one session after the other for as long as the agent runs.
+async fn serve_port(agent: Arc<Agent>, node: String) {
+    let path = format!("/dev/{node}");
+    loop {
+        if let Err(error) = serve_sessions(&agent, &path).await {
+            note(&format!("{path}: {error}"));
+        }
+        sleep(REOPEN_AFTER).await;
+    }
+}
+
+async fn serve_sessions(agent: &Arc<Agent>, path: &str) -> io::Result<()> {
+    let port = sys::open(
+        &sys::c_path(Path::new(path))?,
+        libc::O_RDWR | libc::O_NONBLOCK,
+    )?;
+    agent.note_serving();
+    loop {
+        wait_for_host(&port).await?;
+        // Each session registers a descriptor of its own, because the runtime
+        // never forgets that a peer has hung up.
+        let link = Link::new(port.try_clone()?, true)?;
+        session::serve(agent, Arc::new(link)).await;
+    }
+}
+
+/// Returns when a host has connected. Bytes of the one before are dropped.
+///
+/// The port sits in an epoll of its own, because the runtime's registration
+/// of a descriptor that is hung up would be ready all the time. Edges of the
+/// inner epoll arrive as ordinary readiness of its descriptor.
+async fn wait_for_host(port: &OwnedFd) -> io::Result<()> {
+    if is_connected(port)? {
+        return Ok(());
+    }
+    let edges = sys::watch(edge_epoll(port)?, Interest::READABLE)?;
+    loop {
+        if is_connected(port)? {
+            return Ok(());
+        }
+        tokio::select! {
+            guard = edges.readable() => {
+                let mut guard = guard?;
+                consume_edge(edges.get_ref());
+                guard.clear_ready();
+            }
+            () = sleep(RECHECK_EVERY) => {}
+        }
+    }
+}
+
+fn is_connected(port: &OwnedFd) -> io::Result<bool> {
+    let mut scrap = [0; 4096];
+    loop {
+        let events = sys::poll_now(port.as_fd())?;
+        if events & libc::POLLHUP == 0 {
+            return Ok(true);
+        }
+        if events & libc::POLLIN == 0 || sys::read(port.as_fd(), &mut scrap)? == 0 {
+            return Ok(false);
+        }
+    }
+}
+
+fn edge_epoll(port: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let epoll = sys::own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    let mut event = libc::epoll_event {
+        events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32,
+        u64: 0,
+    };
+    // SAFETY: one event is read.
+    sys::check(unsafe {
+        libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, port.as_raw_fd(), &mut event)
+    })?;
+    Ok(epoll)
+}
+
+fn consume_edge(epoll: &OwnedFd) {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: room for one event is passed.
+    unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, 0) };
+}
+
+/// One session a connection, for tests.
+pub async fn serve_socket(agent: Arc<Agent>, path: &Path) -> io::Result<()> {
+    let listener = UnixListener::bind(path)?;
+    agent.note_serving();
+    let slots = Arc::new(tokio::sync::Semaphore::new(MAX_SOCKET_SESSIONS));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else {
+            return Ok(());
+        };
+        let (stream, _) = match listener.accept().await {
+            Ok(connection) => connection,
+            Err(error) => {
+                // Out of descriptors, most likely: sessions that end free some.
+                note(&format!("accept: {error}"));
+                sleep(REOPEN_AFTER).await;
+                continue;
+            }
+        };
+        let link = Link::new(stream.into_std()?.into(), false)?;
+        let agent = agent.clone();
+        tokio::spawn(async move {
+            session::serve(&agent, Arc::new(link)).await;
+            drop(slot);
+        });
+    }
+}

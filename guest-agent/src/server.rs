@@ -1,0 +1,97 @@
+//! The process that serves sessions.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::agent::{Agent, BootTimes};
+use crate::cmdline::Cmdline;
+use crate::log::note;
+use crate::{serial, supervise, sys};
+
+/// Threads for file systems that may block; idle ones end after 10 s.
+const MAX_FILE_THREADS: usize = 16;
+
+/// In a sandbox: every virtio port, and HTTP when the command line has a port.
+pub fn run_in_guest(boot: BootTimes) -> ExitCode {
+    supervise::protect_from_oom();
+    let cmdline = Cmdline::read();
+    finish(run(async {
+        let agent = Arc::new(Agent::new(cmdline.token.as_deref(), boot, true)?);
+        serial::serve_ports(agent).await;
+        Ok(())
+    }))
+}
+
+#[derive(Debug, Default)]
+struct Options {
+    unix: PathBuf,
+    http: Option<SocketAddr>,
+    token: Option<String>,
+    own_machine: bool,
+}
+
+/// On a developer's machine.
+pub fn run_by_hand(args: &[String]) -> ExitCode {
+    match parse_options(args) {
+        Ok(options) => finish(run(serve(options))),
+        Err(reason) => {
+            eprintln!("quicksand-agent: {reason}\n{}", crate::USAGE);
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn serve(options: Options) -> io::Result<()> {
+    let now = sys::uptime_s();
+    let boot = BootTimes {
+        init_s: now,
+        root_s: now,
+        network_s: now,
+    };
+    let agent = Arc::new(Agent::new(options.token.as_deref(), boot, options.own_machine)?);
+    serial::serve_socket(agent, &options.unix).await
+}
+
+fn parse_options(args: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().cloned().ok_or(format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--unix" => options.unix = value()?.into(),
+            "--http" => {
+                let text = value()?;
+                let address = text.parse().map_err(|_| format!("{text:?} is not ADDR:PORT"))?;
+                options.http = Some(address);
+            }
+            "--token" => options.token = Some(value()?),
+            "--own-machine" => options.own_machine = true,
+            _ => return Err(format!("unknown argument {arg:?}")),
+        }
+    }
+    if options.unix.as_os_str().is_empty() {
+        return Err("--unix is required".into());
+    }
+    Ok(options)
+}
+
+fn run(serve: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(MAX_FILE_THREADS)
+        .build()?
+        .block_on(serve)
+}
+
+fn finish(result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            note(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}

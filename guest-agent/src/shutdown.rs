@@ -1,0 +1,112 @@
+//! Switching the machine off, by ourselves or through the distribution's init.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::log::note;
+use crate::params::{Params, wrong};
+use crate::{mounts, sys};
+
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(3);
+/// How much longer a distribution's init may take before we do it.
+const INIT_LIMIT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    PowerOff,
+    Reboot,
+}
+
+impl Mode {
+    pub fn from_params(params: &Params) -> Result<Self> {
+        match params.opt_str("mode")? {
+            None | Some("poweroff") => Ok(Self::PowerOff),
+            Some("reboot") => Ok(Self::Reboot),
+            Some(_) => Err(wrong("mode", "must be poweroff or reboot")),
+        }
+    }
+}
+
+/// Runs on a thread of its own, because nothing may keep it from the end.
+pub fn start(mode: Mode, grace: Duration) {
+    std::thread::spawn(move || {
+        if ask_init(mode) {
+            std::thread::sleep(grace + INIT_LIMIT);
+            note("init did not shut down, doing it now");
+        }
+        finish(mode, grace);
+    });
+}
+
+/// Ends everything, makes the disk clean and leaves.
+pub fn finish(mode: Mode, grace: Duration) -> ! {
+    // SAFETY: -1 spares process 1 and the caller.
+    let _ = sys::kill(-1, libc::SIGTERM);
+    let deadline = Instant::now() + grace;
+    while Instant::now() < deadline && others_run() {
+        std::thread::sleep(POLL);
+    }
+    let _ = sys::kill(-1, libc::SIGKILL);
+    sys::sync();
+    if let Err(error) = mounts::remount_read_only(Path::new("/")) {
+        note(&format!("remount: {error}"));
+        sys::sync();
+    }
+    let command = match mode {
+        Mode::PowerOff => libc::RB_POWER_OFF,
+        Mode::Reboot => libc::RB_AUTOBOOT,
+    };
+    // SAFETY: no memory is passed.
+    unsafe { libc::reboot(command) };
+    note(&format!("reboot: {}", std::io::Error::last_os_error()));
+    std::process::exit(1)
+}
+
+/// Whether a process is left that is neither ours, nor a kernel thread, nor dead.
+fn others_run() -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return true;
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| name.parse::<u32>().ok())
+        .filter(|pid| *pid != 1 && *pid != std::process::id())
+        .any(|pid| is_user_process(pid).unwrap_or(false))
+}
+
+/// A kernel thread, and a zombie, has no command line.
+fn is_user_process(pid: u32) -> Option<bool> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(!line.is_empty() && !line.starts_with(b"@"))
+}
+
+/// Whether process 1 is an init that was asked. Each listens to other signals.
+fn ask_init(mode: Mode) -> bool {
+    let program = fs::read_link("/proc/1/exe").unwrap_or_default();
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    if name.starts_with("agent") || name.starts_with("quicksand") {
+        return false;
+    }
+    let is_systemd = fs::read_to_string("/proc/1/comm").is_ok_and(|comm| comm.trim() == "systemd");
+    let reboots = mode == Mode::Reboot;
+    let signal = match (is_systemd, name, reboots) {
+        (true, _, false) => libc::SIGRTMIN() + 4,
+        (true, _, true) => libc::SIGRTMIN() + 5,
+        (_, "busybox", false) => libc::SIGUSR2,
+        (_, "busybox", true) => libc::SIGTERM,
+        _ => return run_command(if reboots { "reboot" } else { "poweroff" }),
+    };
+    sys::kill(1, signal).is_ok()
+}
+
+/// An init that we do not know has its own command.
+fn run_command(name: &str) -> bool {
+    ["/sbin", "/usr/sbin", "/bin", "/usr/bin"].iter().any(|dir| {
+        std::process::Command::new(format!("{dir}/{name}"))
+            .status()
+            .is_ok_and(|status| status.success())
+    })
+}

@@ -1,0 +1,76 @@
+//! Signals by name or by number.
+
+use serde_json::Value;
+
+use crate::error::Result;
+use crate::params::{Params, wrong};
+
+const NAMES: [(&str, i32); 31] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ILL", libc::SIGILL),
+    ("TRAP", libc::SIGTRAP),
+    ("ABRT", libc::SIGABRT),
+    ("BUS", libc::SIGBUS),
+    ("FPE", libc::SIGFPE),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("SEGV", libc::SIGSEGV),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("STKFLT", libc::SIGSTKFLT),
+    ("CHLD", libc::SIGCHLD),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("TSTP", libc::SIGTSTP),
+    ("TTIN", libc::SIGTTIN),
+    ("TTOU", libc::SIGTTOU),
+    ("URG", libc::SIGURG),
+    ("XCPU", libc::SIGXCPU),
+    ("XFSZ", libc::SIGXFSZ),
+    ("VTALRM", libc::SIGVTALRM),
+    ("PROF", libc::SIGPROF),
+    ("WINCH", libc::SIGWINCH),
+    ("IO", libc::SIGIO),
+    ("PWR", libc::SIGPWR),
+    ("SYS", libc::SIGSYS),
+];
+
+/// The parameter `signal`: a number, or a name with or without `SIG`.
+pub fn requested(params: &Params) -> Result<i32> {
+    params
+        .value("signal")
+        .and_then(find)
+        .ok_or_else(|| wrong("signal", "must be a signal's name or number"))
+}
+
+fn find(value: &Value) -> Option<i32> {
+    match value {
+        Value::Number(number) => number.as_i64().filter(|n| (0..=64).contains(n)).map(|n| n as i32),
+        Value::String(name) => {
+            let name = name.to_ascii_uppercase();
+            let name = name.strip_prefix("SIG").unwrap_or(&name);
+            NAMES.iter().find(|(known, _)| *known == name).map(|(_, n)| *n)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for value in [json!("INT"), json!("sigint"), json!(2)] {
+            assert_eq!(find(&value), Some(libc::SIGINT));
+        }
+        for value in [json!("NONE"), json!(65), json!(-1), json!(null)] {
+            assert_eq!(find(&value), None);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Starting a program, as fast as posix_spawn but with everything we need between fork and exec.
+//!
+//! The child shares the agent's memory until it execs (`CLONE_VM | CLONE_VFORK`),
+//! so no page table is copied. It must only make plain system calls: no
+//! allocation, no locks, and no libc function that looks after other threads
+//! (which is why the credentials are set by raw system calls).
+
+use std::ffi::{CString, c_void};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::ptr;
+
+use libc::{c_char, c_int, pid_t};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::sys;
+
+const STACK_SIZE: usize = 64 * 1024;
+
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+#[derive(Debug)]
+pub struct Launch {
+    /// Tried in order, as `PATH` has it.
+    pub candidates: Vec<CString>,
+    pub argv: Vec<CString>,
+    pub env: Vec<CString>,
+    pub cwd: CString,
+    /// `None` keeps the agent's own.
+    pub credentials: Option<Credentials>,
+}
+
+/// Where the child leads: a group of its own, or a session on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    Group,
+    Terminal,
+}
+
+/// What the child was doing when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Clone,
+    Terminal,
+    Stdio,
+    User,
+    Cwd,
+    Exec,
+}
+
+#[derive(Debug)]
+pub struct SpawnError {
+    pub step: Step,
+    pub source: io::Error,
+}
+
+/// A child that was not reaped yet, so its pid and group are still its own.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: pid_t,
+    pidfd: AsyncFd<OwnedFd>,
+}
+
+impl Child {
+    /// Returns once the process has ended. It stays a zombie until `reap`.
+    pub async fn exited(&self) {
+        if self.pidfd.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub fn signal_group(&self, signal: c_int) {
+        // It may have ended already; then there is nobody to tell.
+        let _ = sys::kill(-self.pid, signal);
+    }
+
+    /// The wait status. To be called after `exited`.
+    pub fn reap(self) -> c_int {
+        wait(self.pid)
+    }
+}
+
+/// Everything that the child reads, and the error that it leaves behind.
+struct Plan {
+    leads: Leads,
+    stdio: [RawFd; 3],
+    candidates: Vec<*const c_char>,
+    argv: Vec<*const c_char>,
+    env: Vec<*const c_char>,
+    cwd: *const c_char,
+    credentials: Option<Credentials>,
+    failed: Option<(Step, c_int)>,
+}
+
+/// `stdio` must lie above 2, or the copies would overwrite each other.
+pub fn spawn(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Result<Child, SpawnError> {
+    let mut plan = Plan {
+        leads,
+        stdio,
+        candidates: launch.candidates.iter().map(|path| path.as_ptr()).collect(),
+        argv: pointers(&launch.argv),
+        env: pointers(&launch.env),
+        cwd: launch.cwd.as_ptr(),
+        credentials: launch.credentials.clone(),
+        failed: None,
+    };
+    let clone_error = |source| SpawnError {
+        step: Step::Clone,
+        source,
+    };
+    let (pid, pidfd) = clone_child(&mut plan).map_err(clone_error)?;
+    if let Some((step, errno)) = plan.failed {
+        wait(pid);
+        return Err(SpawnError {
+            step,
+            source: io::Error::from_raw_os_error(errno),
+        });
+    }
+    match sys::watch(pidfd, Interest::READABLE) {
+        Ok(pidfd) => Ok(Child { pid, pidfd }),
+        Err(error) => {
+            let _ = sys::kill(pid, libc::SIGKILL);
+            wait(pid);
+            Err(clone_error(error))
+        }
+    }
+}
+
+/// Reaps a child that has ended or is about to.
+fn wait(pid: pid_t) -> c_int {
+    let mut status = 0;
+    // SAFETY: one int is stored.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    status
+}
+
+/// A null-terminated array, as exec wants it.
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings
+        .iter()
+        .map(|text| text.as_ptr())
+        .chain([ptr::null()])
+        .collect()
+}
+
+fn clone_child(plan: &mut Plan) -> io::Result<(pid_t, OwnedFd)> {
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_SIZE / size_of::<u128>());
+    let top = stack.as_mut_ptr().wrapping_add(stack.capacity());
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let mut pidfd: c_int = -1;
+    let mut old_mask = empty_signal_set();
+    // A handler that ran in the child would run on the agent's memory.
+    // SAFETY: both sets are valid; the old mask is restored below.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &full_signal_set(), &mut old_mask) };
+    // SAFETY: the stack is unused and outlives the child's use of it, because
+    // CLONE_VFORK suspends this thread until the child execs or exits; `plan`
+    // is valid for the same reason.
+    let pid = unsafe {
+        libc::clone(
+            run_child,
+            top.cast::<c_void>(),
+            flags,
+            ptr::from_mut(plan).cast::<c_void>(),
+            &raw mut pidfd,
+        )
+    };
+    let result = sys::check(pid);
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old_mask, ptr::null_mut()) };
+    Ok((result?, sys::own(pidfd)?))
+}
+
+extern "C" fn run_child(plan: *mut c_void) -> c_int {
+    // SAFETY: the parent passes a Plan and is suspended while we run.
+    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    let step = prepare_and_exec(plan);
+    plan.failed = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)));
+    // SAFETY: ends only this process and runs no exit handlers.
+    unsafe { libc::_exit(127) }
+}
+
+/// Returns only on failure: the step that failed, with errno set.
+fn prepare_and_exec(plan: &Plan) -> Step {
+    // SAFETY: all of these are plain system calls on values of the plan, which
+    // the suspended parent keeps alive.
+    unsafe {
+        match plan.leads {
+            Leads::Group => {
+                libc::setpgid(0, 0);
+            }
+            Leads::Terminal => {
+                libc::setsid();
+                if libc::ioctl(plan.stdio[0], libc::TIOCSCTTY as _, 0) < 0 {
+                    return Step::Terminal;
+                }
+            }
+        }
+        for (target, fd) in plan.stdio.iter().enumerate() {
+            if libc::dup2(*fd, target as c_int) < 0 {
+                return Step::Stdio;
+            }
+        }
+        libc::umask(0o022);
+        forget_oom_protection();
+        if let Some(credentials) = &plan.credentials
+            && !set_credentials(credentials)
+        {
+            return Step::User;
+        }
+        if libc::chdir(plan.cwd) < 0 {
+            return Step::Cwd;
+        }
+        // Rust's runtime ignores it; everything else has its default action.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::sigprocmask(libc::SIG_SETMASK, &empty_signal_set(), ptr::null_mut());
+        exec(plan);
+    }
+    Step::Exec
+}
+
+/// The agent must survive when memory runs out; what it starts need not.
+unsafe fn forget_oom_protection() {
+    // SAFETY: constant path and bytes; the descriptor is closed here.
+    unsafe {
+        let fd = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if fd >= 0 {
+            libc::write(fd, c"0".as_ptr().cast(), 1);
+            libc::close(fd);
+        }
+    }
+}
+
+/// libc's wrappers would change the threads of the agent too.
+unsafe fn set_credentials(credentials: &Credentials) -> bool {
+    let Credentials { uid, gid, groups } = credentials;
+    // SAFETY: pointer and length describe `groups`.
+    unsafe {
+        libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
+            && libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) == 0
+            && libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) == 0
+    }
+}
+
+/// Tries the candidates like execvp: a forbidden one does not hide a later one.
+unsafe fn exec(plan: &Plan) {
+    let mut forbidden = false;
+    for path in &plan.candidates {
+        // SAFETY: path, argv and env are terminated and alive; errno is ours.
+        unsafe {
+            libc::execve(*path, plan.argv.as_ptr(), plan.env.as_ptr());
+            match *libc::__errno_location() {
+                libc::EACCES => forbidden = true,
+                libc::ENOENT | libc::ENOTDIR => {}
+                _ => return,
+            }
+        }
+    }
+    if forbidden {
+        // SAFETY: errno of this thread.
+        unsafe { *libc::__errno_location() = libc::EACCES };
+    }
+}
+
+fn empty_signal_set() -> libc::sigset_t {
+    // SAFETY: sigset_t is plain data, and sigemptyset initialises it.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        set
+    }
+}
+
+fn full_signal_set() -> libc::sigset_t {
+    // SAFETY: sigset_t is plain data, and sigfillset initialises it.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        set
+    }
+}
+
+/// Writes a child's result as a shell shows it: (exit code, signal).
+pub fn decode_status(status: c_int) -> (i32, Option<i32>) {
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        (128 + signal, Some(signal))
+    } else {
+        (libc::WEXITSTATUS(status), None)
+    }
+}
+
+/// `/dev/null`, opened once.
+pub fn open_null() -> io::Result<OwnedFd> {
+    let fd = sys::open(c"/dev/null", libc::O_RDWR)?;
+    debug_assert!(std::os::fd::AsRawFd::as_raw_fd(&fd.as_fd()) > 2);
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_a_shells() {
+        assert_eq!(decode_status(0), (0, None));
+        assert_eq!(decode_status(3 << 8), (3, None));
+        assert_eq!(decode_status(libc::SIGKILL), (137, Some(9)));
+        assert_eq!(decode_status(libc::SIGSEGV | 0x80), (139, Some(11)));
+    }
+}

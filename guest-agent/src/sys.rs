@@ -1,0 +1,226 @@
+//! Safe wrappers around the system calls that the standard library lacks.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn check_size(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+pub fn c_path(path: &Path) -> io::Result<CString> {
+    c_string(path.as_os_str().as_bytes())
+}
+
+pub fn c_string(bytes: &[u8]) -> io::Result<CString> {
+    CString::new(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "contains a NUL byte"))
+}
+
+/// Takes over a descriptor that a system call has just returned.
+pub fn own(result: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the caller passes a fresh descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length describe `buffer`.
+    check_size(unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) })
+}
+
+/// Reads into the spare capacity of `buffer`, so that nothing has to be zeroed.
+pub fn read_spare(fd: BorrowedFd<'_>, buffer: &mut bytes::BytesMut) -> io::Result<usize> {
+    let spare = buffer.spare_capacity_mut();
+    // SAFETY: pointer and length describe the spare capacity.
+    let count = check_size(unsafe { libc::read(fd.as_raw_fd(), spare.as_mut_ptr().cast(), spare.len()) })?;
+    // SAFETY: the kernel has just initialised `count` bytes of it.
+    unsafe { buffer.set_len(buffer.len() + count) };
+    Ok(count)
+}
+
+pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length describe `bytes`.
+    check_size(unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) })
+}
+
+/// Moves pages from a pipe without copying them.
+pub fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, count: usize) -> io::Result<usize> {
+    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+    let null = std::ptr::null_mut();
+    // SAFETY: both offsets are null, as pipes and streams want it.
+    check_size(unsafe { libc::splice(from.as_raw_fd(), null, to.as_raw_fd(), null, count, flags) })
+}
+
+/// How many bytes can be read at once.
+pub fn pending(fd: BorrowedFd<'_>) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD stores one int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &mut count) };
+    if result < 0 { 0 } else { count.max(0) as usize }
+}
+
+/// A pipe: (read end, write end), both closed on exec.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds: [RawFd; 2] = [-1; 2];
+    // SAFETY: pipe2 stores two descriptors.
+    check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    Ok((own(fds[0])?, own(fds[1])?))
+}
+
+/// Best effort: an unprivileged user may be at his limit of pipe memory.
+pub fn enlarge_pipe(fd: BorrowedFd<'_>, size: usize) {
+    // SAFETY: F_SETPIPE_SZ takes an int.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETPIPE_SZ, size as libc::c_int) };
+}
+
+pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: F_GETFL takes no argument.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: F_SETFL takes an int.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
+}
+
+pub fn open(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: `path` ends with NUL; mode is only read with O_CREAT.
+    own(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o600) })
+}
+
+/// The events that are set now, without waiting.
+pub fn poll_now(fd: BorrowedFd<'_>) -> io::Result<libc::c_short> {
+    let mut entry = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN | libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one entry is passed.
+    check(unsafe { libc::poll(&mut entry, 1, 0) })?;
+    Ok(entry.revents)
+}
+
+/// An ioctl whose argument the kernel reads or writes.
+pub fn ioctl<T>(fd: BorrowedFd<'_>, request: u64, argument: &mut T) -> io::Result<libc::c_int> {
+    // SAFETY: callers pass the type that belongs to the request.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::c_ulong as _, argument as *mut T) })
+}
+
+/// An ioctl with a plain number.
+pub fn ioctl_number(fd: BorrowedFd<'_>, request: u64, argument: libc::c_ulong) -> io::Result<libc::c_int> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::c_ulong as _, argument) })
+}
+
+/// `target` as kill(2) has it: negative for a process group.
+pub fn kill(target: libc::pid_t, signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::kill(target, signal) }).map(|_| ())
+}
+
+pub fn clock(id: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: one timespec is stored.
+    unsafe { libc::clock_gettime(id, &mut time) };
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec as u32)
+}
+
+/// Seconds since the guest booted, suspends included.
+pub fn uptime_s() -> f64 {
+    clock(libc::CLOCK_BOOTTIME).as_secs_f64()
+}
+
+pub fn unix_ns() -> i64 {
+    clock(libc::CLOCK_REALTIME).as_nanos() as i64
+}
+
+pub fn set_clock_ns(unix_ns: i64) -> io::Result<()> {
+    let time = libc::timespec {
+        tv_sec: unix_ns.div_euclid(1_000_000_000),
+        tv_nsec: unix_ns.rem_euclid(1_000_000_000),
+    };
+    // SAFETY: one timespec is read.
+    check(unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &time) }).map(|_| ())
+}
+
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
+    // SAFETY: pointer and length describe `bytes`; up to 256 bytes come whole.
+    let count = check_size(unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) })?;
+    if count == bytes.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// `length` random bytes as hex digits.
+pub fn random_hex<const LENGTH: usize>() -> io::Result<String> {
+    let mut bytes = [0; LENGTH];
+    random(&mut bytes)?;
+    Ok(hex(&bytes))
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn set_hostname(name: &str) -> io::Result<()> {
+    // SAFETY: pointer and length describe `name`.
+    check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(|_| ())
+}
+
+pub fn sync() {
+    // SAFETY: no arguments.
+    unsafe { libc::sync() }
+}
+
+pub fn euid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Fails with EEXIST instead of replacing when `replace` is false.
+pub fn rename(from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+    if replace {
+        return std::fs::rename(from, to);
+    }
+    let (from, to) = (c_path(from)?, c_path(to)?);
+    // SAFETY: both paths end with NUL.
+    check(unsafe {
+        libc::renameat2(
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    })
+    .map(|_| ())
+}
+
+pub fn statfs(path: &Path) -> io::Result<libc::statfs> {
+    let path = c_path(path)?;
+    // SAFETY: statfs is plain data, for which zero is a valid value.
+    let mut result: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` ends with NUL and one statfs is stored.
+    check(unsafe { libc::statfs(path.as_ptr(), &mut result) })?;
+    Ok(result)
+}
+
+/// Lets the runtime watch a non-blocking descriptor.
+pub fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd always gives the same descriptor and keeps it open.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
+}

@@ -1,0 +1,60 @@
+//! The kernel's announcements of devices that come and go.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::sys;
+
+#[derive(Debug)]
+pub struct Uevents {
+    socket: AsyncFd<OwnedFd>,
+}
+
+impl Uevents {
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            socket: sys::watch(open_socket()?, Interest::READABLE)?,
+        })
+    }
+
+    /// Returns after one or more devices have changed; which, is not said.
+    pub async fn changed(&mut self) {
+        let Ok(mut guard) = self.socket.readable().await else {
+            return std::future::pending().await;
+        };
+        let mut scrap = [0; 2048];
+        loop {
+            match sys::read(self.socket.as_fd(), &mut scrap) {
+                Ok(_) => {}
+                // An overrun means that there was something, too.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(_) => break,
+            }
+        }
+        guard.clear_ready();
+    }
+}
+
+/// A non-blocking socket that hears the kernel's announcements.
+pub fn open_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed.
+    let socket = sys::own(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_KOBJECT_UEVENT) })?;
+    // SAFETY: sockaddr_nl is plain data, for which zero is a valid value.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_groups = 1;
+    // SAFETY: pointer and length describe `address`.
+    sys::check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_nl>() as u32,
+        )
+    })?;
+    Ok(socket)
+}

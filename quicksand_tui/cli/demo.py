@@ -1,0 +1,158 @@
+"""`quicksand-tui demo`: the main job without a screen, and proof that it happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+
+@dataclass(slots=True)
+class Step:
+    """One thing that the demo does."""
+
+    name: str
+    ok: bool = False
+    seconds: float = 0.0
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """All steps so far; prints each as it ends, unless a program reads."""
+
+    say: Callable[[str], None]
+    steps: list[Step] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def step(self, name: str) -> AsyncIterator[Step]:
+        """Time a step; one that raises has failed and ends the demo."""
+        step = Step(name)
+        self.steps.append(step)
+        started = time.perf_counter()
+        try:
+            yield step
+            step.ok = True
+        except Exception as error:
+            step.detail = str(error) or type(error).__name__
+            raise
+        finally:
+            step.seconds = time.perf_counter() - started
+            mark = "ok  " if step.ok else "FAIL"
+            self.say(f"{mark} {step.seconds:7.3f} s  {name}" + (f": {step.detail}" * bool(step.detail)))
+
+
+def expect(condition: bool, message: str) -> None:
+    """Raise RuntimeError with ``message`` unless ``condition``."""
+    if not condition:
+        raise RuntimeError(message)
+
+
+async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
+    """Run every step. Raises at the first that fails; the sandbox is gone in any case."""
+    from quicksand import Sandbox
+
+    sandbox = Sandbox(image=image)
+    try:
+        async with report.step("start a sandbox") as step:
+            await sandbox.start()
+            step.detail = f"{sandbox.accelerator}, {image}"
+        async with report.step("first command") as step:
+            result = await sandbox.execute("uname -srm && id -un")
+            expect(result.exit_code == 0, result.stderr)
+            step.detail = " ".join(result.stdout.split())
+        async with report.step("streamed output, as it comes") as step:
+            pieces = await _stream(sandbox, say)
+            expect(pieces >= 3, f"only {pieces} pieces arrived apart")
+            step.detail = f"{pieces} pieces"
+        async with report.step("exit code, both streams apart"):
+            result = await sandbox.execute("echo out; echo err >&2; exit 3")
+            expect((result.stdout, result.stderr) == ("out\n", "err\n"), repr(result))
+            expect(result.exit_code == 3, f"exit code {result.exit_code}")
+        async with report.step("a command that never ends is ended"):
+            result = await sandbox.execute("echo begun; sleep 60", timeout=0.5)
+            expect(result.timed_out and result.stdout == "begun\n", repr(result))
+        async with report.step("files in and out") as step:
+            content = bytes(range(256)) * 4096
+            await sandbox.files.write("/tmp/demo.bin", content)  # noqa: S108 - in the guest
+            back = await sandbox.files.read("/tmp/demo.bin")  # noqa: S108
+            expect(back == content, "the file came back different")
+            step.detail = f"{len(content) // 1024} KiB, equal"
+        async with report.step("a terminal") as step:
+            step.detail = await _terminal(sandbox)
+    finally:
+        async with report.step("stop"):
+            await sandbox.stop()
+            left = [entry for entry in Sandbox.list() if entry.id == sandbox.id]
+            expect(not left, "the sandbox is still listed")
+
+
+async def _stream(sandbox: Any, say: Callable[[str], None]) -> int:
+    arrivals: list[float] = []
+
+    def on_stdout(text: str) -> None:
+        arrivals.append(time.perf_counter())
+        say(f"       | {text.rstrip()}")
+
+    result = await sandbox.execute(
+        "for i in 1 2 3; do echo tick $i; sleep 0.2; done", on_stdout=on_stdout
+    )
+    expect(result.exit_code == 0, result.stderr)
+    return 1 + sum(b - a > 0.05 for a, b in zip(arrivals, arrivals[1:], strict=False))
+
+
+async def _terminal(sandbox: Any) -> str:
+    """Type into a shell and read the answer from its screen."""
+    shell = await sandbox.shell(columns=100, rows=30)
+    await shell.write(b"stty size; echo sum=$((20+22))\n")
+    seen = b""
+    async with asyncio.timeout(20):
+        async for data in shell.output():
+            seen += data
+            if b"sum=42" in seen:
+                break
+    expect(b"30 100" in seen, "the terminal has not the size that was asked for")
+    await shell.close()
+    return "100x30, the shell answers"
+
+
+@click.command("demo")
+@click.option("--image", default="debian", show_default=True, help="Image to use.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
+def command(image: str, as_json: bool) -> None:
+    """Do the main job without a screen: start a sandbox, use it, prove each step, stop.
+
+    Exit status 0 only if every step happened.
+    """
+
+    def say(line: str) -> None:
+        if not as_json:
+            print(line, flush=True)
+
+    report = Report(say)
+    started = time.perf_counter()
+    failure: Exception | None = None
+    try:
+        asyncio.run(play(report, image, say))
+    except Exception as error:  # noqa: BLE001 - whatever it was, the report tells and the exit code says
+        failure = error
+    seconds = time.perf_counter() - started
+    if as_json:
+        steps = [
+            {"name": s.name, "ok": s.ok, "seconds": round(s.seconds, 4), "detail": s.detail}
+            for s in report.steps
+        ]
+        print(json.dumps({"ok": failure is None, "seconds": round(seconds, 3), "steps": steps}))
+    elif failure is None:
+        say(f"all of it happened, in {seconds:.1f} s")
+    if failure is not None:
+        hint = getattr(failure, "hint", "")
+        click.echo(f"demo failed: {failure}" + (f"\nhint: {hint}" if hint else ""), err=True)
+        sys.exit(1)

@@ -1,0 +1,28 @@
+#!/bin/sh
+# All tests, in the order in which a failure is cheapest. `check` stops after lint and types.
+set -eu
+cd "$(dirname "$0")/.."
+bin=.venv/bin
+
+step() { printf '\n== %s\n' "$1"; }
+
+step "lint"
+$bin/ruff check .
+$bin/ruff format --check .
+
+step "types"
+$bin/mypy
+
+step "guest agent: the binary fits its sources"
+sh guest-agent/build.sh --check
+
+[ "${1:-}" = check ] && exit 0
+
+# tmux is part of what the end-to-end tests type into.
+command -v tmux >/dev/null || {
+    [ "$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends tmux ||
+        { echo "tmux is needed for the end-to-end tests: install it" >&2; exit 1; }
+}
+
+step "tests"
+$bin/python -m pytest tests

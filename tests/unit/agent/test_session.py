@@ -1,0 +1,270 @@
+"""The client side of a session against a scripted, sometimes hostile agent on a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quicksand.agent import wire
+from quicksand.agent.session import OUTPUT_WINDOW, Session, connect
+from quicksand.agent.wire import Stream
+from quicksand.errors import AgentProtocolError, AgentRefusedError, AgentUnreachableError
+
+Handler = Callable[["FakeAgent", dict[str, Any]], Awaitable[None]]
+
+
+class FakeAgent:
+    """Answers the handshake; everything else is the test's script."""
+
+    def __init__(self, writer: asyncio.StreamWriter, handler: Handler) -> None:
+        self.writer = writer
+        self.handler = handler
+        self.data: list[wire.DataFrame] = []
+        self.data_arrived = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        decoder = wire.FrameDecoder()
+        async with asyncio.TaskGroup() as tasks:
+            while chunk := await reader.read(65536):
+                for frame in decoder.feed(chunk):
+                    if isinstance(frame, wire.DataFrame):
+                        self.data.append(frame)
+                        self.data_arrived.set()
+                    elif frame.message["method"] == "hello":
+                        nonce = bytes.fromhex(frame.message["params"]["nonce"])
+                        self.writer.write(wire.MARKER + nonce)
+                        self.reply(frame.message, {"protocol": 1})
+                    else:
+                        tasks.create_task(self.handler(self, frame.message))
+
+    def reply(self, request: dict[str, Any], result: dict[str, Any]) -> None:
+        self.writer.write(wire.encode_message({"id": request["id"], "result": result}))
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+
+@contextlib.asynccontextmanager
+async def session_with(handler: Handler, *, before: bytes = b"") -> AsyncIterator[Session]:
+    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(before)
+        with contextlib.suppress(ConnectionError, ExceptionGroup):
+            await FakeAgent(writer, handler).serve(reader)
+        writer.close()
+
+    with tempfile.TemporaryDirectory(prefix="qst-") as directory:
+        path = Path(directory) / "agent.sock"
+        server = await asyncio.start_unix_server(on_connect, str(path))
+        session = await connect(path, "token", timeout=5)
+        try:
+            yield session
+        finally:
+            session.close()
+            server.close()
+            await server.wait_closed()
+
+
+async def silent(_: FakeAgent, __: dict[str, Any]) -> None:
+    """Never answers."""
+
+
+async def test_leftovers_of_another_client_are_skipped() -> None:
+    leftovers = wire.encode_data(7, Stream.STDOUT, b"old") + b"\x00\x00\x10"
+    async with session_with(silent, before=leftovers) as session:
+        assert session.hello == {"protocol": 1}
+
+
+async def test_a_reply_reaches_its_request_even_out_of_order() -> None:
+    waiting: list[dict[str, Any]] = []
+
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        waiting.append(request)
+        if len(waiting) == 3:
+            for held in reversed(waiting):
+                agent.reply(held, {"echo": held["params"]["n"]})
+
+    async with session_with(handler) as session:
+        replies = await asyncio.gather(*(session.request("echo", {"n": n}) for n in range(3)))
+        assert [reply["echo"] for reply in replies] == [0, 1, 2]
+
+
+async def test_no_answer_is_a_timeout_that_names_the_method() -> None:
+    async with session_with(silent) as session:
+        with pytest.raises(AgentUnreachableError, match="'ping'"):
+            await session.request("ping", timeout=0.05)
+
+
+async def test_an_error_reply_keeps_its_code() -> None:
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        error = {"code": "not_found", "message": "no /x"}
+        agent.send(wire.encode_message({"id": request["id"], "error": error}))
+
+    async with session_with(handler) as session:
+        with pytest.raises(AgentRefusedError, match="no /x") as caught:
+            await session.request("file_stat", {"path": "/x"})
+        assert caught.value.code == "not_found"
+
+
+async def test_output_is_read_before_the_exit_event_and_before_a_break() -> None:
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {"pid": 1})
+        agent.send(wire.encode_data(request["id"], Stream.STDOUT, b"out"))
+        agent.send(wire.encode_message({"event": "exit", "channel": request["id"]}))
+        agent.writer.close()
+
+    async with session_with(handler) as session:
+        channel = session.open("execute_stream", {})
+        await session.closed.wait()
+        assert await channel.read() == (Stream.STDOUT, b"out")
+        assert await channel.read() == {"event": "exit", "channel": channel.number}
+        with pytest.raises(AgentUnreachableError):
+            await channel.read()
+
+
+async def test_an_agent_that_ignores_the_window_loses_the_session() -> None:
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {"pid": 1})
+        for _ in range(OUTPUT_WINDOW // wire.DATA_MAX + 1):
+            agent.send(wire.encode_data(request["id"], Stream.STDOUT, bytes(wire.DATA_MAX)))
+
+    async with session_with(handler) as session:
+        channel = session.open("execute_stream", {})
+        async with asyncio.timeout(5):
+            await session.closed.wait()
+            with pytest.raises(AgentProtocolError, match="window"):
+                while True:
+                    await channel.read()
+
+
+async def test_reading_sends_credits_so_that_output_has_no_end() -> None:
+    total = 5 * OUTPUT_WINDOW
+    chunk = bytes(64 * 1024)
+
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {"pid": 1})
+        credit, sent = OUTPUT_WINDOW, 0
+        while sent < total:
+            while credit < len(chunk):
+                await agent.data_arrived.wait()
+                agent.data_arrived.clear()
+                credit += sum(int.from_bytes(frame.payload) for frame in agent.data)
+                agent.data.clear()
+            agent.send(wire.encode_data(request["id"], Stream.STDOUT, chunk))
+            credit -= len(chunk)
+            sent += len(chunk)
+        agent.send(wire.encode_message({"event": "exit", "channel": request["id"]}))
+
+    async with session_with(handler) as session:
+        channel = session.open("execute_stream", {})
+        received = 0
+        async with asyncio.timeout(20):
+            while isinstance(item := await channel.read(), tuple):
+                received += len(item[1])
+        assert received == total
+
+
+async def test_input_waits_for_credit() -> None:
+    window = 256 * 1024
+    got = asyncio.Event()
+
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {"pid": 1})
+        while sum(len(frame.payload) for frame in agent.data) < window:
+            await agent.data_arrived.wait()
+            agent.data_arrived.clear()
+        got.set()
+        agent.send(wire.encode_data(request["id"], 0x80, (10).to_bytes(4)))
+
+    async with session_with(handler) as session:
+        channel = session.open("execute_stream", {})
+        async with asyncio.timeout(5):
+            await channel.write(bytes(window))
+            await got.wait()
+            await channel.write(bytes(10))
+        writing = asyncio.create_task(channel.write(b"x"))
+        done, _ = await asyncio.wait((writing,), timeout=0.1)
+        assert not done
+        writing.cancel()
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        (2**31 - 1).to_bytes(4),
+        b"\xff\xff\xff\xff",
+        wire.encode_data(4_000_000_000, Stream.STDOUT, b"for nobody"),
+        wire.encode_message({"id": "one", "result": {}}),
+        wire.encode_message({"event": "exit", "channel": None}),
+        b"\x00\x00\x00\x02[]",
+    ],
+    ids=["huge", "all-ones", "unknown-channel", "id-no-number", "channel-no-number", "no-object"],
+)
+async def test_junk_ends_the_session_with_a_protocol_error(junk: bytes) -> None:
+    async def handler(agent: FakeAgent, _: dict[str, Any]) -> None:
+        agent.send(junk)
+
+    async with session_with(handler) as session:
+        with pytest.raises(AgentProtocolError):
+            await session.request("ping", timeout=5)
+        with pytest.raises(AgentProtocolError):
+            await session.request("ping", timeout=5)
+
+
+async def test_unsolicited_messages_by_the_million_do_not_grow_memory() -> None:
+    batch = b"".join(wire.encode_message({"id": n, "result": {"x": "y" * 50}}) for n in range(2000))
+
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        for _ in range(100):
+            agent.send(batch)
+            await agent.writer.drain()
+        agent.reply(request, {"pong": True})
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    async with session_with(handler) as session:
+        for _ in range(2):
+            await session.request("skip", {}, timeout=60)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 64 * 1024, f"{grown} KiB more"
+
+
+async def test_events_nobody_reads_are_bounded() -> None:
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {"pid": 1})
+        event = wire.encode_message({"event": "lagged", "channel": request["id"]})
+        agent.send(event * 20_000)
+
+    async with session_with(handler) as session:
+        session.open("execute_stream", {})
+        async with asyncio.timeout(10):
+            await session.closed.wait()
+        with pytest.raises(AgentProtocolError, match="floods"):
+            await session.request("ping")
+
+
+async def test_crumbs_are_joined() -> None:
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {"pid": 1})
+        agent.send(wire.encode_data(request["id"], Stream.STDOUT, b"ab") * 2000)
+        agent.send(wire.encode_message({"event": "exit", "channel": request["id"]}))
+        agent.writer.close()
+
+    async with session_with(handler) as session:
+        channel = session.open("execute_stream", {})
+        await session.closed.wait()
+        pieces = []
+        while isinstance(item := await channel.read(), tuple):
+            pieces.append(item[1])
+        assert b"".join(pieces) == b"ab" * 2000
+        assert len(pieces) <= 2
+
+
+async def test_a_connection_that_is_refused_says_where() -> None:
+    with pytest.raises(AgentUnreachableError, match=r"/nonexistent/x\.sock"):
+        await connect("/nonexistent/x.sock", "token", timeout=1)
