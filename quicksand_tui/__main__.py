@@ -7,7 +7,7 @@ import sys
 
 def main() -> None:
     """Run the command line; without arguments on a terminal, the app."""
-    from quicksand_tui.cli.main import run  # noqa: PLC0415 - start-up time is a feature
+    from quicksand_tui.cli.main import run
 
     sys.exit(run(sys.argv[1:]))
 

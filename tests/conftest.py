@@ -2,39 +2,80 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from quicksand.host.paths import Paths, paths
 
-
-@pytest.fixture(autouse=True)
-def places(monkeypatch: pytest.MonkeyPatch, image_store: Path) -> Iterator[Paths]:
-    """Fresh runtime, data and cache directories; the images are the user's, by a link.
-
-    Made in /tmp and not in pytest's long directories: a Unix socket's path has 104 bytes.
-    """
-    root = Path(tempfile.mkdtemp(prefix="qst-"))
-    for variable, name in (
-        ("QUICKSAND_RUNTIME_DIR", "run"),
-        ("QUICKSAND_DATA_DIR", "data"),
-    ):
-        monkeypatch.setenv(variable, str(root / name))
-    (root / "data").mkdir(mode=0o700)
-    (root / "data" / "images").symlink_to(image_store)
-    found = paths()
-    yield found
-    leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))
-    shutil.rmtree(root)
-    assert not leftovers, f"the test left runtime files: {leftovers}"
+PREFIX = "qst-"
+"""Of every directory that a test makes in /tmp: what is left of one names its culprit. Not in
+pytest's long directories: a Unix socket's path has 104 bytes."""
 
 
 @pytest.fixture(scope="session")
-def image_store() -> Path:
-    """The images that `make setup` made."""
-    return Path(os.environ.get("QUICKSAND_TEST_IMAGES", str(paths().images)))
+def prepared() -> Paths:
+    """The user's own places, where `make setup` put QEMU and the image."""
+    return paths()
+
+
+@contextlib.contextmanager
+def fresh_places(prepared: Paths) -> Iterator[Paths]:
+    """Fresh runtime and data directories; images and QEMU are the user's, by a link."""
+    root = Path(tempfile.mkdtemp(prefix=PREFIX))
+    (root / "data").mkdir(mode=0o700)
+    for name in ("images", "qemu"):
+        (root / "data" / name).symlink_to(prepared.data / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUICKSAND_RUNTIME_DIR", str(root / "run"))
+        patch.setenv("QUICKSAND_DATA_DIR", str(root / "data"))
+        yield paths()
+    leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))
+    shutil.rmtree(root)
+    assert not leftovers, f"runtime files are left: {leftovers}"
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    """Every test has its own; a module with a VM for all its tests overrides this."""
+    with fresh_places(prepared) as found:
+        yield found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left(prepared: Paths) -> Iterator[None]:
+    """After the last test: no process, no directory of ours, no open descriptor is left."""
+    before = set(Path("/tmp").glob(f"{PREFIX}*"))
+    descriptors = len(os.listdir("/proc/self/fd"))
+    yield
+    wait_for(lambda: not our_processes(), what="processes of tests to end", timeout=10)
+    left = set(Path("/tmp").glob(f"{PREFIX}*")) - before
+    assert not left, f"directories are left: {left}"
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 8, "descriptors are left open"
+
+
+def our_processes(mark: str = f"/{PREFIX}") -> list[str]:
+    """Command lines of keepers and QEMUs that work in a test's directory."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (
+                (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            )
+            if mark in line and ("qemu-system" in line or "keeper.py" in line):
+                found.append(line[:300])
+    return found
+
+
+def wait_for(condition: Callable[[], object], *, what: str, timeout: float = 10.0) -> None:
+    """Wait until ``condition`` is true; fail after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout} s for {what}"
+        time.sleep(0.01)

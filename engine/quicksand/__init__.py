@@ -1,24 +1,31 @@
-"""quicksand: sandboxes that are real Linux VMs. The public names, nothing else."""
+"""quicksand: sandboxes that are real Linux VMs. The public names, nothing else.
 
-from quicksand.config import (
-    Accelerator,
-    BootTiming,
-    NetworkMode,
-    PortForward,
-    SandboxConfig,
-)
-from quicksand.errors import QuicksandError
-from quicksand.events import Event, EventKind
-from quicksand.execution import Command, ExecuteResult
-from quicksand.guest_files import GuestFile, GuestFiles
-from quicksand.host.arch import Architecture
-from quicksand.images.named import DebianSandbox
-from quicksand.images.resolve import ImageProvider, ResolvedImage
-from quicksand.qemu.accelerator import AcceleratorStatus, detect_accelerator
-from quicksand.registry import Entry, Status
-from quicksand.sandbox import Sandbox
-from quicksand.shell import Shell, ShellInfo
-from quicksand.stats import GuestProcess, HostUsage, SandboxStats
+They are imported when first used: a command that only lists what is on disk needs no asyncio.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quicksand.config import (
+        Accelerator,
+        BootTiming,
+        NetworkMode,
+        PortForward,
+        SandboxConfig,
+    )
+    from quicksand.errors import QuicksandError
+    from quicksand.events import Event, EventKind
+    from quicksand.execution import Command, ExecuteResult
+    from quicksand.guest_files import GuestFile, GuestFiles
+    from quicksand.host.arch import Architecture
+    from quicksand.images.named import DebianSandbox
+    from quicksand.images.resolve import ImageProvider, ResolvedImage
+    from quicksand.qemu.accelerator import AcceleratorStatus, detect_accelerator
+    from quicksand.registry import Entry, Status
+    from quicksand.sandbox import Sandbox
+    from quicksand.shell import Shell, ShellInfo
+    from quicksand.stats import GuestProcess, HostUsage, SandboxStats
 
 __all__ = [
     "Accelerator",
@@ -48,3 +55,33 @@ __all__ = [
     "Status",
     "detect_accelerator",
 ]
+
+_HOMES = {
+    "config": ("Accelerator", "BootTiming", "NetworkMode", "PortForward", "SandboxConfig"),
+    "errors": ("QuicksandError",),
+    "events": ("Event", "EventKind"),
+    "execution": ("Command", "ExecuteResult"),
+    "guest_files": ("GuestFile", "GuestFiles"),
+    "host.arch": ("Architecture",),
+    "images.named": ("DebianSandbox",),
+    "images.resolve": ("ImageProvider", "ResolvedImage"),
+    "qemu.accelerator": ("AcceleratorStatus", "detect_accelerator"),
+    "registry": ("Entry", "Status"),
+    "sandbox": ("Sandbox",),
+    "shell": ("Shell", "ShellInfo"),
+    "stats": ("GuestProcess", "HostUsage", "SandboxStats"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module and keep it (PEP 562)."""
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(f"quicksand.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'quicksand' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -239,6 +238,8 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     known = sorted(known)
     for name in given:
         if name not in known:
+            import difflib
+
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             raise UnknownOptionError(
                 f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),

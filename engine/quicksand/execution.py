@@ -20,6 +20,9 @@ KEEP_MAX = 64 * 1024 * 1024
 OVERTIME_S = 10.0
 """The agent ends a command at its deadline. If it has not told us this much later, it hangs."""
 
+END_TIMEOUT_S = 5.0
+"""To the end of a command that was told to end; it is killed after 0.2 s."""
+
 STDIN_CHUNK = 256 * 1024
 
 StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
@@ -91,27 +94,38 @@ class Command:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the command if it still runs."""
+        """End the command if it still runs, and wait for its end."""
         if self.status is None:
-            with contextlib.suppress(QuicksandError):
-                await asyncio.shield(self.cancel())
+            with contextlib.suppress(QuicksandError, TimeoutError):
+                await asyncio.shield(self._end())
         self._channel.close()
+
+    async def _end(self) -> None:
+        async with asyncio.timeout(END_TIMEOUT_S):
+            await self.cancel()
+            await self.wait()
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """What it writes, as it comes, to the end; then `status` is set.
 
         Not reading holds the command up. Raises AgentUnreachableError when the guest is gone.
         """
-        limit = self._timeout + OVERTIME_S if self._timeout else None
+        loop = asyncio.get_running_loop()
+        patience = self._timeout + OVERTIME_S if self._timeout else None
         try:
-            async with asyncio.timeout(limit):
-                while True:
+            while True:
+                # Only waiting for the agent counts, not what the reader does between two pieces; a
+                # timeout around the yield would strike there and cancel the reader instead.
+                started = loop.time()
+                async with asyncio.timeout(patience):
                     item = await self._channel.read()
-                    if isinstance(item, tuple):
-                        yield item
-                    elif item.get("event") == "exit":
-                        self.status = ExitStatus.from_event(item)
-                        return
+                if patience is not None:
+                    patience -= loop.time() - started
+                if isinstance(item, tuple):
+                    yield item
+                elif item.get("event") == "exit":
+                    self.status = ExitStatus.from_event(item)
+                    return
         except TimeoutError:
             raise AgentUnreachableError(
                 f"the guest's agent did not end the command after its {self._timeout:g} s",
@@ -198,7 +212,7 @@ async def spawn(
     """Start a command. Raises AgentRefusedError when it cannot be started."""
     channel = session.open("execute_stream", {**params, "stdin": stdin, "detach": detach})
     try:
-        reply = await channel.reply
+        reply = await channel.opened()
     except BaseException:
         channel.close()
         raise

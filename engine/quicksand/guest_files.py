@@ -96,7 +96,7 @@ class GuestFiles:
         params = {**_path("path", path), "offset": offset, "length": length}
         channel = (await self._session()).open("file_read", params)
         try:
-            await channel.reply
+            await channel.opened()
             while True:
                 item = await channel.read()
                 if isinstance(item, tuple):

@@ -110,7 +110,7 @@ async def boot(
     check_memory(record.config.memory_bytes)
     watch.lap("detect_accelerator_s")
     watch.begin("disk")
-    initrd = await asyncio.to_thread(_prepare_disk, registry, record, image, place)
+    initrd = await in_thread_to_the_end(lambda: _prepare_disk(registry, record, image, place))
     watch.lap("setup_disk_s")
     watch.begin("qemu")
     forwards = pick_ports(record.config.port_forwards)
@@ -175,6 +175,17 @@ def _resolve(registry: Registry, record: Record) -> tuple[ResolvedImage, Archite
     return image, arch
 
 
+async def in_thread_to_the_end(function: Callable[[], T]) -> T:
+    """Run ``function`` in a thread. A cancellation waits for it: what it makes must not appear
+    after the clearing up."""
+    task = asyncio.create_task(asyncio.to_thread(function), name="quicksand-disk")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
+
+
 def _prepare_disk(
     registry: Registry, record: Record, image: ResolvedImage, place: SandboxDir
 ) -> Path:
@@ -235,7 +246,7 @@ def _run_state(
     listeners: Listeners,
 ) -> RunState:
     return RunState(
-        keeper_pid=process.keeper.pid,
+        keeper_pid=process.keeper_pid,
         qemu_pid=process.qemu_pid,
         token=secrets.token_hex(16),
         accel=machine.accel.value,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import time
@@ -273,9 +272,16 @@ class Registry:
         return lock
 
     def lock(self, id_: str) -> int:
-        """Lock a stopped sandbox to start or remove it. Raises StateError if it runs."""
+        """Lock a stopped sandbox to start or remove it.
+
+        Raises StateError if it runs, SandboxNotFoundError if it is gone.
+        """
         place = sandbox_dir(self.paths, id_)
         lock = lock_within(place.lock, 0.5)
+        if not place.root.exists():
+            if lock is not None:
+                os.close(lock)
+            raise SandboxNotFoundError(f"the sandbox {id_} does not exist any more")
         if lock is None:
             raise StateError("the sandbox is running, or somebody is just starting it")
         return lock
@@ -285,7 +291,7 @@ class Registry:
         write_json(sandbox_dir(self.paths, record.id).record, record.to_json())
 
     def remove(self, id_: str) -> None:
-        """Remove a stopped sandbox and its disk. Raises StateError if it runs."""
+        """Remove a stopped sandbox and its disk. Raises as `lock` does."""
         lock = self.lock(id_)
         try:
             remove_tree(sandbox_dir(self.paths, id_).root)
@@ -302,7 +308,7 @@ class Registry:
             if is_locked(place.lock):
                 continue
             if self._is_leftover(place):
-                with contextlib.suppress(StateError):
+                with contextlib.suppress(StateError, SandboxNotFoundError):
                     self.remove(id_)
                     reaped.append(id_)
             elif runtime_dir(self.paths, id_).root.exists() and not is_locked(place.lock):
@@ -344,7 +350,7 @@ class Registry:
 
 def new_id() -> str:
     """A fresh sandbox id: 12 hexadecimal digits."""
-    return secrets.token_hex(ID_BYTES)
+    return os.urandom(ID_BYTES).hex()
 
 
 def find_panic(place: SandboxDir) -> str:

@@ -22,7 +22,15 @@ from quicksand.guest_files import GuestFiles
 from quicksand.host.paths import paths
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import LiveMachine, Progress
-from quicksand.registry import Entry, Record, Registry, RunState, Status, new_id
+from quicksand.registry import (
+    Entry,
+    Record,
+    Registry,
+    RunState,
+    Status,
+    new_id,
+    publish_state,
+)
 from quicksand.shell import Shell, ShellInfo
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
@@ -177,6 +185,32 @@ class Sandbox:
     async def kill(self) -> None:
         """Stop the VM at once, as pulling the plug would."""
         await self.stop(grace=0)
+
+    async def pause(self) -> None:
+        """Freeze the VM where it is: no instruction runs, so no agent answers, until `resume`."""
+        await self._set_paused(True)
+
+    async def resume(self) -> None:
+        """Let a paused VM go on. No error if it runs."""
+        await self._set_paused(False)
+
+    async def _set_paused(self, paused: bool) -> None:
+        from quicksand.qemu.qmp import Monitor
+
+        run = self._entry().run
+        if run is None:
+            raise StateError(f"the sandbox {self.name!r} is not running")
+        runtime = runtime_dir(self._registry.paths, self._id)
+        monitor = await Monitor.connect(runtime)
+        try:
+            await monitor.execute("stop" if paused else "cont")
+            status = await monitor.execute("query-status")
+            if status["running"] is paused:
+                raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
+        finally:
+            await monitor.close()
+        self._run = replace(run, paused=paused)
+        publish_state(runtime, self._run)
 
     async def _end_owned(self) -> None:
         machine, self._machine = self._machine, None

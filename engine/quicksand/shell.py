@@ -95,7 +95,7 @@ class Shell:
     async def _attached(cls, session: Session, method: str, params: dict[str, Any]) -> Shell:
         channel = session.open(method, params)
         try:
-            reply = await channel.reply
+            reply = await channel.opened()
             name = reply.get("session", params.get("session"))
             if not isinstance(name, str):
                 raise AgentProtocolError("the agent opened a terminal without a name")

@@ -11,8 +11,9 @@ from pathlib import Path
 from quicksand.agent.link import AgentLink
 from quicksand.errors import MachineError, QuicksandError
 from quicksand.host.files import is_locked
-from quicksand.layout import sandbox_dir
+from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import KILL_WAIT_S, until_unlocked
+from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState
 
 AGENT_TIMEOUT_S = 2.0
@@ -35,6 +36,8 @@ async def stop_machine(
     if not is_locked(lock):
         return
     if grace > 0 and not record.discard and link is not None:
+        if run is not None and run.paused:
+            await _let_go_on(registry, record)
         asked = await _ask_guest(link, grace)
         if asked and await until_unlocked(lock, timeout=grace + AGENT_TIMEOUT_S):
             return
@@ -42,6 +45,16 @@ async def stop_machine(
         await _end_processes(record.id, run)
     if not await until_unlocked(lock, timeout=KILL_WAIT_S):
         raise MachineError(f"the processes of sandbox {record.name!r} do not end")
+
+
+async def _let_go_on(registry: Registry, record: Record) -> None:
+    """Resume a paused guest, which could not hear us otherwise."""
+    with contextlib.suppress(QuicksandError):
+        monitor = await Monitor.connect(runtime_dir(registry.paths, record.id), timeout=2.0)
+        try:
+            await monitor.execute("cont")
+        finally:
+            await monitor.close()
 
 
 async def _ask_guest(link: AgentLink, grace: float) -> bool:

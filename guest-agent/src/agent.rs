@@ -1,6 +1,5 @@
 //! What all sessions of one agent share.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +27,7 @@ pub struct Agent {
     pub me: User,
     /// False on a developer's machine, whose clock and users are not ours.
     pub owns_machine: bool,
-    pub null: OwnedFd,
+    pub null: Arc<OwnedFd>,
     pub commands: Gate,
     pub ptys: Ptys,
     /// Commands that HTTP clients address by number.
@@ -55,7 +54,7 @@ impl Agent {
             serving_s: OnceLock::new(),
             me: passwd::user_of(sys::euid(), &users),
             owns_machine,
-            null: spawn::open_null()?,
+            null: Arc::new(spawn::open_null()?),
             commands: Gate::default(),
             ptys: Ptys::default(),
             http_channels: Channels::default(),
@@ -74,7 +73,11 @@ impl Agent {
 
     /// Guards whatever changes the machine as a whole.
     pub fn require_machine(&self) -> Result<()> {
-        if self.owns_machine { Ok(()) } else { Err(Error::NotOwner) }
+        if self.owns_machine {
+            Ok(())
+        } else {
+            Err(Error::NotOwner)
+        }
     }
 
     pub fn hello(&self) -> Value {
@@ -101,29 +104,29 @@ pub fn boot_id() -> String {
         .unwrap_or_default()
 }
 
-/// Open requests by number.
+/// Open requests: a few, and never more than a few hundred.
 #[derive(Debug, Default)]
-pub struct Channels(Mutex<HashMap<u32, Arc<Channel>>>);
+pub struct Channels(Mutex<Vec<Arc<Channel>>>);
 
 impl Channels {
-    fn map(&self) -> MutexGuard<'_, HashMap<u32, Arc<Channel>>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Arc<Channel>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn insert(&self, channel: Arc<Channel>) {
-        self.map().insert(channel.id, channel);
+        self.list().push(channel);
     }
 
     pub fn find(&self, id: u32) -> Option<Arc<Channel>> {
-        self.map().get(&id).cloned()
+        self.list().iter().find(|channel| channel.id == id).cloned()
     }
 
-    pub fn remove(&self, id: u32) {
-        self.map().remove(&id);
+    pub fn remove(&self, channel: &Arc<Channel>) {
+        self.list().retain(|other| !Arc::ptr_eq(other, channel));
     }
 
     pub fn count(&self) -> usize {
-        self.map().len()
+        self.list().len()
     }
 }
 

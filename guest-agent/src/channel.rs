@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use crate::error::Error;
 use crate::input::Input;
 use crate::sys;
-use crate::wire::{STDERR, STDOUT};
 use crate::window::Window;
+use crate::wire::{STDERR, STDOUT};
 
 #[derive(Debug)]
 pub struct Channel {
@@ -67,7 +67,11 @@ impl Channel {
     /// Returns when the channel has to end.
     pub async fn stopped(&self) -> Stop {
         let mut receiver = self.stop.subscribe();
-        let stop = receiver.wait_for(Option::is_some).await.ok().and_then(|stop| stop.clone());
+        let stop = receiver
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|stop| stop.clone());
         match stop {
             Some(stop) => stop,
             None => std::future::pending().await,

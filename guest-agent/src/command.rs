@@ -2,15 +2,18 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::params::{Params, wrong};
 use crate::passwd::{self, User};
 use crate::spawn::{self, Child, Launch, Leads, SpawnError, Step};
-use crate::sys;
+use crate::{blocking, sys};
 
+/// Where a distribution keeps its programs: on the root file system.
+const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 #[derive(Debug)]
@@ -110,7 +113,27 @@ impl Command {
         }
     }
 
-    pub fn spawn(&self, stdio: [RawFd; 3], leads: Leads) -> Result<Child> {
+    /// Must be seen through to its end, or nobody reaps the child.
+    pub async fn spawn(self, stdio: [Arc<OwnedFd>; 3], leads: Leads) -> Result<Child> {
+        if self.may_hang() {
+            blocking::run(move || self.spawn_now(&stdio, leads)).await
+        } else {
+            self.spawn_now(&stdio, leads)
+        }
+    }
+
+    /// Whether the way to the exec may lead over a mounted share, whose server
+    /// may be gone. The thread that starts a child waits for its exec.
+    fn may_hang(&self) -> bool {
+        let is_local = |path: &str| LOCAL_DIRS.iter().any(|dir| path.starts_with(dir));
+        let is_named = self.program.contains('/');
+        self.cwd != "/"
+            || is_named && !is_local(&self.program)
+            || !is_named && self.env.iter().any(|(key, _)| key == "PATH")
+    }
+
+    fn spawn_now(&self, stdio: &[Arc<OwnedFd>; 3], leads: Leads) -> Result<Child> {
+        let stdio = [stdio[0].as_raw_fd(), stdio[1].as_raw_fd(), stdio[2].as_raw_fd()];
         let launch = self
             .launch()
             .map_err(|error| Error::io(format!("{} {:?}", self.role, self.program), error))?;
@@ -125,7 +148,11 @@ impl Command {
             .map_or(PATH, |(_, value)| value);
         Ok(Launch {
             candidates: self.candidates(path)?,
-            argv: self.argv.iter().map(|text| sys::c_string(text.as_bytes())).collect::<io::Result<_>>()?,
+            argv: self
+                .argv
+                .iter()
+                .map(|text| sys::c_string(text.as_bytes()))
+                .collect::<io::Result<_>>()?,
             env: env
                 .iter()
                 .map(|(key, value)| sys::c_string(format!("{key}={value}").as_bytes()))
@@ -214,7 +241,10 @@ mod tests {
         let launch = found.launch().unwrap();
         let paths: Vec<_> = launch.candidates.iter().map(|p| p.to_str().unwrap()).collect();
         assert_eq!(paths, ["/a/ls", "./ls", "/b/ls"]);
-        assert_eq!(launch.env.iter().filter(|e| e.as_bytes().starts_with(b"PATH=")).count(), 1);
+        assert_eq!(
+            launch.env.iter().filter(|e| e.as_bytes().starts_with(b"PATH=")).count(),
+            1
+        );
     }
 
     #[test]

@@ -89,9 +89,9 @@ fn io_code(error: &io::Error) -> &'static str {
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => "forbidden",
         Some(libc::ENOSPC | libc::EDQUOT) => "no_space",
         Some(libc::EBUSY | libc::ETXTBSY) => "busy",
-        Some(
-            libc::ENOTDIR | libc::EISDIR | libc::EINVAL | libc::ENAMETOOLONG | libc::ELOOP | libc::EXDEV,
-        ) => "bad_request",
+        Some(libc::ENOTDIR | libc::EISDIR | libc::EINVAL | libc::ENAMETOOLONG | libc::ELOOP | libc::EXDEV) => {
+            "bad_request"
+        }
         Some(libc::EFBIG) => "too_large",
         // A NUL byte in a path, found before any system call.
         None if error.kind() == io::ErrorKind::InvalidInput => "bad_request",

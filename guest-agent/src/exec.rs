@@ -1,6 +1,6 @@
 //! Running a command: its pipes, its deadline, its end.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::closed::Closed;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Stdin};
-use crate::pump::{self, pump};
+use crate::pump::{self, End, pump};
 use crate::sink::Sink;
 use crate::source::Source;
 use crate::spawn::{self, Child, Leads};
@@ -75,7 +75,7 @@ impl Running {
     }
 }
 
-pub fn start(agent: &Arc<Agent>, command: &Command, with_stdin: bool) -> Result<Running> {
+pub async fn start(agent: &Arc<Agent>, command: Command, with_stdin: bool) -> Result<Running> {
     let slot = agent.commands.enter(command.exclusive)?;
     let failed = |error| Error::io("pipe", error);
     let (stdout, stdout_end) = sys::pipe().map_err(failed)?;
@@ -83,16 +83,16 @@ pub fn start(agent: &Arc<Agent>, command: &Command, with_stdin: bool) -> Result<
     sys::enlarge_pipe(stdout.as_fd(), PIPE_SIZE);
     let (stdin_end, stdin) = if with_stdin {
         let (read_end, write_end) = sys::pipe().map_err(failed)?;
-        (Some(read_end), Some(write_end))
+        (Arc::new(read_end), Some(write_end))
     } else {
-        (None, None)
+        (agent.null.clone(), None)
     };
-    let input = stdin_end.as_ref().unwrap_or(&agent.null).as_raw_fd();
-    let stdio = [input, stdout_end.as_raw_fd(), stderr_end.as_raw_fd()];
+    let timeout = command.timeout;
+    let stdio = [stdin_end, Arc::new(stdout_end), Arc::new(stderr_end)];
     // Nothing may fail any more once the child runs.
     let stdout = Source::pipe(stdout).map_err(failed)?;
     let stderr = Source::pipe(stderr).map_err(failed)?;
-    let child = command.spawn(stdio, Leads::Group)?;
+    let child = command.spawn(stdio, Leads::Group).await?;
     let started = Instant::now();
     Ok(Running {
         child,
@@ -100,7 +100,7 @@ pub fn start(agent: &Arc<Agent>, command: &Command, with_stdin: bool) -> Result<
         stdout,
         stderr,
         started,
-        deadline: command.timeout.map(|timeout| started + timeout),
+        deadline: timeout.map(|timeout| started + timeout),
         _slot: slot,
     })
 }
@@ -114,7 +114,15 @@ pub struct Ties<'a> {
 
 /// Runs to the end: when this returns, the last byte has been delivered.
 pub async fn run(running: Running, stdin: Stdin<'_>, sinks: [&mut Sink; 2], ties: Ties<'_>) -> Outcome {
-    let Running { child, stdin: pipe, stdout, stderr, started, deadline, _slot } = running;
+    let Running {
+        child,
+        stdin: pipe,
+        stdout,
+        stderr,
+        started,
+        deadline,
+        _slot,
+    } = running;
     ties.channel.group.store(child.pid, Relaxed);
     let (exit_time, exited) = watch::channel(None);
     let (open_pipes, _) = watch::channel(2u8);
@@ -136,7 +144,10 @@ pub async fn run(running: Running, stdin: Stdin<'_>, sinks: [&mut Sink; 2], ties
     };
     let life = async {
         let outcome = live(child, started, deadline, &ties, &open_pipes).await;
-        exit_time.send_replace(Some(Instant::now()));
+        exit_time.send_replace(Some(End {
+            time: Instant::now(),
+            canceled: outcome.canceled,
+        }));
         outcome
     };
     let (stdout_ended, stderr_ended, (), outcome) = tokio::join!(stdout_pump, stderr_pump, feed, life);
@@ -237,13 +248,8 @@ fn sooner(planned: Option<Instant>, grace: Duration) -> Option<Instant> {
 }
 
 /// Runs a command and collects its output: the method `execute`.
-pub async fn collect(
-    agent: &Arc<Agent>,
-    command: &Command,
-    input: Option<&str>,
-    ties: Ties<'_>,
-) -> Result<Value> {
-    let running = start(agent, command, input.is_some())?;
+pub async fn collect(agent: &Arc<Agent>, command: Command, input: Option<&str>, ties: Ties<'_>) -> Result<Value> {
+    let running = start(agent, command, input.is_some()).await?;
     let stdin = input.map_or(Stdin::None, |text| Stdin::Bytes(text.as_bytes()));
     let (mut stdout, mut stderr) = (Sink::collect(), Sink::collect());
     let outcome = run(running, stdin, [&mut stdout, &mut stderr], ties).await;

@@ -38,8 +38,7 @@ impl<'a> Feed<'a> {
     /// Ends with the input, when the command closes its end, or when it exits.
     pub async fn run(self, mut exited: Exited) {
         let Self { stdin, pipe } = self;
-        let pipe = sys::set_nonblocking(pipe.as_fd())
-            .and_then(|()| sys::watch(pipe, Interest::WRITABLE));
+        let pipe = sys::set_nonblocking(pipe.as_fd()).and_then(|()| sys::watch(pipe, Interest::WRITABLE));
         let Ok(pipe) = pipe else { return };
         let mut ended = pin!(async {
             let _ = exited.wait_for(Option::is_some).await;
@@ -96,7 +95,7 @@ async fn send_credit(channel: &Channel, out: Option<&Outbox>, credit: usize) {
     }
 }
 
-async fn write_all(pipe: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
+pub async fn write_all(pipe: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let mut guard = pipe.writable().await?;
         match guard.try_io(|fd| sys::write(fd.as_fd(), bytes)) {

@@ -45,7 +45,9 @@ pub async fn call(method: &str, params: &Params) -> Result<Value> {
         "file_mkdir" => mkdir(params)?,
         "file_symlink" => {
             let path = params.path("path")?;
-            let target = params.opt_bytes("target")?.ok_or_else(|| wrong("target", "is required"))?;
+            let target = params
+                .opt_bytes("target")?
+                .ok_or_else(|| wrong("target", "is required"))?;
             Box::new(move || {
                 let result = std::os::unix::fs::symlink(OsStr::from_bytes(&target), &path);
                 done(result.map_err(|error| about(&path, error)))
@@ -90,7 +92,11 @@ fn done(result: Result<()>) -> Result<Value> {
 }
 
 fn stat(path: &Path, follow: bool) -> Result<Value> {
-    let meta = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
+    let meta = if follow {
+        fs::metadata(path)
+    } else {
+        fs::symlink_metadata(path)
+    };
     let meta = meta.map_err(|error| about(path, error))?;
     Ok(Value::Object(describe(&meta, path)))
 }
@@ -102,7 +108,10 @@ fn describe(meta: &Metadata, path: &Path) -> Map<String, Value> {
     entry.insert("mode".into(), (meta.mode() & 0o7777).into());
     entry.insert("uid".into(), meta.uid().into());
     entry.insert("gid".into(), meta.gid().into());
-    let mtime_ns = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
+    let mtime_ns = meta
+        .mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(meta.mtime_nsec());
     entry.insert("mtime_ns".into(), mtime_ns.into());
     if meta.is_symlink()
         && let Ok(target) = fs::read_link(path)
@@ -153,7 +162,9 @@ fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Value> {
         listed += 1;
         let path = path.join(name);
         // A file that vanishes meanwhile is not listed; that is no error.
-        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            continue;
+        };
         let mut entry = describe(&meta, &path);
         insert_bytes(&mut entry, "name", name);
         bytes += 200 + Value::from(entry.clone()).to_string().len();
@@ -253,12 +264,20 @@ mod tests {
         fs::create_dir(dir.join("real")).unwrap();
         fs::write(dir.join("real/file"), "x").unwrap();
         let link = dir.join("link");
-        run("file_symlink", json!({"path": link, "target": "real"})).await.unwrap();
-        run("file_remove", json!({"path": link, "recursive": true})).await.unwrap();
+        run("file_symlink", json!({"path": link, "target": "real"}))
+            .await
+            .unwrap();
+        run("file_remove", json!({"path": link, "recursive": true}))
+            .await
+            .unwrap();
         assert!(dir.join("real/file").exists());
         let full = run("file_remove", json!({"path": dir.join("real")})).await;
         assert_eq!(full.unwrap_err().code(), "exists");
-        assert!(run("file_remove", json!({"path": link, "missing_ok": true})).await.is_ok());
+        assert!(
+            run("file_remove", json!({"path": link, "missing_ok": true}))
+                .await
+                .is_ok()
+        );
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -280,7 +299,9 @@ mod tests {
         let dir = scratch("mkdir");
         let path = dir.join("x/y");
         assert!(run("file_mkdir", json!({"path": path})).await.is_err());
-        run("file_mkdir", json!({"path": path, "parents": true, "mode": 0o777})).await.unwrap();
+        run("file_mkdir", json!({"path": path, "parents": true, "mode": 0o777}))
+            .await
+            .unwrap();
         let stat = run("file_stat", json!({"path": path})).await.unwrap();
         assert_eq!((&stat["type"], &stat["mode"]), (&json!("dir"), &json!(0o777)));
         assert!(run("file_mkdir", json!({"path": path})).await.is_err());

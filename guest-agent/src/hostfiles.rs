@@ -7,6 +7,9 @@ use std::path::Path;
 
 use crate::sys;
 
+/// What Debian and others give the machine's own name.
+const OWN_ADDRESS: &str = "127.0.1.1";
+
 /// `root` is `/` but in tests.
 pub fn write_resolv_conf(root: &Path, dns: Ipv4Addr) -> io::Result<()> {
     let path = root.join("etc/resolv.conf");
@@ -34,8 +37,14 @@ pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
     if has_host(&hosts, name) {
         return Ok(());
     }
-    let gap = if hosts.ends_with('\n') || hosts.is_empty() { "" } else { "\n" };
-    replace(&path, &format!("{hosts}{gap}127.0.1.1\t{name}\n"))
+    // One line for the name of this machine: the one of its image goes.
+    let mut text: String = hosts
+        .lines()
+        .filter(|line| line.split_whitespace().next() != Some(OWN_ADDRESS))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    text += &format!("{OWN_ADDRESS}\t{name}\n");
+    replace(&path, &text)
 }
 
 fn has_host(hosts: &str, name: &str) -> bool {
@@ -61,11 +70,11 @@ mod tests {
     fn a_host_is_named_once_and_a_linked_resolv_conf_is_replaced() {
         let root = std::env::temp_dir().join(format!("quicksand-hostfiles-{}", std::process::id()));
         fs::create_dir_all(root.join("etc")).unwrap();
-        fs::write(root.join("etc/hosts"), "127.0.0.1 localhost # box").unwrap();
+        fs::write(root.join("etc/hosts"), "127.0.1.1 old\n127.0.0.1 localhost # box").unwrap();
         name_host(&root, "box").unwrap();
         name_host(&root, "box").unwrap();
         let hosts = fs::read_to_string(root.join("etc/hosts")).unwrap();
-        assert_eq!(hosts.matches("127.0.1.1\tbox\n").count(), 1);
+        assert_eq!(hosts, "127.0.0.1 localhost # box\n127.0.1.1\tbox\n");
         std::os::unix::fs::symlink("/nowhere/stub", root.join("etc/resolv.conf")).unwrap();
         write_resolv_conf(&root, Ipv4Addr::new(10, 0, 2, 3)).unwrap();
         let resolv = fs::read_to_string(root.join("etc/resolv.conf")).unwrap();

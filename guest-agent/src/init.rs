@@ -14,6 +14,7 @@ use crate::{disk, hostfiles, modules, mounts, netif, supervise, sys};
 
 const NEW_ROOT: &str = "/sysroot";
 const ROOT_WAIT: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(1);
 const ROOT_POLL: Duration = Duration::from_millis(5);
 /// Tried in this order when the command line does not say.
 const ROOT_TYPES: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
@@ -38,13 +39,15 @@ pub fn run(init_s: f64) -> ! {
     let next_init = choose_init(&cmdline.init);
     mounts::mount_user_filesystems(next_init.is_none());
     name_host(&cmdline);
+    let [init, root, network] = [boot.init_s, boot.root_s, boot.network_s].map(|seconds| (seconds * 1e3) as u64);
     note(&format!(
-        "started at {:.3} s, root at {:.3} s, network at {:.3} s",
-        boot.init_s, boot.root_s, boot.network_s
+        "started at {init} ms, root at {root} ms, network at {network} ms"
     ));
     match next_init {
         None => {
             let server = supervise::start_server(&boot);
+            // The server goes first where there is one CPU.
+            std::thread::sleep(SETTLE);
             forget_initramfs(old_root);
             supervise::run_as_init(server, &boot)
         }
@@ -74,7 +77,10 @@ fn ensure_console() {
 fn enter_root(device: &str, cmdline: &Cmdline) {
     let path = Path::new(device);
     if !wait_for_device(path) {
-        panic_with(&format!("root device {device} did not appear in {} s", ROOT_WAIT.as_secs()));
+        panic_with(&format!(
+            "root device {device} did not appear in {} s",
+            ROOT_WAIT.as_secs()
+        ));
     }
     let _ = fs::create_dir_all(NEW_ROOT);
     let root = Path::new(NEW_ROOT);
@@ -105,7 +111,11 @@ fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> 
     let options = cmdline.root_flags.as_deref().unwrap_or("");
     let mut result = Err(io::ErrorKind::NotFound.into());
     let given = cmdline.root_fstype.as_deref();
-    for fstype in given.as_slice().iter().chain(ROOT_TYPES.iter().filter(|_| given.is_none())) {
+    for fstype in given
+        .as_slice()
+        .iter()
+        .chain(ROOT_TYPES.iter().filter(|_| given.is_none()))
+    {
         result = mounts::mount(device, target, fstype, flags, options);
         if result.is_ok() {
             break;

@@ -16,7 +16,7 @@ pub fn delete(root: File) -> io::Result<()> {
     let (mut fs, mut here): (libc::statfs, libc::stat) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
     // SAFETY: one statfs is stored.
     sys::check(unsafe { libc::fstatfs(root.as_raw_fd(), &mut fs) })?;
-    if !matches!(fs.f_type as i64, RAMFS_MAGIC | TMPFS_MAGIC) {
+    if !matches!(fs.f_type, RAMFS_MAGIC | TMPFS_MAGIC) {
         return Ok(());
     }
     // SAFETY: one stat is stored.
@@ -30,9 +30,7 @@ fn empty(dir: OwnedFd, device: libc::dev_t) -> io::Result<()> {
         // SAFETY: stat is plain data, for which zero is a valid value.
         let mut entry: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: the name ends with NUL; one stat is stored.
-        let result = unsafe {
-            libc::fstatat(dir.as_raw_fd(), name.as_ptr(), &mut entry, libc::AT_SYMLINK_NOFOLLOW)
-        };
+        let result = unsafe { libc::fstatat(dir.as_raw_fd(), name.as_ptr(), &mut entry, libc::AT_SYMLINK_NOFOLLOW) };
         if result < 0 || entry.st_dev != device {
             continue;
         }
@@ -40,11 +38,18 @@ fn empty(dir: OwnedFd, device: libc::dev_t) -> io::Result<()> {
         if is_dir {
             let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
             // SAFETY: the name ends with NUL.
-            empty(sys::own(unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) })?, device)?;
+            let inner = unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) };
+            empty(sys::own(inner)?, device)?;
         }
         // What is a mount point stays, so failures are expected.
         // SAFETY: the name ends with NUL.
-        unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), if is_dir { libc::AT_REMOVEDIR } else { 0 }) };
+        unsafe {
+            libc::unlinkat(
+                dir.as_raw_fd(),
+                name.as_ptr(),
+                if is_dir { libc::AT_REMOVEDIR } else { 0 },
+            )
+        };
     }
     Ok(())
 }

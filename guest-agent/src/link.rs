@@ -2,28 +2,44 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
 
 use crate::closed::Closed;
 use crate::sys;
 
 const READ_SIZE: usize = 64 * 1024;
+/// A host that reconnects is away for less than this in the guest's eyes.
+const BLIP: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub struct Link {
-    fd: AsyncFd<OwnedFd>,
+    /// Exchanged after a hang-up, because the runtime never forgets one.
+    fd: Mutex<Arc<AsyncFd<OwnedFd>>>,
     /// A port outlives its peers; a socket does not.
     port: bool,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    Bytes,
+    /// The host side was gone, and there is one again.
+    Reconnected,
+    /// The host side is gone.
+    Gone,
 }
 
 impl Link {
     /// `fd` must be non-blocking.
     pub fn new(fd: OwnedFd, port: bool) -> io::Result<Self> {
         Ok(Self {
-            fd: sys::watch(fd, Interest::READABLE | Interest::WRITABLE)?,
+            fd: Mutex::new(Arc::new(watch(fd)?)),
             port,
         })
     }
@@ -32,22 +48,44 @@ impl Link {
         self.port
     }
 
-    /// 0 means that the host side is gone.
-    pub async fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+    fn fd(&self) -> Arc<AsyncFd<OwnedFd>> {
+        self.fd.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub async fn read(&self, buffer: &mut BytesMut) -> io::Result<Received> {
         loop {
-            let mut guard = self.fd.readable().await?;
-            // A port whose peer has hung up may have a new peer by now, whose
-            // bytes are not this session's. Tokio keeps the flag for ever.
+            let fd = self.fd();
+            let mut guard = fd.readable().await?;
             if self.port && guard.ready().is_read_closed() {
-                return Ok(0);
+                let is_back = self.settle().await?;
+                return Ok(if is_back { Received::Reconnected } else { Received::Gone });
             }
             buffer.reserve(READ_SIZE);
-            match sys::read_spare(self.fd.as_fd(), buffer) {
+            match sys::read_spare(fd.as_fd(), buffer) {
+                Ok(0) if !self.port => return Ok(Received::Gone),
+                // A port says so before the hang-up reaches us.
+                Ok(0) => guard.clear_ready(),
+                Ok(_) => return Ok(Received::Bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// After a hang-up of a port: whether a host is there again.
+    async fn settle(&self) -> io::Result<bool> {
+        let fd = self.fd();
+        let is_gone = || sys::poll_now(fd.as_fd()).map(|events| events & libc::POLLHUP != 0);
+        if is_gone()? {
+            sleep(BLIP).await;
+            if is_gone()? {
+                return Ok(false);
+            }
+        }
+        let fresh = watch(fd.get_ref().try_clone()?)?;
+        *self.fd.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        Ok(true)
     }
 
     /// Writes everything, or fails when the peer or the session is gone.
@@ -56,7 +94,7 @@ impl Link {
             if closed.is_set() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            match sys::write(self.fd.as_fd(), bytes) {
+            match sys::write(self.fd().as_fd(), bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait_writable(closed).await?;
@@ -80,13 +118,11 @@ impl Link {
             if closed.is_set() {
                 return Err((io::ErrorKind::BrokenPipe.into(), count));
             }
-            match sys::splice(pipe.as_fd(), self.fd.as_fd(), count) {
+            match sys::splice(pipe.as_fd(), self.fd().as_fd(), count) {
                 Ok(0) => return Err((io::ErrorKind::UnexpectedEof.into(), count)),
                 Ok(moved) => count -= moved,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait_writable(closed)
-                        .await
-                        .map_err(|error| (error, count))?;
+                    self.wait_writable(closed).await.map_err(|error| (error, count))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err((error, count)),
@@ -96,18 +132,28 @@ impl Link {
     }
 
     async fn wait_writable(&self, closed: &Closed) -> io::Result<()> {
+        let fd = self.fd();
         let mut guard = tokio::select! {
-            guard = self.fd.writable() => guard?,
+            guard = fd.writable() => guard?,
             () = closed.wait() => return Err(io::ErrorKind::BrokenPipe.into()),
         };
         if guard.ready().is_write_closed() {
-            return Err(io::ErrorKind::BrokenPipe.into());
+            let is_back = self.port && self.settle().await?;
+            return if is_back {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::BrokenPipe.into())
+            };
         }
         // The write before this call would have blocked, but the readiness may
         // be newer than that: only a second refusal clears it.
-        if sys::poll_now(self.fd.as_fd())? & libc::POLLOUT == 0 {
+        if sys::poll_now(fd.as_fd())? & libc::POLLOUT == 0 {
             guard.clear_ready();
         }
         Ok(())
     }
+}
+
+fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    sys::watch(fd, Interest::READABLE | Interest::WRITABLE)
 }

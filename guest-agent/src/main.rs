@@ -1,5 +1,6 @@
 //! The guest agent of quicksand: process 1 of a sandbox, and its command server.
 
+mod accounts;
 mod agent;
 mod base64;
 mod blocking;
@@ -13,6 +14,9 @@ mod exec;
 mod feed;
 mod files;
 mod hostfiles;
+mod http;
+mod identity;
+mod info;
 mod init;
 mod initramfs;
 mod input;
@@ -22,9 +26,11 @@ mod methods;
 mod modules;
 mod mounts;
 mod netif;
+mod opening;
 mod outbox;
 mod params;
 mod passwd;
+mod processes;
 mod pty;
 mod pty_client;
 mod pump;
@@ -41,6 +47,7 @@ mod source;
 mod spawn;
 mod supervise;
 mod sys;
+mod system;
 mod terminal;
 mod text;
 mod token;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::params::{Params, wrong};
-use crate::{files, pty, signals, sys};
+use crate::{blocking, files, info, processes, pty, signals, sys, system};
 
 pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<Value> {
     match method {
@@ -34,6 +34,15 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
             agent.ptys.require(params)?.close();
             Ok(json!({}))
         }
+        // The table of a process may be locked for long.
+        "info" => blocking::run(info::info).await,
+        "processes" => {
+            let limit = params.opt_u64("limit")?.unwrap_or(processes::DEFAULT_LIMIT);
+            blocking::run(move || Ok(processes::list(limit))).await
+        }
+        "sync" => system::sync().await,
+        "create_user" | "delete_user" | "set_time" | "reseed" | "set_identity" | "trim" | "drop_caches"
+        | "grow_root" | "shutdown" => system::call(agent, method, params).await,
         method if method.starts_with("file_") => files::call(method, params).await,
         _ => Err(Error::Method(method.to_owned())),
     }

@@ -39,7 +39,13 @@ pub fn mount_kernel_filesystems() {
 /// What programs expect of a running system; inside the final root.
 pub fn mount_user_filesystems(with_cgroups: bool) {
     let quiet = libc::MS_NOSUID | libc::MS_NODEV;
-    try_mount("devpts", "/dev/pts", "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, "gid=5,mode=620,ptmxmode=666");
+    try_mount(
+        "devpts",
+        "/dev/pts",
+        "devpts",
+        libc::MS_NOSUID | libc::MS_NOEXEC,
+        "gid=5,mode=620,ptmxmode=666",
+    );
     try_mount("tmpfs", "/dev/shm", "tmpfs", quiet, "mode=1777");
     try_mount("tmpfs", "/run", "tmpfs", quiet, "mode=0755,size=20%");
     if with_cgroups {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::base64;
 use crate::error::{Error, Result};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Params(Map<String, Value>);
 
 impl Params {
@@ -125,8 +125,7 @@ impl Params {
                 .map(|item| item.as_str().map(str::to_owned))
                 .collect::<Option<Vec<_>>>()
         });
-        list.map(Some)
-            .ok_or_else(|| wrong(name, "must be a list of strings"))
+        list.map(Some).ok_or_else(|| wrong(name, "must be a list of strings"))
     }
 
     pub fn string_map(&self, name: &str) -> Result<Vec<(&str, &str)>> {
@@ -159,9 +158,7 @@ impl Params {
 
     /// An absolute path, as text or as `name_b64`.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
-        let bytes = self
-            .opt_bytes(name)?
-            .ok_or_else(|| wrong(name, "is required"))?;
+        let bytes = self.opt_bytes(name)?.ok_or_else(|| wrong(name, "is required"))?;
         let path = PathBuf::from(OsString::from_vec(bytes));
         if path.is_absolute() {
             Ok(path)
@@ -207,10 +204,7 @@ mod tests {
     #[test]
     fn a_path_may_be_any_bytes_but_absolute() {
         let p = params(json!({"path_b64": base64::encode(b"/tmp/\xff")}));
-        assert_eq!(
-            p.path("path").unwrap().into_os_string().into_vec(),
-            b"/tmp/\xff"
-        );
+        assert_eq!(p.path("path").unwrap().into_os_string().into_vec(), b"/tmp/\xff");
         assert!(params(json!({"path": "etc"})).path("path").is_err());
     }
 }

@@ -1,6 +1,5 @@
 //! The user database, read without the C library's name services.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -121,10 +120,8 @@ pub fn require_owner(text: &str) -> Result<(u32, u32)> {
     Ok((user.uid, gid))
 }
 
-pub fn names_by_uid() -> HashMap<u32, String> {
-    parse_passwd(&read_database("/etc/passwd"))
-        .map(|user| (user.uid, user.name))
-        .collect()
+pub fn all_users() -> Vec<User> {
+    parse_passwd(&read_database("/etc/passwd")).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Terminals that live on when their clients go.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::agent::Agent;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::params::{Params, wrong};
-use crate::pump;
+use crate::pump::{self, End};
 use crate::scrollback::Scrollback;
 use crate::sink::Sink;
 use crate::source::Source;
@@ -31,7 +30,7 @@ const MAX_SCROLLBACK: u64 = 16 << 20;
 
 #[derive(Debug, Default)]
 pub struct Ptys {
-    sessions: Mutex<BTreeMap<u32, Arc<Pty>>>,
+    sessions: Mutex<Vec<Arc<Pty>>>,
     last: AtomicU32,
 }
 
@@ -56,6 +55,9 @@ pub struct State {
     cols: u16,
     rows: u16,
     pub output: Scrollback,
+    /// False once the process was reaped: its number may be another's then.
+    runs: bool,
+    /// Set when the last output was read, too.
     pub exit: Option<Exit>,
 }
 
@@ -81,7 +83,7 @@ impl Exit {
 }
 
 impl Ptys {
-    fn map(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Pty>>> {
+    fn sessions(&self) -> MutexGuard<'_, Vec<Arc<Pty>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,38 +92,43 @@ impl Ptys {
     }
 
     pub fn find(&self, id: &str) -> Result<Arc<Pty>> {
-        id.strip_prefix('p')
-            .and_then(|number| number.parse().ok())
-            .and_then(|number: u32| self.map().get(&number).cloned())
+        let sessions = self.sessions();
+        let found = sessions.iter().find(|pty| pty.id == id);
+        found
+            .cloned()
             .ok_or_else(|| Error::NotFound(format!("PTY session {id:?}")))
     }
 
     pub fn list(&self) -> Value {
-        let sessions: Vec<Value> = self.map().values().map(|pty| pty.describe()).collect();
+        let sessions: Vec<Value> = self.sessions().iter().map(|pty| pty.describe()).collect();
         json!({"sessions": sessions})
     }
 }
 
 /// Starts a program on a new terminal.
-pub fn open(agent: &Arc<Agent>, params: &Params) -> Result<Arc<Pty>> {
+pub async fn open(agent: &Arc<Agent>, params: &Params) -> Result<Arc<Pty>> {
     let command = Command::for_terminal(params, &agent.me)?;
     let scrollback = params.opt_u64("scrollback")?.unwrap_or(DEFAULT_SCROLLBACK);
     if scrollback > MAX_SCROLLBACK {
         return Err(wrong("scrollback", "must be at most 16 MiB"));
     }
     let (cols, rows) = requested_size(params)?.unwrap_or(DEFAULT_SIZE);
-    if agent.ptys.map().len() >= MAX_SESSIONS {
+    if agent.ptys.sessions().len() >= MAX_SESSIONS {
         return Err(Error::Busy("too many PTY sessions"));
     }
     let failed = |error| Error::io("terminal", error);
     let (master, slave) = terminal::open(cols, rows, &command.user).map_err(failed)?;
     let master = Source::pty(master).map_err(failed)?;
-    let child = command.spawn([slave.as_raw_fd(); 3], Leads::Terminal)?;
+    let slave = Arc::new(slave);
+    let argv = command.argv.clone();
+    let child = command
+        .spawn([slave.clone(), slave.clone(), slave.clone()], Leads::Terminal)
+        .await?;
     let number = agent.ptys.last.fetch_add(1, Relaxed) + 1;
     let pty = Arc::new(Pty {
         id: format!("p{number}"),
         name: params.opt_str("name")?.map(str::to_owned),
-        argv: command.argv.clone(),
+        argv,
         pid: child.pid,
         created_unix_ns: sys::unix_ns(),
         created: Instant::now(),
@@ -130,25 +137,30 @@ pub fn open(agent: &Arc<Agent>, params: &Params) -> Result<Arc<Pty>> {
             cols,
             rows,
             output: Scrollback::new(scrollback as usize),
+            runs: true,
             exit: None,
         }),
         news: watch::Sender::new(0),
         advanced: Notify::new(),
     });
-    agent.ptys.map().insert(number, pty.clone());
-    tokio::spawn(live(agent.clone(), number, pty.clone(), child, slave));
+    agent.ptys.sessions().push(pty.clone());
+    tokio::spawn(live(agent.clone(), pty.clone(), child, slave));
     Ok(pty)
 }
 
 /// Reads the terminal until its program has ended, then keeps the result for a while.
-async fn live(agent: Arc<Agent>, number: u32, pty: Arc<Pty>, child: Child, slave: OwnedFd) {
+async fn live(agent: Arc<Agent>, pty: Arc<Pty>, child: Child, slave: Arc<OwnedFd>) {
     let (exit_time, exited) = watch::channel(None);
     let wait = async {
         child.exited().await;
         // Until now a program that closed its terminal could open it again.
         drop(slave);
+        pty.state().runs = false;
         let (code, signal) = spawn::decode_status(child.reap());
-        exit_time.send_replace(Some(Instant::now()));
+        exit_time.send_replace(Some(End {
+            time: Instant::now(),
+            canceled: false,
+        }));
         (code, signal)
     };
     let mut sink = Sink::terminal(&pty);
@@ -160,7 +172,7 @@ async fn live(agent: Arc<Agent>, number: u32, pty: Arc<Pty>, child: Child, slave
     });
     pty.tell_news();
     sleep(KEEP_FINISHED).await;
-    agent.ptys.map().remove(&number);
+    agent.ptys.sessions().retain(|other| !Arc::ptr_eq(other, &pty));
 }
 
 impl Pty {
@@ -214,7 +226,8 @@ impl Pty {
     }
 
     pub fn resize(&self, (cols, rows): (u16, u16)) -> Result<()> {
-        terminal::resize(self.master.fd().get_ref().as_fd(), cols, rows).map_err(|error| Error::io("terminal", error))?;
+        terminal::resize(self.master.fd().get_ref().as_fd(), cols, rows)
+            .map_err(|error| Error::io("terminal", error))?;
         let mut state = self.state();
         (state.cols, state.rows) = (cols, rows);
         Ok(())
@@ -222,7 +235,7 @@ impl Pty {
 
     /// To what runs in the foreground: the shell itself, or its current job.
     pub fn signal(&self, signal: i32) -> Result<bool> {
-        if self.exit().is_some() {
+        if !self.state().runs {
             return Ok(false);
         }
         let group = terminal::foreground(self.master.fd().get_ref().as_fd()).unwrap_or(self.pid);
@@ -232,7 +245,7 @@ impl Pty {
     fn signal_all(&self, signal: i32) {
         // What has ended meanwhile needs no signal.
         let _ = self.signal(signal);
-        if self.exit().is_none() {
+        if self.state().runs {
             let _ = sys::kill(-self.pid, signal);
         }
     }

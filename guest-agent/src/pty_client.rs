@@ -12,7 +12,7 @@ use crate::session::{Request, Session};
 use crate::wire::{self, STDOUT};
 
 pub async fn open(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
-    let pty = pty::open(&session.agent, &request.params)?;
+    let pty = pty::open(&session.agent, &request.params).await?;
     let attachment = Attachment::new(&pty, 0);
     let opened = json!({"session": pty.id, "channel": channel.id, "pid": pty.pid});
     session.reply(request, Ok(opened), wire::JSON_LIMIT).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::sink::Sink;
 use crate::source::{Moved, Source};
@@ -11,10 +11,19 @@ use crate::source::{Moved, Source};
 /// How long a descendant that holds the pipe may keep the call open.
 const GRACE: Duration = Duration::from_millis(50);
 
+/// How long a client that has canceled may withhold credit before the rest is dropped.
+const PATIENCE: Duration = Duration::from_secs(1);
 const YIELD_FROM: usize = 16 * 1024;
 
-/// When the command ended; `None` while it runs.
-pub type Exited = watch::Receiver<Option<Instant>>;
+/// The end of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    pub time: Instant,
+    pub canceled: bool,
+}
+
+/// `None` while the command runs.
+pub type Exited = watch::Receiver<Option<End>>;
 
 /// Returns whether the source has ended: if not, somebody still holds it.
 pub async fn pump(source: &Source, sink: &mut Sink, exited: Exited) -> bool {
@@ -25,11 +34,20 @@ pub async fn pump(source: &Source, sink: &mut Sink, exited: Exited) -> bool {
 }
 
 async fn drain(source: &Source, sink: &mut Sink, exited: Exited) -> bool {
-    let mut grace = std::pin::pin!(grace_over(exited));
+    let mut grace = std::pin::pin!(grace_over(exited.clone()));
     // After the grace: what was in the pipe then, so a flood cannot go on for ever.
     let mut left: Option<usize> = None;
-    loop {
-        let Ok(room) = sink.room().await else {
+    while left != Some(0) {
+        let room = tokio::select! {
+            biased;
+            () = &mut grace, if left.is_none() => {
+                left = Some(source.pending());
+                continue;
+            }
+            room = sink.room() => room.ok(),
+            () = patience_over(exited.clone()) => None,
+        };
+        let Some(room) = room else {
             *sink = Sink::discard();
             continue;
         };
@@ -42,7 +60,6 @@ async fn drain(source: &Source, sink: &mut Sink, exited: Exited) -> bool {
                 }
                 () = source.ready() => room,
             },
-            Some(0) => return false,
             Some(count) => room.min(count),
         };
         match sink.pull(source, limit).await {
@@ -59,15 +76,24 @@ async fn drain(source: &Source, sink: &mut Sink, exited: Exited) -> bool {
             Err(_) => *sink = Sink::discard(),
         }
     }
+    false
 }
 
 async fn grace_over(mut exited: Exited) {
-    let time = match exited.wait_for(Option::is_some).await {
-        Ok(time) => time.unwrap_or_else(Instant::now),
-        // The command's task is gone: nothing to wait for.
-        Err(_) => return,
-    };
-    sleep_until(time + GRACE).await;
+    let end = exited.wait_for(Option::is_some).await.ok().and_then(|end| *end);
+    // Without an end the command's task is gone: nothing to wait for.
+    if let Some(end) = end {
+        sleep_until(end.time + GRACE).await;
+    }
+}
+
+/// A canceled command's output is welcome, but nobody has to take it.
+async fn patience_over(mut exited: Exited) {
+    let canceled = |end: &Option<End>| end.is_some_and(|end| end.canceled);
+    if exited.wait_for(canceled).await.is_err() {
+        return std::future::pending().await;
+    }
+    sleep(PATIENCE).await;
 }
 
 /// Keeps reading for a descendant that outlives its call, so that its next

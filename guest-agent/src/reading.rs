@@ -63,7 +63,9 @@ impl Reader {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A file that knows no positions is read as it comes.
-                Err(error) if error.raw_os_error() == Some(libc::ESPIPE) => return self.read_on(&mut buffer[..limit]),
+                Err(error) if error.raw_os_error() == Some(libc::ESPIPE) => {
+                    return self.read_on(&mut buffer[..limit]);
+                }
                 Err(error) => return Err(about(&self.path, error)),
             }
         }

@@ -35,7 +35,7 @@ pub fn open_channel(session: &Session, request: &Request) -> Result<Option<Arc<C
 pub async fn run(session: &Arc<Session>, request: &Request, channel: Option<&Arc<Channel>>) -> Result<Option<Value>> {
     if let Some(channel) = channel {
         let result = run_on_channel(session, request, channel).await;
-        session.channels.remove(channel.id);
+        session.channels.remove(channel);
         return result;
     }
     let params = &request.params;
@@ -54,7 +54,9 @@ async fn run_on_channel(session: &Arc<Session>, request: &Request, channel: &Arc
         "execute" => execute(session, &request.params, channel).await.map(Some),
         "execute_stream" => execute_stream(session, request, channel).await.map(|()| None),
         "file_read" => transfer::read_to_client(session, request, channel).await.map(|()| None),
-        "file_write" => transfer::write_from_client(session, &request.params, channel).await.map(Some),
+        "file_write" => transfer::write_from_client(session, &request.params, channel)
+            .await
+            .map(Some),
         "pty_open" => pty_client::open(session, request, channel).await.map(|()| None),
         _ => pty_client::attach(session, request, channel).await.map(|()| None),
     }
@@ -66,16 +68,19 @@ async fn execute(session: &Session, params: &Params, channel: &Channel) -> Resul
         channel,
         closed: Some(&session.closed),
     };
-    exec::collect(&session.agent, &command, params.opt_str("stdin")?, ties).await
+    exec::collect(&session.agent, command, params.opt_str("stdin")?, ties).await
 }
 
 async fn execute_stream(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
     let params = &request.params;
     let command = Command::from_params(params, &session.agent.me)?;
     let detach = params.flag("detach", false)?;
-    let running = exec::start(&session.agent, &command, channel.takes_input)?;
-    let started = json!({"channel": channel.id, "pid": running.pid()});
-    session.reply(request, Ok(started), wire::JSON_LIMIT).await;
+    let running = exec::start(&session.agent, command, channel.takes_input).await?;
+    // Old clients expect nothing but the stream.
+    if session.framed {
+        let started = json!({"channel": channel.id, "pid": running.pid()});
+        session.reply(request, Ok(started), wire::JSON_LIMIT).await;
+    }
     let stdin = if channel.takes_input {
         Stdin::Channel(channel, session.framed.then(|| session.out.clone()))
     } else {

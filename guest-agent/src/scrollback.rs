@@ -1,6 +1,6 @@
 //! The output of a terminal, kept once for all of its clients.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// How far one client may be behind when others read on.
 const LAG_LIMIT: u64 = 1 << 20;
@@ -13,12 +13,13 @@ pub struct Scrollback {
     capacity: usize,
     /// Bytes since the beginning: the position after the last one kept.
     head: u64,
-    readers: BTreeMap<u64, Reader>,
+    readers: Vec<Reader>,
     last_key: u64,
 }
 
 #[derive(Debug)]
 struct Reader {
+    key: u64,
     /// The position of the next byte to send.
     position: u64,
     lagged: bool,
@@ -30,7 +31,7 @@ impl Scrollback {
             kept: VecDeque::new(),
             capacity,
             head: 0,
-            readers: BTreeMap::new(),
+            readers: Vec::new(),
             last_key: 0,
         }
     }
@@ -39,16 +40,16 @@ impl Scrollback {
     pub fn add_reader(&mut self, replay: usize) -> u64 {
         self.last_key += 1;
         let replay = replay.min(self.kept.len()) as u64;
-        let reader = Reader {
+        self.readers.push(Reader {
+            key: self.last_key,
             position: self.head - replay,
             lagged: false,
-        };
-        self.readers.insert(self.last_key, reader);
+        });
         self.last_key
     }
 
     pub fn remove_reader(&mut self, key: u64) {
-        self.readers.remove(&key);
+        self.readers.retain(|reader| reader.key != key);
         self.trim();
     }
 
@@ -58,9 +59,8 @@ impl Scrollback {
 
     /// A single reader holds the terminal back; several do not, and none does not.
     pub fn takes_more(&self) -> bool {
-        let mut readers = self.readers.values();
-        match (readers.next(), readers.next()) {
-            (Some(only), None) => self.head - only.position < BACKLOG_LIMIT,
+        match self.readers.as_slice() {
+            [only] => self.head - only.position < BACKLOG_LIMIT,
             _ => true,
         }
     }
@@ -69,7 +69,7 @@ impl Scrollback {
         self.kept.extend(bytes);
         self.head += bytes.len() as u64;
         if self.readers.len() > 1 {
-            for reader in self.readers.values_mut() {
+            for reader in &mut self.readers {
                 if self.head - reader.position > LAG_LIMIT {
                     reader.position = self.head;
                     reader.lagged = true;
@@ -81,7 +81,7 @@ impl Scrollback {
 
     /// Keeps what is to be replayed, and what somebody has still to get.
     fn trim(&mut self) {
-        let behind = self.readers.values().map(|reader| self.head - reader.position).max();
+        let behind = self.readers.iter().map(|reader| self.head - reader.position).max();
         let wanted = self.capacity.max(behind.unwrap_or(0) as usize);
         let excess = self.kept.len().saturating_sub(wanted);
         self.kept.drain(..excess);
@@ -89,18 +89,22 @@ impl Scrollback {
 
     /// Whether bytes were skipped since the last call.
     pub fn take_lagged(&mut self, key: u64) -> bool {
-        self.readers
-            .get_mut(&key)
+        self.reader(key)
             .is_some_and(|reader| std::mem::take(&mut reader.lagged))
     }
 
-    pub fn has_news(&self, key: u64) -> bool {
-        self.readers.get(&key).is_some_and(|reader| reader.position < self.head)
+    fn reader(&mut self, key: u64) -> Option<&mut Reader> {
+        self.readers.iter_mut().find(|reader| reader.key == key)
+    }
+
+    pub fn has_news(&mut self, key: u64) -> bool {
+        let head = self.head;
+        self.reader(key).is_some_and(|reader| reader.position < head)
     }
 
     /// Copies the reader's next bytes and moves it on.
     pub fn copy(&mut self, key: u64, buffer: &mut [u8]) -> usize {
-        let Some(reader) = self.readers.get_mut(&key) else {
+        let Some(reader) = self.readers.iter_mut().find(|reader| reader.key == key) else {
             return 0;
         };
         let behind = (self.head - reader.position) as usize;

@@ -1,9 +1,9 @@
 //! Where sessions come from: virtio-serial ports, or a Unix socket in tests.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::agent::Agent;
 use crate::link::Link;
 use crate::log::note;
 use crate::uevents::Uevents;
-use crate::{session, sys};
+use crate::{session, sys, wire};
 
 const PORT_CLASS: &str = "/sys/class/virtio-ports";
 const PORT_PREFIX: &str = "quicksand.agent.";
@@ -36,10 +36,11 @@ pub async fn serve_ports(agent: Arc<Agent>) {
         note(&format!("uevents: {error}"));
     }
     let started = Instant::now();
-    let mut known = HashSet::new();
+    let mut known: Vec<String> = Vec::new();
     loop {
         for node in find_ports() {
-            if known.insert(node.clone()) {
+            if !known.contains(&node) {
+                known.push(node.clone());
                 tokio::spawn(serve_port(agent.clone(), node));
             }
         }
@@ -84,21 +85,32 @@ async fn serve_port(agent: Arc<Agent>, node: String) {
 }
 
 async fn serve_sessions(agent: &Arc<Agent>, path: &str) -> io::Result<()> {
-    let port = sys::open(
-        &sys::c_path(Path::new(path))?,
-        libc::O_RDWR | libc::O_NONBLOCK,
-    )?;
+    let port = sys::open(&sys::c_path(Path::new(path))?, libc::O_RDWR | libc::O_NONBLOCK)?;
+    announce(&port);
     agent.note_serving();
     loop {
         wait_for_host(&port).await?;
-        // Each session registers a descriptor of its own, because the runtime
-        // never forgets that a peer has hung up.
+        // A descriptor of its own for each: it is registered with the runtime,
+        // and late writers of the session before may still hold theirs.
         let link = Link::new(port.try_clone()?, true)?;
         session::serve(agent, Arc::new(link)).await;
     }
 }
 
-/// Returns when a host has connected. Bytes of the one before are dropped.
+/// Tells a host that was connected to an agent before this one that its session
+/// is gone: the connection itself outlives the agent.
+fn announce(port: &OwnedFd) {
+    let event = serde_json::json!({"event": "started"});
+    let frame = wire::encode_json(&event, wire::JSON_LIMIT).unwrap_or_default();
+    // Refused when no host is connected; then nobody has to know.
+    if let Err(error) = sys::write(port.as_fd(), &frame)
+        && error.kind() != io::ErrorKind::WouldBlock
+    {
+        note(&format!("announcing: {error}"));
+    }
+}
+
+/// Returns when a host has connected.
 ///
 /// The port sits in an epoll of its own, because the runtime's registration
 /// of a descriptor that is hung up would be ready all the time. Edges of the
@@ -124,16 +136,7 @@ async fn wait_for_host(port: &OwnedFd) -> io::Result<()> {
 }
 
 fn is_connected(port: &OwnedFd) -> io::Result<bool> {
-    let mut scrap = [0; 4096];
-    loop {
-        let events = sys::poll_now(port.as_fd())?;
-        if events & libc::POLLHUP == 0 {
-            return Ok(true);
-        }
-        if events & libc::POLLIN == 0 || sys::read(port.as_fd(), &mut scrap)? == 0 {
-            return Ok(false);
-        }
-    }
+    Ok(sys::poll_now(port.as_fd())? & libc::POLLHUP == 0)
 }
 
 fn edge_epoll(port: &OwnedFd) -> io::Result<OwnedFd> {
@@ -144,9 +147,7 @@ fn edge_epoll(port: &OwnedFd) -> io::Result<OwnedFd> {
         u64: 0,
     };
     // SAFETY: one event is read.
-    sys::check(unsafe {
-        libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, port.as_raw_fd(), &mut event)
-    })?;
+    sys::check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, port.as_raw_fd(), &mut event) })?;
     Ok(epoll)
 }
 
@@ -158,6 +159,10 @@ fn consume_edge(epoll: &OwnedFd) {
 
 /// One session a connection, for tests.
 pub async fn serve_socket(agent: Arc<Agent>, path: &Path) -> io::Result<()> {
+    // A server that was killed has left its socket.
+    if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        fs::remove_file(path)?;
+    }
     let listener = UnixListener::bind(path)?;
     agent.note_serving();
     let slots = Arc::new(tokio::sync::Semaphore::new(MAX_SOCKET_SESSIONS));

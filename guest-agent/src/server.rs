@@ -1,25 +1,34 @@
 //! The process that serves sessions.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use crate::agent::{Agent, BootTimes};
 use crate::cmdline::Cmdline;
 use crate::log::note;
-use crate::{serial, supervise, sys};
+use crate::{http, serial, supervise, sys};
 
 /// Threads for file systems that may block; idle ones end after 10 s.
 const MAX_FILE_THREADS: usize = 16;
+const HTTP_PAUSE: Duration = Duration::from_secs(5);
 
 /// In a sandbox: every virtio port, and HTTP when the command line has a port.
 pub fn run_in_guest(boot: BootTimes) -> ExitCode {
     supervise::protect_from_oom();
+    sys::set_process_name(c"quicksand-agent");
     let cmdline = Cmdline::read();
     finish(run(async {
         let agent = Arc::new(Agent::new(cmdline.token.as_deref(), boot, true)?);
+        if let Some(port) = cmdline.http_port {
+            let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+            tokio::spawn(serve_http(agent.clone(), address));
+        }
         serial::serve_ports(agent).await;
         Ok(())
     }))
@@ -36,7 +45,10 @@ struct Options {
 /// On a developer's machine.
 pub fn run_by_hand(args: &[String]) -> ExitCode {
     match parse_options(args) {
-        Ok(options) => finish(run(serve(options))),
+        Ok(options) => {
+            reset_signals();
+            finish(run(serve(options)))
+        }
         Err(reason) => {
             eprintln!("quicksand-agent: {reason}\n{}", crate::USAGE);
             ExitCode::from(2)
@@ -52,7 +64,18 @@ async fn serve(options: Options) -> io::Result<()> {
         network_s: now,
     };
     let agent = Arc::new(Agent::new(options.token.as_deref(), boot, options.own_machine)?);
+    if let Some(address) = options.http {
+        tokio::spawn(serve_http(agent.clone(), address));
+    }
     serial::serve_socket(agent, &options.unix).await
+}
+
+/// A port that is taken, or an address that comes later, is tried again.
+async fn serve_http(agent: Arc<Agent>, address: SocketAddr) {
+    while let Err(error) = http::serve(agent.clone(), address).await {
+        note(&format!("http {address}: {error}"));
+        sleep(HTTP_PAUSE).await;
+    }
 }
 
 fn parse_options(args: &[String]) -> Result<Options, String> {
@@ -79,11 +102,23 @@ fn parse_options(args: &[String]) -> Result<Options, String> {
 }
 
 fn run(serve: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    sys::raise_file_limit();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(MAX_FILE_THREADS)
         .build()?
         .block_on(serve)
+}
+
+/// Whoever started us may ignore signals; our commands must not inherit that.
+fn reset_signals() {
+    for signal in (1..=64).filter(|signal| *signal != libc::SIGPIPE) {
+        // The kernel's struct sigaction, all zero, is the default. libc's wrapper
+        // would refuse the two signals that it keeps for itself.
+        let default = [0u64; 4];
+        // SAFETY: 32 bytes are read, nothing is stored; the mask has 8 bytes.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0, 8) };
+    }
 }
 
 fn finish(result: io::Result<()>) -> ExitCode {

@@ -6,21 +6,24 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::agent::{Agent, Channels};
 use crate::channel::Channel;
 use crate::closed::Closed;
 use crate::error::{Error, Result};
-use crate::link::Link;
+use crate::link::{Link, Received};
 use crate::outbox::Outbox;
 use crate::params::{Params, wrong};
-use crate::requests;
-use crate::wire::{self, Decoder, Frame, STDIN};
 use crate::sys;
+use crate::wire::{self, Decoder, Frame, STDIN};
+use crate::{opening, requests};
 
 /// Requests that run at once; more wait in the link.
 const MAX_REQUESTS: usize = 1024;
 const MAX_CHANNELS: usize = 256;
+/// How late the end of one client may be noticed after the next has come.
+const FRESH_FOR: Duration = Duration::from_millis(200);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 /// A clock that is this far off is stepped by the handshake.
 const CLOCK_TOLERANCE_NS: i64 = 50_000_000;
@@ -33,6 +36,7 @@ pub struct Session {
     pub channels: Channels,
     /// Whether the client said `hello`, and so understands data frames.
     pub framed: bool,
+    started: Instant,
     authenticated: AtomicBool,
     last_id: AtomicU32,
     slots: Arc<Semaphore>,
@@ -48,47 +52,50 @@ pub struct Request {
     pub params: Params,
 }
 
-/// Serves the link until the client is gone or breaks the rules.
+/// Serves the link until the client is gone, or has broken the rules on a
+/// connection of its own.
 pub async fn serve(agent: &Arc<Agent>, link: Arc<Link>) {
     let mut decoder = Decoder::default();
     let mut session = Session::new(agent, &link, false);
-    let broken = loop {
-        match decoder.next_frame() {
-            Ok(Some(Frame::Json(bytes))) => match parse(&bytes) {
-                Ok(request) if request.method == "hello" => {
-                    session.closed.set();
-                    session = Session::new(agent, &link, true);
-                    session.greet(request).await;
+    // A port may begin with what another client has left.
+    let mut seeking = link.is_port();
+    loop {
+        let result = if seeking {
+            opening::find(decoder.buffer()).map(Frame::Json).map(Ok)
+        } else {
+            decoder
+                .next_frame()
+                .map_err(|error| Error::BadRequest(error.to_string()))
+                .transpose()
+        };
+        let broken = match result {
+            Some(Ok(frame)) => {
+                seeking = false;
+                session.handle(frame, &link).await
+            }
+            Some(Err(error)) => Err(error),
+            None => match link.read(decoder.buffer()).await {
+                Ok(Received::Bytes) => Ok(None),
+                // The echo of the client before this one, whose end came late.
+                Ok(Received::Reconnected) if session.is_fresh() => Ok(None),
+                Ok(_) | Err(_) => break,
+            },
+        };
+        match broken {
+            Ok(None) => {}
+            Ok(Some(fresh)) => session = fresh,
+            Err(error) => {
+                session.farewell(&error).await;
+                session.closed.set();
+                if !link.is_port() {
+                    break;
                 }
-                Ok(request) => session.accept(request).await,
-                Err(error) => break Some(error),
-            },
-            Ok(Some(Frame::Data { stream, channel, bytes })) => session.input(stream, channel, &bytes),
-            Ok(Some(Frame::Credit { stream, channel, count })) => session.credit(stream, channel, count),
-            Ok(None) => match link.read(decoder.buffer()).await {
-                Ok(0) | Err(_) => break None,
-                Ok(_) => {}
-            },
-            Err(error) => break Some(Error::BadRequest(error.to_string())),
+                session = Session::new(agent, &link, false);
+                seeking = true;
+            }
         }
-    };
-    if let Some(error) = broken {
-        session.farewell(&error).await;
-        session.closed.set();
-        drain(&link, decoder).await;
     }
     session.closed.set();
-}
-
-/// A socket can be closed on a client that broke the rules; a port stays open
-/// whatever we do, so its bytes are dropped until that client leaves.
-async fn drain(link: &Link, mut decoder: Decoder) {
-    while link.is_port() {
-        decoder.buffer().clear();
-        if matches!(link.read(decoder.buffer()).await, Ok(0) | Err(_)) {
-            return;
-        }
-    }
 }
 
 /// What cannot be read as a request ends the session: nothing after it can be
@@ -117,10 +124,35 @@ impl Session {
             closed,
             channels: Channels::default(),
             framed,
+            started: Instant::now(),
             authenticated: AtomicBool::new(false),
             last_id: AtomicU32::new(0),
             slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
         })
+    }
+
+    /// Returns the session that a `hello` has started.
+    async fn handle(self: &Arc<Self>, frame: Frame, link: &Arc<Link>) -> Result<Option<Arc<Self>>> {
+        match frame {
+            Frame::Json(bytes) => {
+                let request = parse(&bytes)?;
+                if request.method == "hello" {
+                    self.closed.set();
+                    let session = Self::new(&self.agent, link, true);
+                    session.greet(request).await;
+                    return Ok(Some(session));
+                }
+                self.accept(request).await;
+            }
+            Frame::Data { stream, channel, bytes } => self.input(stream, channel, &bytes),
+            Frame::Credit { stream, channel, count } => self.credit(stream, channel, count),
+        }
+        Ok(None)
+    }
+
+    /// Whether its client has only just come.
+    fn is_fresh(&self) -> bool {
+        self.framed && self.started.elapsed() < FRESH_FOR
     }
 
     async fn greet(&self, request: Request) {
@@ -265,7 +297,10 @@ impl Session {
             Err(error) => json!({"id": request.id, "error": error.to_json()}),
         };
         wire::encode_json(&reply, limit).unwrap_or_else(|| {
-            let error = Error::TooLarge { what: "the reply", limit };
+            let error = Error::TooLarge {
+                what: "the reply",
+                limit,
+            };
             let reply = json!({"id": request.number, "error": error.to_json()});
             wire::encode_json(&reply, limit).unwrap_or_default()
         })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::log::note;
 use crate::params::{Params, wrong};
-use crate::{mounts, sys};
+use crate::{mounts, spawn, sys};
 
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(3);
 /// How much longer a distribution's init may take before we do it.
@@ -104,9 +104,7 @@ fn ask_init(mode: Mode) -> bool {
 
 /// An init that we do not know has its own command.
 fn run_command(name: &str) -> bool {
-    ["/sbin", "/usr/sbin", "/bin", "/usr/bin"].iter().any(|dir| {
-        std::process::Command::new(format!("{dir}/{name}"))
-            .status()
-            .is_ok_and(|status| status.success())
-    })
+    ["/sbin", "/usr/sbin", "/bin", "/usr/bin"]
+        .iter()
+        .any(|dir| spawn::run_tool(&[&format!("{dir}/{name}")]).is_ok_and(|code| code == 0))
 }

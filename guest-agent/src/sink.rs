@@ -132,7 +132,13 @@ impl Sink {
                 }
                 Ok(moved)
             }
-            Self::Text { out, id, name, carry, buffer } => {
+            Self::Text {
+                out,
+                id,
+                name,
+                carry,
+                buffer,
+            } => {
                 let moved = read(source, buffer, limit);
                 if let Moved::Bytes(count) = moved {
                     let text = carry.lossy(&buffer[..count]);
@@ -140,16 +146,25 @@ impl Sink {
                 }
                 Ok(moved)
             }
-            Self::Events { sender, name, carry, buffer } => {
+            Self::Events {
+                sender,
+                name,
+                carry,
+                buffer,
+            } => {
                 let moved = read(source, buffer, limit);
-                if let Moved::Bytes(count) = moved {
-                    for event in stream_events(name, carry, &buffer[..count]) {
-                        sender.send(event).await.map_err(|_| Error::Gone)?;
-                    }
+                if let Moved::Bytes(count) = moved
+                    && let Some(event) = stream_event(name, carry, &buffer[..count])
+                {
+                    sender.send(event).await.map_err(|_| Error::Gone)?;
                 }
                 Ok(moved)
             }
-            Self::Collect { kept, truncated, buffer } => {
+            Self::Collect {
+                kept,
+                truncated,
+                buffer,
+            } => {
                 let moved = read(source, buffer, limit);
                 if let Moved::Bytes(count) = moved {
                     let taken = count.min(COLLECT_LIMIT - kept.len());
@@ -173,11 +188,15 @@ impl Sink {
     /// Sends what was held back, after the last byte.
     pub async fn finish(&mut self) -> Result<()> {
         match self {
-            Self::Text { out, id, name, carry, .. } => {
+            Self::Text {
+                out, id, name, carry, ..
+            } => {
                 let text = carry.finish_lossy();
                 send_text(out, id, name, text).await
             }
-            Self::Events { sender, name, carry, .. } => {
+            Self::Events {
+                sender, name, carry, ..
+            } => {
                 let rest = carry.finish();
                 if rest.is_empty() {
                     return Ok(());
@@ -212,10 +231,12 @@ fn stream_name(stream: u8) -> &'static str {
 }
 
 fn read(source: &Source, buffer: &mut Vec<u8>, limit: usize) -> Moved {
-    if buffer.is_empty() {
-        buffer.resize(CHUNK, 0);
+    // As large as needed: most commands print a line or nothing.
+    let size = source.pending().clamp(1, limit.min(CHUNK));
+    if buffer.len() < size {
+        *buffer = vec![0; size];
     }
-    source.read(&mut buffer[..limit.min(CHUNK)])
+    source.read(&mut buffer[..size])
 }
 
 async fn send_text(out: &Outbox, id: &Value, name: &str, text: String) -> Result<()> {
@@ -225,7 +246,7 @@ async fn send_text(out: &Outbox, id: &Value, name: &str, text: String) -> Result
     out.json(&json!({"id": id, "stream": name, "data": text})).await
 }
 
-fn stream_events(name: &str, carry: &mut Utf8Carry, bytes: &[u8]) -> Option<Bytes> {
+fn stream_event(name: &str, carry: &mut Utf8Carry, bytes: &[u8]) -> Option<Bytes> {
     let event = match carry.exact(bytes) {
         Ok(text) if text.is_empty() => return None,
         Ok(text) => json!({"stream": name, "data": text}),

@@ -95,21 +95,30 @@ struct Plan {
     env: Vec<*const c_char>,
     cwd: *const c_char,
     credentials: Option<Credentials>,
+    file_limit: Option<libc::rlimit>,
     failed: Option<(Step, c_int)>,
+}
+
+impl Plan {
+    /// Points into `launch`, which must outlive it.
+    fn new(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Self {
+        Self {
+            leads,
+            stdio,
+            candidates: launch.candidates.iter().map(|path| path.as_ptr()).collect(),
+            argv: pointers(&launch.argv),
+            env: pointers(&launch.env),
+            cwd: launch.cwd.as_ptr(),
+            credentials: launch.credentials.clone(),
+            file_limit: sys::inherited_file_limit(),
+            failed: None,
+        }
+    }
 }
 
 /// `stdio` must lie above 2, or the copies would overwrite each other.
 pub fn spawn(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Result<Child, SpawnError> {
-    let mut plan = Plan {
-        leads,
-        stdio,
-        candidates: launch.candidates.iter().map(|path| path.as_ptr()).collect(),
-        argv: pointers(&launch.argv),
-        env: pointers(&launch.env),
-        cwd: launch.cwd.as_ptr(),
-        credentials: launch.credentials.clone(),
-        failed: None,
-    };
+    let mut plan = Plan::new(launch, stdio, leads);
     let clone_error = |source| SpawnError {
         step: Step::Clone,
         source,
@@ -142,11 +151,7 @@ fn wait(pid: pid_t) -> c_int {
 
 /// A null-terminated array, as exec wants it.
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings
-        .iter()
-        .map(|text| text.as_ptr())
-        .chain([ptr::null()])
-        .collect()
+    strings.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
 
 fn clone_child(plan: &mut Plan) -> io::Result<(pid_t, OwnedFd)> {
@@ -207,6 +212,9 @@ fn prepare_and_exec(plan: &Plan) -> Step {
             }
         }
         libc::umask(0o022);
+        if let Some(limit) = &plan.file_limit {
+            libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+        }
         forget_oom_protection();
         if let Some(credentials) = &plan.credentials
             && !set_credentials(credentials)
@@ -292,6 +300,37 @@ pub fn decode_status(status: c_int) -> (i32, Option<i32>) {
         (128 + signal, Some(signal))
     } else {
         (libc::WEXITSTATUS(status), None)
+    }
+}
+
+/// Runs a program of the guest's with our own streams and waits for it, on a
+/// thread that may block: its exit code.
+pub fn run_tool(argv: &[&str]) -> io::Result<i32> {
+    let env = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"];
+    let pid = spawn_detached(argv.first().unwrap_or(&""), argv, &env)?;
+    Ok(decode_status(wait(pid)).0)
+}
+
+/// Starts a program in a group of its own, with our own streams. The caller reaps it.
+pub fn spawn_detached(program: &str, argv: &[&str], env: &[&str]) -> io::Result<pid_t> {
+    let strings = |list: &[&str]| -> io::Result<Vec<CString>> {
+        list.iter().map(|text| sys::c_string(text.as_bytes())).collect()
+    };
+    let launch = Launch {
+        candidates: strings(&[program])?,
+        argv: strings(argv)?,
+        env: strings(env)?,
+        cwd: c"/".to_owned(),
+        credentials: None,
+    };
+    let mut plan = Plan::new(&launch, [0, 1, 2], Leads::Group);
+    let (pid, _pidfd) = clone_child(&mut plan)?;
+    match plan.failed {
+        Some((_, errno)) => {
+            wait(pid);
+            Err(io::Error::from_raw_os_error(errno))
+        }
+        None => Ok(pid),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Keeping a server alive: as process 1, or as a small process beside a distribution's init.
 
-use std::ffi::{CString, c_int};
+use std::ffi::c_int;
 use std::io;
 use std::ptr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use libc::pid_t;
 use crate::agent::BootTimes;
 use crate::log::note;
 use crate::shutdown::{self, Mode};
-use crate::sys;
+use crate::{spawn, sys};
 
 /// systemd leaves processes whose name starts like this until last.
 const SERVER_NAME: &str = "@quicksand-agent";
@@ -28,31 +28,21 @@ pub fn start_supervisor(boot: &BootTimes) -> Option<pid_t> {
 
 /// The program runs anew from its own image, which needs no file to be left.
 fn start(role: &str, boot: &BootTimes) -> Option<pid_t> {
-    let argv = [SERVER_NAME, role, &encode_boot(boot)].map(|text| CString::new(text).unwrap_or_default());
-    let argv = [argv[0].as_ptr(), argv[1].as_ptr(), argv[2].as_ptr(), ptr::null()];
-    let env = [ptr::null()];
-    // SAFETY: between fork and exec the child makes plain system calls only.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        unblock_signals();
-        // SAFETY: path, argv and env are terminated; _exit runs no handlers.
-        unsafe {
-            libc::setsid();
-            libc::execve(c"/proc/self/exe".as_ptr(), argv.as_ptr(), env.as_ptr());
-            libc::_exit(127)
-        }
-    }
-    sys::check(pid)
+    let argv = [SERVER_NAME, role, &encode_boot(boot)];
+    spawn::spawn_detached("/proc/self/exe", &argv, &[])
         .map_err(|error| note(&format!("{role}: {error}")))
         .ok()
 }
 
+/// In nanoseconds: fractions would cost their parser.
 pub fn encode_boot(boot: &BootTimes) -> String {
-    format!("{}/{}/{}", boot.init_s, boot.root_s, boot.network_s)
+    [boot.init_s, boot.root_s, boot.network_s]
+        .map(|seconds| ((seconds * 1e9) as u64).to_string())
+        .join("/")
 }
 
 pub fn decode_boot(text: &str) -> BootTimes {
-    let mut times = text.split('/').map(|time| time.parse().unwrap_or(0.0));
+    let mut times = text.split('/').map(|time| time.parse().unwrap_or(0u64) as f64 / 1e9);
     let mut next = || times.next().unwrap_or(0.0);
     BootTimes {
         init_s: next(),
@@ -85,6 +75,7 @@ pub fn run_as_init(mut server: Option<pid_t>, boot: &BootTimes) -> ! {
 /// The process between a distribution's init and the server.
 pub fn run_beside_init(boot: &BootTimes) -> ! {
     protect_from_oom();
+    sys::set_process_name(c"quicksand-agent");
     let signals = block_signals(&[libc::SIGCHLD]);
     let mut server = start_server(boot);
     loop {
@@ -140,15 +131,6 @@ fn block_signals(signals: &[c_int]) -> libc::sigset_t {
         }
         libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
         set
-    }
-}
-
-fn unblock_signals() {
-    // SAFETY: as above.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigprocmask(libc::SIG_SETMASK, &set, ptr::null_mut());
     }
 }
 

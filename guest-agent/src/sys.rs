@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -217,6 +218,36 @@ pub fn statfs(path: &Path) -> io::Result<libc::statfs> {
     // SAFETY: `path` ends with NUL and one statfs is stored.
     check(unsafe { libc::statfs(path.as_ptr(), &mut result) })?;
     Ok(result)
+}
+
+/// The limit of open files that we were started with, once it was raised.
+static INHERITED_FILE_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Many commands at once need more descriptors than the usual thousand; they
+/// themselves get the usual limit, because some programs rely on it.
+pub fn raise_file_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: one rlimit is stored.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } < 0 {
+        return;
+    }
+    INHERITED_FILE_LIMIT.get_or_init(|| limit);
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: one rlimit is read.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+}
+
+pub fn inherited_file_limit() -> Option<libc::rlimit> {
+    INHERITED_FILE_LIMIT.get().copied()
+}
+
+/// The name that `ps` and `top` show: exec has made it that of a link.
+pub fn set_process_name(name: &CStr) {
+    // SAFETY: the name ends with NUL and is copied.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 /// Lets the runtime watch a non-blocking descriptor.

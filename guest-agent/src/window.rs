@@ -46,10 +46,6 @@ impl Window {
         }
     }
 
-    pub fn has_room(&self) -> bool {
-        self.left.load(Relaxed) > 0
-    }
-
     pub fn spend(&self, count: usize) {
         let left = self.left.load(Relaxed);
         self.left.store(left.saturating_sub(count), Relaxed);
@@ -58,8 +54,7 @@ impl Window {
     /// A host that acknowledges more than it got gains nothing.
     pub fn grant(&self, count: usize) {
         let left = self.left.load(Relaxed);
-        self.left
-            .store(left.saturating_add(count).min(self.size), Relaxed);
+        self.left.store(left.saturating_add(count).min(self.size), Relaxed);
         self.granted.notify_one();
     }
 }

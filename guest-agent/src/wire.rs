@@ -202,7 +202,11 @@ mod tests {
                     .map(|_| {
                         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                         // Small first bytes make plausible lengths likely.
-                        if seed >> 61 == 0 { (seed >> 33) as u8 } else { (seed >> 56) as u8 & 3 }
+                        if seed >> 61 == 0 {
+                            (seed >> 33) as u8
+                        } else {
+                            (seed >> 56) as u8 & 3
+                        }
                     })
                     .collect();
                 decoder.buffer().extend_from_slice(&junk);

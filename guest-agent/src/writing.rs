@@ -69,7 +69,10 @@ impl Writer {
                 return Err(Error::Exists(request.path.display().to_string()));
             }
             if !old.is_file() {
-                return Err(Error::BadRequest(format!("{}: not a regular file", request.path.display())));
+                return Err(Error::BadRequest(format!(
+                    "{}: not a regular file",
+                    request.path.display()
+                )));
             }
         }
         if request.append || is_knob(&target) {
@@ -128,7 +131,10 @@ impl Writer {
 
     /// Owner first: changing it clears the set-uid bits of the mode.
     fn set_attributes(&self, owner: Option<(u32, u32)>, mode: Option<u32>) -> Result<()> {
-        let own = (sys::euid(), self.file.metadata().map_err(|error| about(&self.target, error))?.gid());
+        let own = (
+            sys::euid(),
+            self.file.metadata().map_err(|error| about(&self.target, error))?.gid(),
+        );
         if let Some((uid, gid)) = owner
             && owner != Some(own)
         {
@@ -136,7 +142,9 @@ impl Writer {
         }
         if let Some(mode) = mode {
             let permissions = fs::Permissions::from_mode(mode);
-            self.file.set_permissions(permissions).map_err(|error| about(&self.target, error))?;
+            self.file
+                .set_permissions(permissions)
+                .map_err(|error| about(&self.target, error))?;
         }
         Ok(())
     }
@@ -173,7 +181,7 @@ impl Drop for Writer {
 
 fn is_knob(target: &Path) -> bool {
     let parent = target.parent().unwrap_or(target);
-    sys::statfs(parent).is_ok_and(|fs| KNOB_FILESYSTEMS.contains(&(fs.f_type as i64)))
+    sys::statfs(parent).is_ok_and(|fs| KNOB_FILESYSTEMS.contains(&fs.f_type))
 }
 
 #[cfg(test)]
@@ -208,9 +216,16 @@ mod tests {
         assert_eq!(writer.commit().unwrap(), 3);
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
-        let exclusive = WriteRequest { exclusive: true, ..request(&path) };
+        let exclusive = WriteRequest {
+            exclusive: true,
+            ..request(&path)
+        };
         assert_eq!(Writer::open(&exclusive).unwrap_err().code(), "exists");
-        let mut appended = Writer::open(&WriteRequest { append: true, ..request(&path) }).unwrap();
+        let mut appended = Writer::open(&WriteRequest {
+            append: true,
+            ..request(&path)
+        })
+        .unwrap();
         appended.write(b"er").unwrap();
         appended.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"newer");

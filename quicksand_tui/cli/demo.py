@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -46,7 +47,9 @@ class Report:
         finally:
             step.seconds = time.perf_counter() - started
             mark = "ok  " if step.ok else "FAIL"
-            self.say(f"{mark} {step.seconds:7.3f} s  {name}" + (f": {step.detail}" * bool(step.detail)))
+            self.say(
+                f"{mark} {step.seconds:7.3f} s  {name}" + (f": {step.detail}" * bool(step.detail))
+            )
 
 
 def expect(condition: bool, message: str) -> None:
@@ -105,7 +108,7 @@ async def _stream(sandbox: Any, say: Callable[[str], None]) -> int:
         "for i in 1 2 3; do echo tick $i; sleep 0.2; done", on_stdout=on_stdout
     )
     expect(result.exit_code == 0, result.stderr)
-    return 1 + sum(b - a > 0.05 for a, b in zip(arrivals, arrivals[1:], strict=False))
+    return 1 + sum(b - a > 0.05 for a, b in pairwise(arrivals))
 
 
 async def _terminal(sandbox: Any) -> str:

@@ -28,11 +28,18 @@ INPUT_WINDOW = 256 * 1024
 
 INPUT_CHUNK = 64 * 1024
 
+OPEN_TIMEOUT_S = 30.0
+"""A guest starts a command in milliseconds, one that swaps in seconds."""
+
 CRUMB_MAX = 4096
 """Bytes up to which unread pieces of output are joined."""
 
 MESSAGES_MAX = 10_000
 """Events that one channel may queue unread: more is an attack, the agent sends a handful."""
+
+
+class AgentRestartedError(AgentUnreachableError):
+    """The agent died and came back, or the guest rebooted: this session is gone."""
 
 
 class Channel:
@@ -89,6 +96,17 @@ class Channel:
         self._changed.set()
 
     # Called by the user of the channel.
+
+    async def opened(self) -> dict[str, Any]:
+        """The request's result: it has been started. Raises as `Session.request` does."""
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                return await asyncio.shield(self.reply)
+        except TimeoutError:
+            raise AgentUnreachableError(
+                f"the guest's agent did not answer within {OPEN_TIMEOUT_S:g} s",
+                hint="the guest may be overloaded or hung; `quicksand-tui logs` shows its console",
+            ) from None
 
     async def read(self) -> tuple[Stream, bytes] | dict[str, Any]:
         """The next piece of output, or the next event once all output before it was read.
@@ -170,7 +188,7 @@ class Session(asyncio.Protocol):
         try:
             for frame in self._decoder.feed(data):
                 self._dispatch(frame)
-        except AgentProtocolError as error:
+        except (AgentProtocolError, AgentRestartedError) as error:
             self._break(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -256,6 +274,9 @@ class Session(asyncio.Protocol):
                 )
             return
         message = frame.message
+        if message.get("event") == "started":
+            # The port outlives the agent, so this is how a client learns that it died.
+            raise AgentRestartedError("the guest's agent was restarted; what ran has ended")
         if "event" in message:
             channel = self._channels.get(_number(message, "channel"))
             if channel is not None:

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     ``durable=False`` leaves out fsync, for directories that a reboot empties.
     Raises DiskSpaceError or PathError; the old file stays then.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with map_os_errors(path):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +53,8 @@ def _runtime_default() -> Path:
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
         if parent and Path(parent).is_dir():
             return Path(parent) / APP
+    import tempfile
+
     return Path(tempfile.gettempdir()) / f"{APP}-{os.getuid()}"
 
 

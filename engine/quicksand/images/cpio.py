@@ -1,5 +1,5 @@
 """cpio archives in the "newc" form that the kernel unpacks as an initramfs
-(kernel doc, early-userspace/buffer-format.rst). Deterministic: the same entries give the same bytes."""
+(kernel doc, early-userspace/buffer-format.rst). The same entries give the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own look at a qcow2 header, before any QEMU tool opens the file (QEMU docs/interop/qcow2.txt).
+"""Our own look at a qcow2 header, before any QEMU tool opens it (QEMU docs/interop/qcow2.txt).
 
 An image from elsewhere may name backing files or external data files on the host, or claim sizes
 that exhaust it. What is not plainly harmless is refused here.
@@ -7,6 +7,7 @@ that exhaust it. What is not plainly harmless is refused here.
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,14 @@ L1_SIZE_MAX = 32 * 1024 * 1024 // 8
 REFTABLE_MAX = 8 * 1024 * 1024
 """Bytes; QEMU's own limit (QCOW_MAX_REFTABLE_SIZE)."""
 
+SNAPSHOTS_MAX = 65536
+"""QEMU's own limit (QCOW_MAX_SNAPSHOTS)."""
+
+SNAPSHOT_MIN = 40
+"""Bytes of the shortest entry in the table of snapshots."""
+
+_HEADER_LENGTH_2 = 72
+_COMPRESSION_TYPES = (0, 1)  # deflate, zstd
 _EXT_END = 0x00000000
 _EXT_DATA_FILE = 0x44415441
 _EXTENSIONS_MAX = 64
@@ -53,8 +62,12 @@ def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
     Raises ImageError naming the file and what is wrong with it.
     """
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        # Not to wait for a writer, should it be a FIFO.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise ImageError(f"{path} is no file")
+            size = found.st_size
             head = file.read(1 << 16)
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from error
@@ -70,23 +83,32 @@ def _parse(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
     version, backing_offset, backing_size, cluster_bits, virtual_size, crypt, l1_size, l1_offset = (
         struct.unpack_from(">IQIIQIIQ", head, 4)
     )
-    reftable_offset, reftable_clusters, snapshots, _ = struct.unpack_from(">QIIQ", head, 48)
+    reftable_offset, reftable_clusters, snapshots, snapshots_offset = struct.unpack_from(
+        ">QIIQ", head, 48
+    )
     _require(version in (2, 3), f"version {version} is unknown")
     _require(9 <= cluster_bits <= 21, f"{cluster_bits} cluster bits are out of range")
     _require(crypt == 0, "it is encrypted")
     _require(0 < virtual_size <= VIRTUAL_SIZE_MAX, f"a disk of {virtual_size} bytes is too large")
     cluster = 1 << cluster_bits
     _require(l1_size <= L1_SIZE_MAX, "its first-level table is too large")
-    _require(l1_size * cluster * (cluster // 8) >= virtual_size, "its first-level table is too small")
+    _require(
+        l1_size * cluster * (cluster // 8) >= virtual_size, "its first-level table is too small"
+    )
+    _require(reftable_clusters > 0, "it has no refcount table")
     _require(reftable_clusters * cluster <= REFTABLE_MAX, "its refcount table is too large")
+    _require(snapshots <= SNAPSHOTS_MAX, f"it claims to hold {snapshots} snapshots")
     for offset, length, what in (
         (l1_offset, l1_size * 8, "first-level table"),
         (reftable_offset, reftable_clusters * cluster, "refcount table"),
+        (snapshots_offset, snapshots * SNAPSHOT_MIN, "table of snapshots"),
     ):
         _require(offset % cluster == 0, f"its {what} is not aligned")
+        _require(length == 0 or offset > 0, f"its {what} lies in its header")
         _require(offset + length <= file_size, f"it is cut off: its {what} lies beyond the end")
-    if version == 3:
-        _check_version_3(head)
+    header_length = _check_version_3(head, cluster_bits) if version == 3 else _HEADER_LENGTH_2
+    # As QEMU does: they end where the backing file's name begins, else with the first cluster.
+    _check_extensions(head, header_length, end=backing_offset or min(cluster, len(head)))
     backing = _backing_file(head, backing_offset, backing_size)
     _require(backing is None or allow_backing, f"it names a backing file ({backing!r})")
     return Qcow2Header(
@@ -98,20 +120,31 @@ def _parse(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
     )
 
 
-def _check_version_3(head: bytes) -> None:
+def _check_version_3(head: bytes, cluster_bits: int) -> int:
+    """Check what version 2 has not; return the header's length."""
     incompatible, _, _, refcount_order, header_length = struct.unpack_from(">QQQII", head, 72)
     unknown = incompatible & ~INCOMPATIBLE_ALLOWED
     _require(unknown == 0, f"it needs features {unknown:#x}, such as an external data file")
     _require(refcount_order <= 6, "its refcounts are too wide")
     _require(104 <= header_length <= 4096 and header_length % 8 == 0, "its header length is wrong")
-    position = header_length
+    if incompatible & INCOMPATIBLE_EXTENDED_L2:
+        _require(cluster_bits >= 14, "its clusters are too small for their subclusters")
+    if incompatible & INCOMPATIBLE_COMPRESSION:
+        _require(header_length > 104, "it does not say how it is compressed")
+        _require(head[104] in _COMPRESSION_TYPES, f"compression type {head[104]} is unknown")
+    return int(header_length)
+
+
+def _check_extensions(head: bytes, position: int, *, end: int) -> None:
     for _ in range(_EXTENSIONS_MAX):
+        if position >= end:
+            return
         kind, length = struct.unpack_from(">II", head, position)
         if kind == _EXT_END:
             return
         _require(kind != _EXT_DATA_FILE, "it names an external data file")
         position += 8 + -(-length // 8) * 8
-        _require(position + 8 <= len(head), "its header extensions do not end")
+        _require(position <= end, "its header extensions do not end")
     raise ValueError("it has too many header extensions")
 
 

@@ -123,6 +123,8 @@ class ImageStore:
                 cmdline=str(manifest.get("cmdline", "")),
                 files=files,
             )
+            if image.digest != image_digest(files, image.cmdline):
+                raise ValueError("the digest does not fit the files and the command line")
         except FileNotFoundError:
             raise ImageNotFound(f"Image not found: {directory} has no {MANIFEST}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -149,7 +151,7 @@ class ImageStore:
             path = staging / name
             _sync_file(path)
             files[part] = {"name": name, "size": path.stat().st_size, "sha256": sha256_file(path)}
-        digest = _digest(files)
+        digest = image_digest(files, str(manifest.get("cmdline", "")))
         place = make_private_dir(self.root / str(manifest["name"]))
         target = place / digest[:DIGEST_SHOWN]
         with map_os_errors(target):
@@ -201,7 +203,9 @@ def _with_errors(image: StoredImage) -> StoredImage:
     errors = []
     for found in image.files.values():
         path = image.root / str(found["name"])
-        if not path.is_file():
+        if path.is_symlink():
+            errors.append(f"{path.name} is a symbolic link")
+        elif not path.is_file():
             errors.append(f"{path.name} is missing")
         elif path.stat().st_size != found["size"]:
             errors.append(
@@ -215,8 +219,10 @@ def _with_errors(image: StoredImage) -> StoredImage:
     )
 
 
-def _digest(files: Mapping[str, Mapping[str, Any]]) -> str:
-    text = "\n".join(f"{part} {files[part]['sha256']}" for part in PARTS)
+def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str) -> str:
+    """The identity of an image: of everything that a guest boots from."""
+    words = [*(f"{part} {files[part]['sha256']}" for part in PARTS), f"cmdline {cmdline}"]
+    text = "\n".join(words)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

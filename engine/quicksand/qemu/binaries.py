@@ -135,8 +135,8 @@ def _examine(candidate: _Candidate, system: Path) -> QemuBinaries | None:
 
 
 def _relocation(root: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
-    """The environment and firmware directories of a distribution's packages unpacked at ``root``."""
-    libraries = [p for p in (*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*"))]
+    """Environment and firmware directories of a distribution's packages unpacked at ``root``."""
+    libraries = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
     env = {"LD_LIBRARY_PATH": ":".join(str(p) for p in sorted(libraries))}
     modules = sorted(p for library in libraries for p in library.glob("qemu") if p.is_dir())
     if modules:

@@ -8,7 +8,7 @@ to a script dies with it, even on kill -9. It imports as little as it can, to st
 
 stdin   lifeline: when it closes, the sandbox dies at once. The byte ``D`` detaches it: from then on
         it lives by itself. (Every start begins attached, so that a cancelled one leaves nothing.)
-stdout  one line, ``started PID`` or ``failed ERRNO``.
+stdout  one line, ``started KEEPER_PID QEMU_PID`` or ``failed ERRNO``; it closes when all is over.
 SIGTERM ends QEMU and then the keeper.
 
 At the end the runtime directory is removed; the sandbox's directory too if it is to be discarded
@@ -121,10 +121,7 @@ class Keeper:
             out: BoundedLog(os.path.join(self.sandbox_dir, "console.log")),
             err: BoundedLog(os.path.join(self.sandbox_dir, "qemu.log")),
         }
-        os.write(1, b"started %d\n" % self.pid)
-        quiet = os.open(os.devnull, os.O_RDWR)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
+        os.write(1, b"started %d %d\n" % (os.getpid(), self.pid))
         self.poll = select.poll()
         for descriptor in (wake_read, *self.logs):
             self.poll.register(descriptor, select.POLLIN)
@@ -223,6 +220,10 @@ def main() -> None:
     sandbox_dir, runtime_dir, lock, end, dashes, *argv = sys.argv[1:]
     if end not in ("keep", "discard") or dashes != "--" or not argv:
         sys.exit("keeper: bad arguments")
+    os.umask(0o077)
+    # A child of nobody: its client may forget it, and never has to collect a zombie.
+    if os.fork():
+        os._exit(0)
     Keeper(sandbox_dir, runtime_dir, int(lock), end == "discard").run(argv)
 
 

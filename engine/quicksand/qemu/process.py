@@ -8,16 +8,15 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import MachineError, QemuDiedError
-from quicksand.host.files import tail
+from quicksand.errors import QemuDiedError
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, RuntimeDir, SandboxDir
 from quicksand.qemu import keeper
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
 
+LINE_MAX = 256
 LAUNCH_TIMEOUT_S = 20.0
 """The keeper needs milliseconds; a host that swaps may need seconds."""
 
@@ -55,13 +54,34 @@ class Listeners:
             listener.close()
 
 
-@dataclass(slots=True)
-class OwnedProcess:
-    """A QEMU that this process started. It dies when `lifeline` is closed, unless detached."""
+class _Status(asyncio.Protocol):
+    """The keeper's stdout: one line at the start, the end of file when all is over."""
 
-    keeper: asyncio.subprocess.Process
-    qemu_pid: int
-    _lifeline: int | None
+    def __init__(self) -> None:
+        self._text = b""
+        self.line: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.ended = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._text += data[:LINE_MAX]
+        if b"\n" in self._text and not self.line.done():
+            self.line.set_result(self._text)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.line.done():
+            self.line.set_result(self._text)
+        self.ended.set()
+
+
+class OwnedProcess:
+    """A QEMU that this process started. It dies when the lifeline is cut, unless detached."""
+
+    def __init__(self, lifeline: int, status: _Status, transport: asyncio.BaseTransport) -> None:
+        self._lifeline: int | None = lifeline
+        self._status = status
+        self._transport = transport
+        self.keeper_pid = 0
+        self.qemu_pid = 0
 
     def detach(self) -> None:
         """Let QEMU outlive this process."""
@@ -69,6 +89,7 @@ class OwnedProcess:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._lifeline, b"D")
             self.cut()
+            self._transport.close()
 
     def cut(self) -> None:
         """Close the lifeline: an attached QEMU is killed at once. Idempotent."""
@@ -76,9 +97,13 @@ class OwnedProcess:
             os.close(self._lifeline)
             self._lifeline = None
 
+    async def started(self) -> bytes:
+        """The keeper's line."""
+        return await asyncio.shield(self._status.line)
+
     async def wait(self) -> None:
         """Return when QEMU has ended and the keeper has cleaned up."""
-        await self.keeper.wait()
+        await self._status.ended.wait()
 
 
 async def launch(
@@ -99,48 +124,51 @@ async def launch(
     argv += [str(lock), "discard" if discard else "keep", "--"]
     argv += ["/usr/bin/env", *(f"{k}={v}" for k, v in binaries.env.items())]
     argv += [str(binaries.system), *binaries.firmware_arguments, *arguments]
-    read, write = os.pipe()
+    owned = await _start_keeper(argv, (lock, *listeners.descriptors))
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=read,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            pass_fds=(lock, *listeners.descriptors),
-            env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-            start_new_session=True,
-            umask=0o077,
-        )
-    except BaseException:
-        os.close(write)
-        raise
-    finally:
-        os.close(read)
-    owned = OwnedProcess(process, 0, write)
-    try:
-        owned.qemu_pid = await _await_started(process, binaries.system)
+        await _await_started(owned, binaries.system)
     except BaseException:
         owned.cut()
-        await asyncio.shield(process.wait())
+        await asyncio.shield(owned.wait())
         raise
     return owned
 
 
-async def _await_started(process: asyncio.subprocess.Process, program: Path) -> int:
-    assert process.stdout is not None
+async def _start_keeper(argv: Sequence[str], descriptors: Sequence[int]) -> OwnedProcess:
+    lifeline_read, lifeline = os.pipe()
+    status_read, status_write = os.pipe()
+    try:
+        loop = asyncio.get_running_loop()
+        transport, status = await loop.connect_read_pipe(_Status, os.fdopen(status_read, "rb", 0))
+        owned = OwnedProcess(lifeline, status, transport)
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=lifeline_read,
+            stdout=status_write,
+            stderr=asyncio.subprocess.DEVNULL,
+            pass_fds=descriptors,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
+            start_new_session=True,
+        )
+        await process.wait()
+    except BaseException:
+        # Whatever has been started sees its lifeline cut.
+        os.close(lifeline)
+        raise
+    finally:
+        os.close(lifeline_read)
+        os.close(status_write)
+    return owned
+
+
+async def _await_started(owned: OwnedProcess, program: Path) -> None:
     async with asyncio.timeout(LAUNCH_TIMEOUT_S):
-        line = await process.stdout.readline()
+        line = await owned.started()
     match line.split():
-        case [b"started", pid]:
-            return int(pid)
+        case [b"started", keeper_pid, qemu_pid]:
+            owned.keeper_pid, owned.qemu_pid = int(keeper_pid), int(qemu_pid)
         case [b"failed", number]:
             reason = os.strerror(int(number))
             raise QemuDiedError(f"{program} cannot be executed: {reason}")
         case _:
             raise QemuDiedError("the process that looks after QEMU did not start")
-
-
-def explain_death(sandbox: SandboxDir, *, doing: str) -> MachineError:
-    """The error for a QEMU that ended by itself, with what it said last."""
-    log = tail(sandbox.qemu_log, limit=2000)
-    return QemuDiedError(f"QEMU ended while {doing}", log=log)

@@ -60,7 +60,8 @@ class Monitor:
         client = QMPClient("quicksand")
         # A QEMU that dies is no news for the log of the caller's program; we raise instead.
         client.logger = _quiet_logger()
-        client.remove_listener(client.events)
+        # The library's own listener cannot be removed: let it refuse every event instead.
+        client.events.event_filter = lambda _: False
         listener = _BoundedListener()
         client.register_listener(listener)
         try:

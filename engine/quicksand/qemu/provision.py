@@ -1,0 +1,217 @@
+"""Getting QEMU: what is there, else what the distribution has, installed or unpacked.
+
+Everything that is returned has been run: a machine was started and ended over QMP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from quicksand.errors import HostError, QemuNotFound, QuicksandError
+from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.tools import Progress, ToolError, run_tool
+from quicksand.qemu import debs
+from quicksand.qemu.binaries import QemuBinaries, find_binaries
+
+PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
+MACHINES = {"x86_64": "q35", "aarch64": "virt"}
+TOOLS_PACKAGE = "qemu-utils"
+VERIFY_TIMEOUT_S = 60.0
+
+_OURS = r"qemu-.*"
+"""Installed packages that do not count when QEMU is unpacked: their versions may conflict."""
+
+_MISSING_LIBRARY = re.compile(r"loading shared libraries: (\S+): cannot open")
+_LIBRARIES_MAX = 32
+
+
+async def ensure_qemu(progress: Progress | None = None, *, arch: str = "x86_64") -> QemuBinaries:
+    """The QEMU for guests of ``arch``, got if there is none; it has been started once.
+
+    In this order: what `find_binaries` finds; the system's package manager, as root; the
+    distribution's packages unpacked in the user's data directory. Raises QemuNotFound or QemuTooOld
+    with what to do, and leaves no half-made copy behind, also when cancelled.
+    """
+    try:
+        return await _find_verified(arch)
+    except QuicksandError:
+        if os.environ.get("QUICKSAND_QEMU_DIR"):
+            raise
+    if sys.platform == "darwin":
+        await _install_with_brew(progress)
+    elif debs.is_apt_host():
+        return await _get_from_apt(arch, progress)
+    else:
+        raise QemuNotFound(f"qemu-system-{arch} was not found on this host", hint=_hint())
+    return await _find_verified(arch)
+
+
+async def _find_verified(arch: str) -> QemuBinaries:
+    binaries = await asyncio.to_thread(find_binaries, arch)
+    if binaries.img is None:
+        raise QemuNotFound(
+            "qemu-img was not found on this host", hint="install the package that holds it"
+        )
+    await verify(binaries, arch)
+    return binaries
+
+
+async def verify(binaries: QemuBinaries, arch: str = "x86_64") -> None:
+    """Run qemu-img, start an emulated machine and end it over QMP. Raises QemuNotFound."""
+    try:
+        if binaries.img is not None:
+            await run_tool(
+                [binaries.img, "--version"], env=binaries.env, timeout_s=VERIFY_TIMEOUT_S
+            )
+        async with asyncio.timeout(VERIFY_TIMEOUT_S):
+            await _start_and_quit(binaries, arch)
+    except (ToolError, TimeoutError, OSError, ValueError) as error:
+        raise QemuNotFound(
+            f"{binaries.system} does not work: {error or type(error).__name__}", hint=_hint()
+        ) from error
+
+
+async def _start_and_quit(binaries: QemuBinaries, arch: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        str(binaries.system),
+        *plan_trial(binaries, arch),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **binaries.env},
+    )
+    try:
+        commands = ("qmp_capabilities", "query-status", "quit")
+        talk = "".join(json.dumps({"execute": command}) + "\n" for command in commands)
+        out, err = await process.communicate(talk.encode())
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    replies = _replies(out)
+    prelaunch = any(reply.get("return", {}).get("status") == "prelaunch" for reply in replies)
+    if process.returncode or not prelaunch:
+        raise ValueError(err.decode("utf-8", "replace").strip()[-500:] or "it ended early")
+
+
+def plan_trial(binaries: QemuBinaries, arch: str) -> list[str]:
+    """Arguments for a machine that runs nothing, controlled over stdin and stdout."""
+    return [
+        *binaries.firmware_arguments,
+        *("-nodefaults", "-no-user-config", "-display", "none", "-S"),
+        *("-machine", MACHINES[arch], "-accel", "tcg", "-cpu", "max", "-m", "64M"),
+        *("-qmp", "stdio"),
+    ]
+
+
+def _replies(output: bytes) -> list[dict[str, Any]]:
+    found = []
+    for line in output.splitlines():
+        value = json.loads(line)
+        if isinstance(value, dict) and isinstance(value.get("return", {}), dict):
+            found.append(value)
+    return found
+
+
+async def _install_with_brew(progress: Progress | None) -> None:
+    if shutil.which("brew") is None:
+        raise QemuNotFound("QEMU was not found on this host", hint=_hint())
+    if progress is not None:
+        progress("installing qemu (brew)", 0, 1)
+    await run_tool(["brew", "install", "qemu"], env={"HOMEBREW_NO_AUTO_UPDATE": "1"})
+
+
+async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
+    packages = [PACKAGES[arch], TOOLS_PACKAGE]
+    if debs.is_root():
+        try:
+            await debs.install(packages, progress)
+            return await _find_verified(arch)
+        except QuicksandError:
+            # Held, pinned or conflicting versions, a read-only system: unpacking touches nothing.
+            if progress is not None:
+                progress("the packages cannot be installed here: unpacking them instead", 0, 1)
+    try:
+        await _unpack(packages, arch, progress)
+    except ToolError as error:
+        raise QemuNotFound(
+            f"QEMU could not be got from the distribution's packages: {error}", hint=_hint()
+        ) from error
+    return await _find_verified(arch)
+
+
+async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> None:
+    """Make the relocated copy `<data>/qemu/<version>/`; it appears whole or not at all."""
+    place = await asyncio.to_thread(make_private_dir, paths().data / "qemu")
+    with map_os_errors(place):
+        staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=place))
+    try:
+        root = staging / "root"
+        root.mkdir()
+        version = await debs.unpack(packages, root, ignoring=_OURS, progress=progress)
+        await _complete_libraries(root, arch)
+        target = place / version.rpartition(":")[2]
+        with map_os_errors(target):
+            if target.exists():
+                # It was found and did not work, or is of no use: else nothing would be unpacked.
+                target.rename(staging / "old")
+            root.rename(target)
+            sync_dir(place)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
+
+
+async def _complete_libraries(root: Path, arch: str) -> None:
+    """Link libraries from private directories to where the loader is told to look: programs name
+    those by absolute paths that are not there in a relocated copy."""
+    libraries = next(iter(sorted(root.glob("usr/lib/*-linux-gnu*"))), root / "usr" / "lib")
+    libraries.mkdir(parents=True, exist_ok=True)
+    env = loader_env(root)
+    for program in (root / "usr/bin" / f"qemu-system-{arch}", root / "usr/bin/qemu-img"):
+        for _ in range(_LIBRARIES_MAX):
+            try:
+                await run_tool([program, "--version"], env=env, timeout_s=VERIFY_TIMEOUT_S)
+                break
+            except ToolError as error:
+                missing = _MISSING_LIBRARY.search(error.output)
+                if missing is None or Path(missing[1]).name != missing[1]:
+                    raise
+                found = next((p for p in sorted(root.rglob(missing[1])) if p.exists()), None)
+                if found is None or (libraries / missing[1]).exists():
+                    raise HostError(
+                        f"{program.name} needs {missing[1]}, which is not here"
+                    ) from error
+                (libraries / missing[1]).symlink_to(os.path.relpath(found, libraries))
+
+
+def loader_env(root: Path) -> Mapping[str, str]:
+    """Where the loader is to look for the libraries of a relocated copy."""
+    found = sorted((*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")))
+    return {"LD_LIBRARY_PATH": ":".join(str(directory) for directory in found)}
+
+
+def _hint() -> str:
+    if sys.platform == "darwin":
+        return "install Homebrew (https://brew.sh), then run this again"
+    for program, command in (
+        ("apt-get", "apt-get install qemu-system-x86 qemu-utils"),
+        ("dnf", "dnf install qemu-system-x86-core qemu-img"),
+        ("pacman", "pacman -S qemu-base"),
+        ("zypper", "zypper install qemu-x86 qemu-tools"),
+        ("apk", "apk add qemu-system-x86_64 qemu-img"),
+    ):
+        if shutil.which(program) is not None:
+            return f"as root: {command}"
+    return "install QEMU 7.2 or newer, or set QUICKSAND_QEMU_DIR to its directory"

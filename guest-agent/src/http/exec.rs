@@ -1,0 +1,115 @@
+//! Commands over HTTP. A client that closes its connection cancels its command.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::body::{Events, QUEUE};
+use super::{Reply, params};
+use crate::agent::Agent;
+use crate::channel::Channel;
+use crate::closed::Closed;
+use crate::command::Command;
+use crate::error::{Error, Result};
+use crate::exec::{self, Running, Ties};
+use crate::feed::Stdin;
+use crate::params::Params;
+use crate::sink::{Sink, sse};
+use crate::window;
+use crate::wire::{STDERR, STDOUT};
+
+/// Ends the command when the handler is dropped, which happens when the
+/// connection closes.
+struct HangUp(Closed);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+pub async fn execute(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply> {
+    let params = params(body).await?;
+    let closed = Closed::default();
+    let _hang_up = HangUp(closed.clone());
+    // A task of its own: it must live on to see the command's end.
+    let task = tokio::spawn(async move { run_collected(&agent, &params, &closed).await });
+    let reply = task.await.map_err(|error| Error::Failed {
+        what: "execute",
+        why: error.to_string(),
+    })?;
+    reply.map(Reply)
+}
+
+async fn run_collected(agent: &Arc<Agent>, params: &Params, closed: &Closed) -> Result<Value> {
+    let command = Command::from_params(params, &agent.me)?;
+    let channel = Channel::new(agent.next_http_id(), window::DEFAULT, false);
+    let ties = Ties {
+        channel: &channel,
+        closed: Some(closed),
+    };
+    exec::collect(agent, command, params.opt_str("stdin")?, ties).await
+}
+
+pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Result<Events> {
+    let params = params(body).await?;
+    let command = Command::from_params(&params, &agent.me)?;
+    let takes_input = params.flag("stdin", false)?;
+    let detach = params.flag("detach", false)?;
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let (started, has_started) = oneshot::channel();
+    let channel = Arc::new(Channel::new(agent.next_http_id(), window::DEFAULT, takes_input));
+    // All of it in one task, so that a client that leaves early leaves no zombie.
+    tokio::spawn(async move {
+        match exec::start(&agent, command, takes_input).await {
+            Ok(running) => {
+                agent.http_channels.insert(channel.clone());
+                // A client that has left is noticed by the stream.
+                let _ = started.send(Ok(()));
+                run_streamed(running, &channel, sender, detach).await;
+                agent.http_channels.remove(&channel);
+            }
+            Err(error) => drop(started.send(Err(error))),
+        }
+    });
+    has_started.await.map_err(|_| Error::Gone)??;
+    Ok(Events(receiver))
+}
+
+async fn run_streamed(running: Running, channel: &Channel, sender: mpsc::Sender<Bytes>, detach: bool) {
+    let start = sse(&json!({"stream": "start", "id": channel.id, "pid": running.pid()}));
+    // The queue is empty yet; a client that is gone is noticed below.
+    let _ = sender.send(start).await;
+    let stdin = if channel.takes_input {
+        Stdin::Channel(channel, None)
+    } else {
+        Stdin::None
+    };
+    let (mut stdout, mut stderr) = (Sink::events(&sender, STDOUT), Sink::events(&sender, STDERR));
+    let closed = Closed::default();
+    let ties = Ties {
+        channel,
+        closed: (!detach).then_some(&closed),
+    };
+    let run = exec::run(running, stdin, [&mut stdout, &mut stderr], ties);
+    let mut run = std::pin::pin!(run);
+    let outcome = tokio::select! {
+        outcome = &mut run => outcome,
+        () = sender.closed() => {
+            closed.set();
+            run.await
+        }
+    };
+    let exit = sse(&json!({
+        "stream": "exit",
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "timed_out": outcome.timed_out,
+    }));
+    // Nobody may be left to hear it.
+    let _ = sender.send(exit).await;
+}

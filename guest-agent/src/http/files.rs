@@ -1,0 +1,147 @@
+//! File contents as request and response bodies.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use super::Reply;
+use super::body::{Chunks, QUEUE};
+use crate::agent::Agent;
+use crate::blocking;
+use crate::error::{Error, Result};
+use crate::params::Params;
+use crate::reading::Reader;
+use crate::writing::{WriteRequest, Writer};
+
+const CHUNK: usize = 64 * 1024;
+const NUMBERS: [&str; 3] = ["offset", "length", "mode"];
+const FLAGS: [&str; 3] = ["parents", "append", "exclusive"];
+
+pub async fn read(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Result<impl IntoResponse> {
+    let reader = blocking::run(Reader::from_params(&parse_query(query)?)?).await?;
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    tokio::spawn(send(reader, sender));
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok((headers, Body::new(Chunks(receiver))))
+}
+
+/// An error after the first byte can only cut the connection off.
+async fn send(mut reader: Reader, sender: mpsc::Sender<Result<Bytes>>) {
+    loop {
+        let result = blocking::run(move || {
+            let mut chunk = vec![0; CHUNK];
+            let count = reader.read(&mut chunk)?;
+            chunk.truncate(count);
+            Ok((reader, chunk))
+        });
+        let chunk = match result.await {
+            Ok((back, chunk)) => {
+                reader = back;
+                chunk
+            }
+            Err(error) => {
+                // Whether the client still hears of it makes no difference.
+                let _ = sender.send(Err(error)).await;
+                return;
+            }
+        };
+        if chunk.is_empty() || sender.send(Ok(chunk.into())).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A body that breaks off leaves the old file.
+pub async fn write(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery, mut body: Body) -> Result<Reply> {
+    let request = WriteRequest::from_params(&parse_query(query)?)?;
+    let mut writer = blocking::run(move || Writer::open(&request)).await?;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Error::BadRequest(format!("body: {error}")))?;
+        let Ok(bytes) = frame.into_data() else {
+            continue;
+        };
+        writer = blocking::run(move || {
+            writer.write(&bytes)?;
+            Ok(writer)
+        })
+        .await?;
+    }
+    let bytes = blocking::run(move || writer.commit()).await?;
+    Ok(Reply(json!({"bytes": bytes})))
+}
+
+/// The query carries the parameters that a JSON body would; it is text, so
+/// numbers and flags are recognised by their names.
+fn parse_query(query: Option<String>) -> Result<Params> {
+    let mut params = Map::new();
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (key, value) = (percent_decode(key)?, percent_decode(value)?);
+        let value = if NUMBERS.contains(&key.as_str()) {
+            parse_number(&value).map(Value::from)
+        } else if FLAGS.contains(&key.as_str()) {
+            parse_flag(&value).map(Value::from)
+        } else {
+            Some(Value::from(value))
+        };
+        let value = value.ok_or_else(|| Error::BadRequest(format!("query: bad value of {key:?}")))?;
+        params.insert(key, value);
+    }
+    Params::new(Value::Object(params))
+}
+
+/// A mode is usually written in octal: `0o644`, or decimal as in JSON.
+fn parse_number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0o") {
+        Some(octal) => u64::from_str_radix(octal, 8).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn parse_flag(text: &str) -> Option<bool> {
+    match text {
+        "" | "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn percent_decode(text: &str) -> Result<String> {
+    let bad = || Error::BadRequest(format!("query: {text:?} is not encoded UTF-8"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let (high, low) = (digit().ok_or_else(bad)?, digit().ok_or_else(bad)?);
+                (high << 4 | low) as u8
+            }
+            b'+' => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_decoded_and_typed() {
+        let params = parse_query(Some("path=/tmp/a%20b%2B&mode=0o640&append".into())).unwrap();
+        assert_eq!(params.str("path").unwrap(), "/tmp/a b+");
+        assert_eq!(params.opt_mode("mode").unwrap(), Some(0o640));
+        assert!(params.flag("append", false).unwrap());
+        assert!(parse_query(Some("path=%f".into())).is_err());
+        assert!(parse_query(Some("mode=rw".into())).is_err());
+    }
+}

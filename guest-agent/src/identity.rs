@@ -1,0 +1,204 @@
+//! What makes this guest differ from its clones: clock, randomness, names and keys.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, Result};
+use crate::files::about;
+use crate::params::{Params, wrong};
+use crate::{hostfiles, netif, spawn, sys};
+
+const RNDADDENTROPY: u64 = 0x4008_5203;
+const RNDRESEEDCRNG: u64 = 0x5207;
+const MAX_ENTROPY: usize = 512;
+
+pub fn set_time(params: &Params) -> Result<Value> {
+    let unix_ns = params.i64("unix_ns")?;
+    let before = sys::unix_ns();
+    sys::set_clock_ns(unix_ns).map_err(|error| Error::io("clock", error))?;
+    Ok(json!({"before_ns": before, "after_ns": sys::unix_ns()}))
+}
+
+/// struct rand_pool_info with its bytes.
+#[repr(C)]
+struct Entropy {
+    bits: libc::c_int,
+    size: libc::c_int,
+    bytes: [u8; MAX_ENTROPY],
+}
+
+pub fn reseed(params: &Params) -> Result<Value> {
+    let given = params
+        .opt_bytes("entropy")?
+        .ok_or_else(|| wrong("entropy_b64", "is required"))?;
+    if given.is_empty() || given.len() > MAX_ENTROPY {
+        return Err(wrong("entropy_b64", "must be 1 to 512 bytes"));
+    }
+    let mut entropy = Entropy {
+        bits: (given.len() * 8) as libc::c_int,
+        size: given.len() as libc::c_int,
+        bytes: [0; MAX_ENTROPY],
+    };
+    entropy.bytes[..given.len()].copy_from_slice(&given);
+    let failed = |error| Error::io("/dev/random", error);
+    let random = sys::open(c"/dev/random", libc::O_RDWR).map_err(failed)?;
+    sys::ioctl(random.as_fd(), RNDADDENTROPY, &mut entropy).map_err(failed)?;
+    sys::ioctl_number(random.as_fd(), RNDRESEEDCRNG, 0).map_err(failed)?;
+    Ok(json!({}))
+}
+
+/// Changes what is asked for, and says what it is now.
+pub fn set_identity(params: &Params) -> Result<Value> {
+    let mut changed = Map::new();
+    if let Some(name) = params.opt_str("hostname")? {
+        check_hostname(name)?;
+        sys::set_hostname(name).map_err(|error| Error::io("hostname", error))?;
+        hostfiles::name_host(Path::new("/"), name).map_err(|error| Error::io("/etc/hosts", error))?;
+        changed.insert("hostname".into(), name.into());
+    }
+    if let Some(id) = params.opt_str("machine_id")? {
+        changed.insert("machine_id".into(), set_machine_id(id)?.into());
+    }
+    if let Some(mac) = params.opt_str("mac")? {
+        set_mac(mac)?;
+        changed.insert("mac".into(), mac.into());
+    }
+    match params.opt_str("ssh_host_keys")? {
+        None => {}
+        Some("new") => {
+            changed.insert("ssh_host_keys".into(), renew_host_keys(Path::new("/etc/ssh"))?.into());
+        }
+        Some(_) => return Err(wrong("ssh_host_keys", "must be \"new\"")),
+    }
+    Ok(Value::Object(changed))
+}
+
+fn check_hostname(name: &str) -> Result<()> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    if (1..=63).contains(&name.len()) && name.bytes().all(is_good) && !name.starts_with(['-', '.']) {
+        Ok(())
+    } else {
+        Err(wrong("hostname", "must be 1 to 63 letters, digits, - and ."))
+    }
+}
+
+fn set_machine_id(id: &str) -> Result<String> {
+    let id = match id {
+        "new" => sys::random_hex::<16>().map_err(|error| Error::io("random", error))?,
+        id if id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) => id.to_ascii_lowercase(),
+        _ => return Err(wrong("machine_id", "must be \"new\" or 32 hex digits")),
+    };
+    let text = format!("{id}\n");
+    let path = Path::new("/etc/machine-id");
+    hostfiles::replace(path, &text).map_err(|error| about(path, error))?;
+    // Where it is a link, it leads to the file above.
+    let copy = Path::new("/var/lib/dbus/machine-id");
+    if fs::symlink_metadata(copy).is_ok_and(|file| file.is_file()) {
+        hostfiles::replace(copy, &text).map_err(|error| about(copy, error))?;
+    }
+    Ok(id)
+}
+
+fn set_mac(text: &str) -> Result<()> {
+    let mac = parse_mac(text).ok_or_else(|| wrong("mac", "must be like 52:54:00:12:34:56, not multicast"))?;
+    let name = netif::find_interface().ok_or_else(|| Error::NotFound("network interface".into()))?;
+    netif::set_mac(&name, mac).map_err(|error| Error::io(format!("interface {name}"), error))
+}
+
+fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let bytes: Vec<u8> = text
+        .split(':')
+        .map(|part| u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2))
+        .collect::<Option<_>>()?;
+    let mac: [u8; 6] = bytes.try_into().ok()?;
+    (mac[0] & 1 == 0).then_some(mac)
+}
+
+/// Returns the names of the new keys; none where there is no SSH server.
+fn renew_host_keys(dir: &Path) -> Result<Vec<String>> {
+    let old = host_keys(dir).map_err(|error| about(dir, error))?;
+    let Some(keygen) = find_keygen() else {
+        return Ok(Vec::new());
+    };
+    for key in &old {
+        fs::remove_file(key).map_err(|error| about(key, error))?;
+    }
+    let code = spawn::run_tool(&[keygen, "-A"]).map_err(|error| Error::io(keygen, error))?;
+    if code != 0 {
+        return Err(Error::Failed {
+            what: keygen,
+            why: format!("exit code {code}"),
+        });
+    }
+    reload_sshd();
+    let new = host_keys(dir).map_err(|error| about(dir, error))?;
+    let name = |path: &PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    Ok(new
+        .iter()
+        .filter_map(name)
+        .filter(|name| !name.ends_with(".pub"))
+        .collect())
+}
+
+fn host_keys(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut keys: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            name.starts_with("ssh_host_") && (name.ends_with("_key") || name.ends_with("_key.pub"))
+        })
+        .collect();
+    keys.sort();
+    Ok(keys)
+}
+
+fn find_keygen() -> Option<&'static str> {
+    ["/usr/bin/ssh-keygen", "/bin/ssh-keygen"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+}
+
+/// A server that runs reads its keys again; one that does not will.
+fn reload_sshd() {
+    let pid = fs::read_to_string("/run/sshd.pid")
+        .ok()
+        .and_then(|text| text.trim().parse::<i32>().ok());
+    if let Some(pid) = pid.filter(|pid| *pid > 1) {
+        let _ = sys::kill(pid, libc::SIGHUP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_addresses_are_unicast_and_whole() {
+        assert_eq!(parse_mac("52:54:00:12:34:ff"), Some([0x52, 0x54, 0, 0x12, 0x34, 0xff]));
+        for bad in [
+            "",
+            "52:54:00:12:34",
+            "53:54:00:12:34:56",
+            "52:54:00:12:34:5",
+            "5g:54:00:12:34:56",
+        ] {
+            assert_eq!(parse_mac(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn hostnames_are_plain() {
+        assert!(check_hostname("box-1.local").is_ok());
+        for bad in ["", "-x", "a b", "a\nb", &"x".repeat(64)] {
+            assert!(check_hostname(bad).is_err(), "{bad}");
+        }
+    }
+}

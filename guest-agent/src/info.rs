@@ -1,0 +1,110 @@
+//! What the guest is and how it fares.
+
+use std::ffi::CStr;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::agent::boot_id;
+use crate::error::{Error, Result};
+use crate::{processes, sys};
+
+pub fn info() -> Result<Value> {
+    // SAFETY: utsname is plain data, for which zero is a valid value.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: one utsname is stored.
+    sys::check(unsafe { libc::uname(&mut names) }).map_err(|error| Error::io("uname", error))?;
+    Ok(json!({
+        "hostname": c_text(&names.nodename),
+        "kernel": c_text(&names.release),
+        "os": os_name(),
+        "arch": c_text(&names.machine),
+        "cpus": std::thread::available_parallelism().map_or(1, usize::from),
+        "uptime_s": sys::uptime_s(),
+        "load": load(),
+        "memory": memory(&read("/proc/meminfo")),
+        "disk": disk()?,
+        "processes": processes::pids().count(),
+        "boot_id": boot_id(),
+        "unix_ns": sys::unix_ns(),
+    }))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// A field of utsname: the kernel ends it with NUL.
+fn c_text(field: &[libc::c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).collect();
+    CStr::from_bytes_until_nul(&bytes)
+        .map(|text| text.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+fn os_name() -> String {
+    let text = read("/etc/os-release");
+    text.lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map_or("Linux", |name| name.trim_matches('"'))
+        .to_owned()
+}
+
+fn load() -> Vec<f64> {
+    let text = read("/proc/loadavg");
+    text.split_whitespace().take(3).filter_map(hundredths).collect()
+}
+
+/// `1.25`: always two places.
+fn hundredths(word: &str) -> Option<f64> {
+    let (whole, part) = word.split_once('.')?;
+    Some(whole.parse::<u32>().ok()? as f64 + part.parse::<u8>().ok()? as f64 / 100.0)
+}
+
+fn memory(text: &str) -> Value {
+    let bytes = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+            .unwrap_or(0)
+            * 1024
+    };
+    json!({
+        "total": bytes("MemTotal"),
+        "available": bytes("MemAvailable"),
+        "free": bytes("MemFree"),
+        "cached": bytes("Cached"),
+    })
+}
+
+fn disk() -> Result<Value> {
+    let fs = sys::statfs(Path::new("/")).map_err(|error| Error::io("/", error))?;
+    let size = fs.f_bsize as u64;
+    Ok(json!({
+        "total": fs.f_blocks * size,
+        "free": fs.f_bavail * size,
+        "used": (fs.f_blocks - fs.f_bfree) * size,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_in_bytes_and_keys_are_whole() {
+        let text = "MemTotal:  2048 kB\nSwapCached: 7 kB\nCached: 1 kB\n";
+        let memory = memory(text);
+        assert_eq!(memory["total"], 2 << 20);
+        assert_eq!(memory["cached"], 1024);
+        assert_eq!(memory["free"], 0);
+    }
+
+    #[test]
+    fn every_field_is_there() {
+        let info = info().unwrap();
+        assert!(info["cpus"].as_u64().unwrap() > 0);
+        assert_eq!(info["load"].as_array().unwrap().len(), 3);
+        assert!(info["disk"]["total"].as_u64().unwrap() > 0);
+    }
+}

@@ -1,0 +1,114 @@
+//! The process table, from /proc.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use serde_json::{Value, json};
+
+use crate::passwd::{self, User};
+
+pub const DEFAULT_LIMIT: u64 = 500;
+const MAX_LIMIT: u64 = 1000;
+/// Keeps the reply within a frame, even when every byte needs an escape.
+const COMMAND_LIMIT: usize = 160;
+
+pub fn list(limit: u64) -> Value {
+    let users = passwd::all_users();
+    let mut pids: Vec<u32> = pids().collect();
+    pids.sort_unstable();
+    let limit = limit.min(MAX_LIMIT) as usize;
+    let processes: Vec<Value> = pids
+        .iter()
+        .filter_map(|pid| describe(*pid, &users))
+        .take(limit)
+        .collect();
+    json!({"processes": processes, "total": pids.len()})
+}
+
+pub fn pids() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// `None` for a process that has ended meanwhile.
+fn describe(pid: u32, users: &[User]) -> Option<Value> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = parse_stat(&String::from_utf8_lossy(&stat))?;
+    let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let user = users.iter().find(|user| user.uid == uid);
+    let user = user.map_or_else(|| uid.to_string(), |user| user.name.clone());
+    Some(json!({
+        "pid": pid,
+        "ppid": stat.ppid,
+        "user": user,
+        "state": stat.state,
+        "rss": stat.rss,
+        "cpu_s": stat.cpu_s,
+        "start_s": stat.start_s,
+        "command": command_text(&command, &stat.name),
+    }))
+}
+
+#[derive(Debug, PartialEq)]
+struct Stat {
+    name: String,
+    state: String,
+    ppid: u32,
+    cpu_s: f64,
+    /// Seconds after boot.
+    start_s: f64,
+    rss: u64,
+}
+
+/// The name is in parentheses and may itself contain any, so the last one counts.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (head, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    // SAFETY: no memory is passed.
+    let (ticks, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
+    Some(Stat {
+        name: head.split_once('(')?.1.to_owned(),
+        state: (*fields.first()?).to_owned(),
+        ppid: number(1)? as u32,
+        cpu_s: (number(11)? + number(12)?) as f64 / ticks as f64,
+        start_s: number(19)? as f64 / ticks as f64,
+        rss: number(21)? * page as u64,
+    })
+}
+
+/// The arguments in one line; a kernel thread has none, only a name.
+fn command_text(cmdline: &[u8], name: &str) -> String {
+    let cmdline = cmdline.strip_suffix(b"\0").unwrap_or(cmdline);
+    if cmdline.is_empty() {
+        return format!("[{name}]");
+    }
+    let text = String::from_utf8_lossy(cmdline).replace('\0', " ");
+    text.chars().take(COMMAND_LIMIT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let text = "7 (a) b (c)) S 1 7 7 0 -1 4 1 2 3 4 500 100 0 0 20 0 1 0 2000 9 3 0";
+        let stat = parse_stat(text).unwrap();
+        assert_eq!(stat.name, "a) b (c)");
+        assert_eq!((stat.state.as_str(), stat.ppid), ("S", 1));
+        assert!(stat.cpu_s > 0.0 && stat.start_s > 0.0 && stat.rss > 0);
+        assert_eq!(parse_stat("junk"), None);
+    }
+
+    #[test]
+    fn this_process_is_listed() {
+        let all = list(MAX_LIMIT);
+        let own = u64::from(std::process::id());
+        assert!(all["processes"].as_array().unwrap().iter().any(|p| p["pid"] == own));
+        assert_eq!(list(1)["processes"].as_array().unwrap().len(), 1);
+    }
+}

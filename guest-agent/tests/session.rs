@@ -1,0 +1,183 @@
+//! Handshakes, tokens, and clients that break the rules.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Agent, Frame, STDOUT, is_alive, wait_for};
+use serde_json::{Value, json};
+
+#[test]
+fn the_first_token_counts_and_everything_but_ping_needs_it() {
+    let agent = Agent::start();
+    let mut client = agent.connect();
+    assert_eq!(client.call("ping", json!({}))["result"]["pong"], true);
+    assert_eq!(client.refusal("info", json!({})), "unauthorized");
+    assert_eq!(client.hello("secret")["result"]["protocol"], 1);
+    let mut other = agent.connect();
+    assert_eq!(other.hello("wrong")["error"]["code"], "unauthorized");
+    assert_eq!(other.refusal("execute", json!({"command": "true"})), "unauthorized");
+    client.result("rotate_token", json!({"token": "newer"}));
+    assert_eq!(other.hello("newer")["result"]["protocol"], 1);
+    assert_eq!(client.result("execute", json!({"command": "true"}))["exit_code"], 0);
+}
+
+#[test]
+fn hello_says_who_answers() {
+    let agent = Agent::start();
+    let mut client = agent.connect();
+    let result = client.hello("secret")["result"].clone();
+    assert_eq!(result["instance"].as_str().unwrap().len(), 32);
+    for key in ["init_s", "root_s", "network_s", "serving_s"] {
+        assert!(result["boot"][key].is_f64(), "{key}");
+    }
+    assert_eq!(client.hello("secret")["result"]["instance"], result["instance"]);
+}
+
+#[test]
+fn a_second_hello_ends_the_channels_and_starts_anew() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("execute_stream", json!({"command": "yes $$", "window": 65536}));
+    let line = client.read_until(id, "\n");
+    let pid: i64 = line.lines().next().unwrap().parse().unwrap();
+    assert_eq!(client.hello("secret")["result"]["protocol"], 1);
+    wait_for("the end of the old command", || (!is_alive(pid)).then_some(()));
+    assert_eq!(
+        client.result("execute", json!({"command": "echo hi"}))["stdout"],
+        "hi\n"
+    );
+}
+
+#[test]
+fn old_clients_get_text_in_json() {
+    let agent = Agent::start();
+    let mut client = agent.connect();
+    assert_eq!(
+        client.call("authenticate", json!({"token": "secret"}))["result"]["authenticated"],
+        true
+    );
+    let id = client.send("execute_stream", json!({"command": "printf 'a\\377'; exit 4"}));
+    assert_eq!(
+        client.next_json(),
+        json!({"id": id, "stream": "stdout", "data": "a\u{fffd}"})
+    );
+    assert_eq!(client.next_json(), json!({"id": id, "stream": "exit", "exit_code": 4}));
+    let id = client.send("execute_stream", json!({"argv": ["cat"], "stdin": true}));
+    client.send("stdin", json!({"id": id, "data": "text", "eof": true}));
+    let frames: Vec<Value> = (0..3).map(|_| client.next_json()).collect();
+    assert!(
+        frames.contains(&json!({"id": id, "stream": "stdout", "data": "text"})),
+        "{frames:?}"
+    );
+    // Old clients may use one id again, or a text.
+    client.send_json(&json!({"id": "x", "method": "execute", "params": {"command": "echo hi"}}));
+    let reply = client.next_json();
+    assert_eq!(
+        (&reply["id"], &reply["result"]["stdout"]),
+        (&json!("x"), &json!("hi\n"))
+    );
+}
+
+#[test]
+fn ids_must_rise() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    client.result("ping", json!({}));
+    for id in [
+        json!(1),
+        json!(0),
+        json!(-1),
+        json!(1u64 << 40),
+        json!("7"),
+        json!(null),
+    ] {
+        client.send_json(&json!({"id": id, "method": "ping"}));
+        let reply = client.next_json();
+        assert_eq!((&reply["id"], &reply["error"]["code"]), (&id, &json!("bad_request")));
+    }
+}
+
+#[test]
+fn a_broken_frame_ends_the_session_with_a_reason_and_the_server_lives() {
+    let agent = Agent::start();
+    let deep = format!(
+        "{{\"id\":1,\"method\":\"ping\",\"params\":{}{}}}",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    let mut frames: Vec<Vec<u8>> = ["", "junk", "[]", "{\"id\":1}", "{\"id\":1,\"method\":7}", &deep]
+        .iter()
+        .map(|text| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat())
+        .collect();
+    frames.push(vec![0, 0, 0, 2, 0xff, 0xff]);
+    frames.push(vec![0x7f, 0xff, 0xff, 0xff]);
+    frames.push(vec![0xff, 0xff, 0xff, 0xff]);
+    frames.push(vec![0x80, 0, 0, 1, 0]);
+    for frame in frames {
+        let mut client = agent.session();
+        client.raw(&frame);
+        match client.try_next() {
+            Some(Frame::Json(value)) => {
+                assert_eq!(
+                    (&value["event"], &value["error"]["code"]),
+                    (&json!("closed"), &json!("bad_request"))
+                );
+            }
+            other => panic!("{other:?} after {:?}", &frame[..frame.len().min(40)]),
+        }
+        assert!(client.try_next().is_none());
+    }
+    assert_eq!(agent.session().result("ping", json!({}))["pong"], true);
+    assert!(agent.memory_kib() < 32 * 1024);
+}
+
+#[test]
+fn odd_but_whole_frames_are_survived() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    client.credit(STDOUT, 12345, 99);
+    client.data(7, 12345, b"for nobody");
+    assert_eq!(client.refusal("no_such_method", json!({})), "not_found");
+    assert_eq!(client.refusal("execute", json!({"command": 7})), "bad_request");
+    assert_eq!(
+        client.refusal("execute", json!({"command": "true", "window": 1})),
+        "bad_request"
+    );
+    let id = client.send("execute_stream", json!({"command": "sleep 60"}));
+    client.credit(STDOUT, id, u32::MAX as usize);
+    client.data(0, id, b"input that nobody asked for");
+    assert_eq!(client.collect(id).exit["error"]["code"], "bad_request");
+}
+
+#[test]
+fn a_thousand_requests_at_once_are_all_answered() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    for _ in 0..900 {
+        client.send("ping", json!({}));
+    }
+    for _ in 0..900 {
+        assert_eq!(client.next_json()["result"]["pong"], true);
+    }
+}
+
+#[test]
+fn the_machine_is_left_alone_outside_a_guest() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    for method in [
+        "shutdown",
+        "set_time",
+        "create_user",
+        "delete_user",
+        "reseed",
+        "set_identity",
+        "grow_root",
+    ] {
+        assert_eq!(client.refusal(method, json!({})), "unavailable", "{method}");
+    }
+    assert_eq!(client.refusal("kill", json!({"pid": 1, "signal": "TERM"})), "forbidden");
+    assert!(client.result("info", json!({}))["memory"]["total"].as_u64().unwrap() > 0);
+    assert!(client.result("processes", json!({}))["total"].as_u64().unwrap() > 0);
+}

@@ -1,0 +1,48 @@
+"""`python -m quicksand_images build NAME`: what `quicksand-tui images build` does, by itself."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from quicksand.errors import QuicksandError
+
+from quicksand_images.build import build_image, ensure_image
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="quicksand_images", description="Build images.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build = commands.add_parser("build", help="build an image and make it the current one")
+    build.add_argument("recipe", nargs="?", default="debian", help="a name, or a .toml file")
+    build.set_defaults(make=lambda recipe: build_image(recipe, progress=_show))
+    ensure = commands.add_parser("ensure", help="build an image if it is not there")
+    ensure.add_argument("recipe", nargs="?", default="debian", help="a name")
+    ensure.set_defaults(make=lambda recipe: ensure_image(recipe, _show))
+    arguments = parser.parse_args()
+    try:
+        image = asyncio.run(arguments.make(arguments.recipe))
+    except QuicksandError as error:
+        sys.stderr.write(f"error: {error}\n")
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    sys.stdout.write(f"{image.root}\n")
+    return 0
+
+
+_shown = ""
+
+
+def _show(stage: str, done: int, total: int) -> None:
+    global _shown  # noqa: PLW0603 - one line for a stage, however often it is reported
+    if stage != _shown:
+        _shown = stage
+        sys.stderr.write(f"{stage}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+# Run by `sh -eu` inside the new root file system, once its packages are installed. Given by the
+# builder: SUITE MIRROR SECURITY_MIRROR COMPONENTS USER_NAME KERNEL_PACKAGE PLAIN_MODULES
+# DROPPED_MODULES, and WORK, a directory that the builder empties afterwards.
+
+# --- the kernel: its files, not its package
+mkdir "$WORK"
+cd "$WORK"
+# The package of the recipe only depends on the one with the files.
+real=$(apt-cache depends --important "$KERNEL_PACKAGE" | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' | head -n 1)
+apt-get -q -o APT::Sandbox::User=root download "${real:-$KERNEL_PACKAGE}" xz-utils
+dpkg-deb -f linux-image-*.deb Package Version >kernel-package
+dpkg-deb -x linux-image-*.deb kernel
+dpkg-deb -x xz-utils_*.deb xz
+rm -- *.deb
+set -- kernel/usr/lib/modules/*
+[ -d "$1" ] || set -- kernel/lib/modules/*
+release=${1##*/}
+mkdir -p /usr/lib/modules
+mv "$1" /usr/lib/modules/
+modules=/usr/lib/modules/$release
+for directory in $DROPPED_MODULES; do rm -rf "${modules:?}/kernel/$directory"; done
+depmod "$release"
+for module in $PLAIN_MODULES; do
+    modprobe --set-version "$release" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\.xz\).*/\1/p'
+done | sort -u | xargs -r xz/usr/bin/xz --decompress --no-warn
+depmod "$release"
+printf '%s\n' "$release" >release
+mv kernel/boot/vmlinuz-"$release" bzimage
+rm -rf kernel xz
+
+# --- the user
+useradd --create-home --user-group --uid 1000 --shell /bin/bash "$USER_NAME"
+printf '%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$USER_NAME" >/etc/sudoers.d/quicksand
+chmod 0440 /etc/sudoers.d/quicksand
+
+# --- apt and dpkg, as the guest will use them
+rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+keyring=/usr/share/keyrings/debian-archive-keyring.pgp
+[ -e "$keyring" ] || keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+{
+    printf 'Types: deb\nURIs: %s\nSuites: %s %s-updates\nComponents: %s\nSigned-By: %s\n\n' \
+        "$MIRROR" "$SUITE" "$SUITE" "$COMPONENTS" "$keyring"
+    printf 'Types: deb\nURIs: %s\nSuites: %s-security\nComponents: %s\nSigned-By: %s\n' \
+        "$SECURITY_MIRROR" "$SUITE" "$COMPONENTS" "$keyring"
+} >/etc/apt/sources.list.d/debian.sources
+rm -f /etc/apt/apt.conf.d/99mmdebstrap /etc/dpkg/dpkg.cfg.d/99mmdebstrap
+cat >/etc/apt/apt.conf.d/90quicksand <<'END'
+// A sandbox installs what is asked for, quickly. Remove this file for Debian's own defaults.
+APT::Install-Recommends "false";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Dpkg::Use-Pty "false";
+END
+# Nobody is there to answer questions while a package is installed.
+echo 'debconf debconf/frontend select Noninteractive' | debconf-set-selections
+
+# --- small files
+printf 'LANG=C.UTF-8\n' >/etc/default/locale
+printf 'quicksand\n' >/etc/hostname
+printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\tquicksand\n' >/etc/hosts
+rm -f /etc/resolv.conf /etc/machine-id /var/lib/dbus/machine-id
+printf 'nameserver 10.0.2.3\n' >/etc/resolv.conf
+: >/etc/machine-id
+printf '# The agent has mounted the root file system.\n' >/etc/fstab
+
+# --- what only costs space, or differs from build to build
+find /usr/share/doc -mindepth 1 ! -type d ! -name copyright -delete
+find /usr/share/doc -mindepth 1 -type d -empty -delete
+find /usr/share/man /usr/share/info /usr/share/lintian -mindepth 1 -delete
+find /usr/share/locale -mindepth 1 ! -name locale.alias -delete
+find /var/log -type f -delete
+find /var/cache/apt /var/cache/debconf /var/cache/ldconfig -type f ! -name '*.dat' -delete
+find /var/lib/dpkg /var/lib/apt /etc -name '*-old' -type f -delete
+rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
+# The day on which the passwords were set would be that of the build.
+sed -i 's/^\([^:]*:[^:]*\):[0-9]*:/\1::/' /etc/shadow
+dpkg-query -W -f '${Package}\t${Version}\n' | LC_ALL=C sort >"$WORK/packages"

@@ -1,0 +1,151 @@
+"""Recipes: what an image consists of, as a TOML file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from quicksand.config import parse_size
+from quicksand.errors import ImageError, ImageNotFound
+from quicksand.host.arch import Architecture
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+_MODULE = re.compile(r"[A-Za-z0-9_-]+")
+_SIZE_MIN = 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """The packages of the root file system."""
+
+    suite: str
+    mirror: str
+    security_mirror: str
+    components: tuple[str, ...]
+    keyring: str
+    """Package with the keys that the suite is signed with."""
+    packages: tuple[str, ...]
+    user: str
+    """A user with password-less sudo."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """The kernel and its modules."""
+
+    package: str
+    boot_modules: tuple[str, ...]
+    plain_modules: tuple[str, ...]
+    dropped_modules: tuple[str, ...]
+    """Directories below the modules' `kernel/`."""
+    cmdline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """The file system that holds it all."""
+
+    size_bytes: int
+    """What the guest sees; unused blocks take no space."""
+    journal_mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A whole image."""
+
+    name: str
+    version: str
+    arch: Architecture
+    system: System
+    kernel: Kernel
+    disk: Disk
+
+
+def find_recipe(name: str | Path) -> Path:
+    """The file of a recipe, given by path or by name. Raises ImageNotFound."""
+    path = Path(name)
+    if path.suffix == ".toml" or "/" in str(name):
+        if not path.is_file():
+            raise ImageNotFound(f"Image not found: there is no recipe {str(path)!r}")
+        return path
+    package = Path(__file__).resolve().parent
+    places = (package / "recipes", package.parent)
+    for place in places:
+        if (found := place / f"{name}.toml").is_file():
+            return found
+    known = sorted({p.stem for place in places for p in place.glob("*.toml")})
+    raise ImageNotFound(
+        f"Image not found: there is no recipe {str(name)!r}",
+        hint=f"there are recipes for {', '.join(known)}" if known else "",
+    )
+
+
+def load_recipe(name: str | Path) -> Recipe:
+    """Read and check a recipe. Raises ImageNotFound, or ImageError naming what is wrong in it."""
+    path = find_recipe(name)
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+        return _parse(table)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ImageError(f"the recipe {path} is wrong: {reason}") from error
+
+
+def _parse(table: Mapping[str, Any]) -> Recipe:
+    _refuse_unknown(table, {"name", "version", "architecture", "system", "kernel", "disk"}, "")
+    disk = table["disk"]
+    _refuse_unknown(disk, {"size", "journal_mib"}, "disk.")
+    recipe = Recipe(
+        name=str(table["name"]),
+        version=str(table["version"]),
+        arch=Architecture.parse(table["architecture"]),
+        system=System(**_checked(System, table["system"], "system.")),
+        kernel=Kernel(**_checked(Kernel, table["kernel"], "kernel.")),
+        disk=Disk(
+            size_bytes=parse_size(disk["size"], what="disk.size"),
+            journal_mib=int(disk["journal_mib"]),
+        ),
+    )
+    for name in (recipe.name, recipe.system.user, recipe.system.suite):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be a name")
+    for package in (*recipe.system.packages, recipe.system.keyring, recipe.kernel.package):
+        if not _PACKAGE.fullmatch(package):
+            raise ValueError(f"{package!r} cannot be the name of a package")
+    for module in (*recipe.kernel.boot_modules, *recipe.kernel.plain_modules):
+        if not _MODULE.fullmatch(module):
+            raise ValueError(f"{module!r} cannot be the name of a module")
+    if recipe.disk.size_bytes < _SIZE_MIN:
+        raise ValueError("disk.size is less than 1G")
+    return recipe
+
+
+def _checked(kind: type[System | Kernel], table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values for a dataclass whose fields are strings and tuples of strings."""
+    names = {field.name: str(field.type) for field in fields(kind)}
+    _refuse_unknown(table, set(names), where)
+    values: dict[str, Any] = {}
+    for name, annotation in names.items():
+        value = table[name]
+        if annotation == "str":
+            if not isinstance(value, str) or not value.isprintable():
+                raise ValueError(f"{where}{name} is not a line of text")
+            values[name] = value
+        else:
+            if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+                raise ValueError(f"{where}{name} is not a list of texts")
+            values[name] = tuple(value)
+    return values
+
+
+def _refuse_unknown(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in table:
+        if name not in known:
+            raise ValueError(f"{where}{name} is unknown")

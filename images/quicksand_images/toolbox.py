@@ -1,0 +1,88 @@
+"""The programs that a build runs: this host's, or packages got for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import HostError
+from quicksand.host.tools import Progress, ToolError
+from quicksand.qemu import debs
+
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""A plain user's PATH lacks them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A program and how to start it."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+async def require_tool(
+    program: str, package: str, place: Path, *, progress: Progress | None = None
+) -> Tool:
+    """``program``: installed, or installed now (as root), or unpacked in ``place``.
+
+    Raises HostError with what to install, where nothing of that works.
+    """
+    if (found := _which(program)) is not None:
+        return Tool(command=(found,), env={})
+    if not debs.is_apt_host():
+        raise HostError(f"{program} is missing", hint=f"install the package {package}")
+    try:
+        if debs.is_root() and await _install(package, progress):
+            found = _which(program)
+            return Tool(command=(found or program,), env={})
+        root = place / f"package-{package}"
+        if not root.exists():
+            root.mkdir()
+            await debs.unpack([package], root, progress=progress)
+    except ToolError as error:
+        raise HostError(
+            f"{program} is missing, and the package {package} cannot be got: {error}",
+            hint=f"as root: apt-get install {package}",
+        ) from error
+    return await asyncio.to_thread(_unpacked_tool, root, program, package)
+
+
+async def _install(package: str, progress: Progress | None) -> bool:
+    try:
+        await debs.install([package], progress)
+    except ToolError:
+        return False
+    return True
+
+
+def _which(program: str) -> str | None:
+    return shutil.which(program, path=os.pathsep.join((os.environ.get("PATH", ""), *_SBIN)))
+
+
+def _unpacked_tool(root: Path, program: str, package: str) -> Tool:
+    directories = [root / name for name in ("usr/bin", "usr/sbin", "bin", "sbin")]
+    path = next((d / program for d in directories if (d / program).exists()), None)
+    if path is None:
+        raise HostError(f"the package {package} has no {program}")
+    libraries = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
+    modules = [*root.glob("usr/share/perl5"), *root.glob("usr/share/perl/*.*")]
+    modules += [*root.glob("usr/lib/*/perl/*.*"), *root.glob("usr/lib/*/perl5/*.*")]
+    modules += root.glob("usr/lib/*/perl-base")
+    env = {"PATH": os.pathsep.join([*map(str, directories), os.environ.get("PATH", ""), *_SBIN])}
+    for name, found in (("LD_LIBRARY_PATH", libraries), ("PERL5LIB", modules)):
+        if found:
+            env[name] = os.pathsep.join(map(str, found))
+    # A script names its interpreter by an absolute path, which may be here and not there.
+    with path.open("rb") as file:
+        is_perl = file.read(64).startswith(b"#!/usr/bin/perl")
+    if not is_perl:
+        return Tool(command=(str(path),), env=env)
+    perl = shutil.which("perl", path=env["PATH"])
+    if perl is None:
+        raise HostError(f"{program} needs perl", hint="as root: apt-get install perl")
+    return Tool(command=(perl, str(path)), env=env)

@@ -1,0 +1,212 @@
+"""`quicksand-tui images`: what sandboxes boot from."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.options import complete_images, json_option
+
+if TYPE_CHECKING:
+    from quicksand.images.resolve import ImageResolver
+
+    from quicksand_tui.cli.runner import Signals
+
+HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")
+DIGEST_SHOWN = 12
+
+
+@click.group("images", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List, build, inspect and remove images.
+
+    Without a further word this lists them.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(as_json)
+    elif as_json:
+        raise click.UsageError(f"--json goes behind {ctx.invoked_subcommand}", ctx)
+
+
+@command.command("list")
+@json_option
+def list_images(as_json: bool) -> None:
+    """List images, from the store and from installed packages."""
+    _list(as_json)
+
+
+def _resolver() -> ImageResolver:
+    from quicksand.host.paths import paths
+    from quicksand.images.resolve import ImageResolver
+
+    return ImageResolver(paths())
+
+
+def _list(as_json: bool) -> None:
+    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
+
+    found = _resolver().list()
+    if as_json:
+        print_json([{**asdict(image), "error": image.error or None} for image in found])
+        return
+    rows: list[tuple[object, ...]] = []
+    for image in found:
+        size = "" if image.size is None else show_size(image.size)
+        age = "" if image.created is None else show_age(image.created)
+        digest = image.digest.removeprefix("sha256:")[:DIGEST_SHOWN]
+        rows.append((image.name, image.version, image.arch, size, age, image.source, digest))
+    heads: tuple[str, ...] = HEADS
+    if any(image.error for image in found):
+        heads = (*HEADS, "PROBLEM")
+        rows = [(*row, image.error) for row, image in zip(rows, found, strict=True)]
+    print_table(heads, rows)
+    if not found:
+        say("there are no images yet: `quicksand-tui images build debian` makes the default one")
+
+
+@command.command("inspect")
+@click.argument("name", shell_complete=complete_images)
+@json_option
+def inspect(name: str, as_json: bool) -> None:
+    """Show an image's files, digests, and the sandboxes on it."""
+    from quicksand_tui.cli.output import print_json, print_table, show_size
+
+    facts = _facts(name)
+    if as_json:
+        print_json(facts)
+        return
+    rows: list[tuple[object, object]] = []
+    for key, value in facts.items():
+        if key == "files":
+            rows += [(part, f"{f['path']} ({show_size(f['size'])})") for part, f in value.items()]
+        elif isinstance(value, list):
+            rows.append((key, ", ".join(str(item) for item in value) or "none"))
+        else:
+            rows.append((key, "" if value is None else value))
+    print_table(("WHAT", "VALUE"), rows)
+
+
+def _facts(name: str) -> dict[str, Any]:
+    """What is known of an image. Raises ImageNotFound, ImageError."""
+    from quicksand.host.arch import Architecture
+
+    resolver = _resolver()
+    stored = resolver.store.get(name)
+    if stored is not None:
+        files = {
+            part: {"path": str(stored.root / str(facts["name"])), **facts}
+            for part, facts in stored.files.items()
+        }
+        return {
+            "name": stored.name,
+            "version": stored.version,
+            "digest": stored.digest,
+            "arch": stored.arch,
+            "created": stored.created,
+            "cmdline": stored.cmdline,
+            "errors": list(stored.errors),
+            "files": files,
+            "sandboxes": _sandboxes_on(stored.root.parent),
+        }
+    image = resolver.resolve(name, Architecture.host())
+    places = {"kernel": image.kernel, "initrd": image.initrd}
+    places |= {f"disk {number}": path for number, path in enumerate(image.chain)}
+    return {
+        "name": image.name,
+        "arch": image.guest_arch.value,
+        "digest": image.digest,
+        "cmdline": image.cmdline,
+        "files": {
+            part: {"path": str(path), "size": path.stat().st_size} for part, path in places.items()
+        },
+        "sandboxes": _sandboxes_on(image.chain[-1].parent),
+    }
+
+
+def _sandboxes_on(place: Path) -> list[str]:
+    """Names of the sandboxes whose disks lie on files under ``place``."""
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+
+    return [
+        entry.name
+        for entry in Registry(paths()).list()
+        if entry.record is not None
+        and any(Path(layer).is_relative_to(place) for layer in entry.record.chain)
+    ]
+
+
+@command.command("rm")
+@click.argument("name", shell_complete=complete_images)
+def remove(name: str) -> None:
+    """Remove an image from the store, if no sandbox lies on it."""
+    from quicksand.errors import StateError
+
+    store = _resolver().store
+    if users := _sandboxes_on(store.root / name):
+        raise StateError(
+            f"the image {name!r} is what the disks of {', '.join(users)} lie on",
+            hint=f"`quicksand-tui rm {' '.join(users)}` removes them",
+        )
+    store.remove(name)
+    print(name)
+
+
+@command.command("build")
+@click.argument("name", default="debian")
+@json_option
+def build(name: str, as_json: bool) -> int:
+    """Build an image from a recipe: one of ours, or a .toml file.
+
+    The new version is used by sandboxes that are made from now on; those that are there keep the
+    old one.
+    """
+    from quicksand_images import build_image
+
+    from quicksand_tui.cli.output import print_json
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+
+    progress = BuildProgress(name)
+
+    async def main(signals: Signals) -> int:
+        recipe = Path(name) if name.endswith(".toml") else name
+        async with shown(progress.describe):
+            image = await build_image(recipe, progress=progress.stage)
+        if as_json:
+            facts = {"name": image.name, "version": image.version, "digest": image.digest}
+            print_json({**facts, "path": str(image.root), "size": image.size})
+        else:
+            print(image.root)
+        return Exit.OK
+
+    return run_async(main)
+
+
+class BuildProgress:
+    """A line that is rewritten on a terminal, a line for each stage elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stage = ""
+        self._share = ""
+        self._live = sys.stderr.isatty()
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        if name != self._stage and not self._live:
+            from quicksand_tui.cli.output import say
+            from quicksand_tui.cli.text import clean
+
+            say(clean(name))
+        self._stage = name
+        self._share = f" {100 * done // total} %" if total else ""
+
+    def describe(self, seconds: float) -> str:
+        return f"{self._name}: {self._stage}{self._share}, {seconds:.0f} s"

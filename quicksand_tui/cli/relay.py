@@ -1,0 +1,188 @@
+"""A command in the guest as if it ran here: its streams are ours, our signals are its."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quicksand.agent.wire import Stream
+from quicksand.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
+from quicksand.execution import ExitStatus
+
+from quicksand_tui.cli.attaching import why_gone
+from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.output import complain, print_json
+from quicksand_tui.cli.runner import CannotStart, Signals
+from quicksand_tui.cli.streams import FdReader, FdWriter, same_file
+
+if TYPE_CHECKING:
+    from quicksand.execution import Command
+    from quicksand.sandbox import Sandbox
+
+AGAIN_S = 2.0
+"""A second Ctrl-C within this time ends the command."""
+
+CANCEL_S = 1.0
+"""How long to wait for the agent to confirm a cancellation; closing the connection ends the command
+too."""
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be run, and how."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    user: str | None = None
+    cwd: str | None = None
+    timeout: float | None = None
+    stdin: bool = False
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords that `Sandbox.spawn` and `Sandbox.shell` share."""
+        return {"env": self.env, "user": self.user, "cwd": self.cwd}
+
+
+@contextlib.contextmanager
+def starting() -> Any:
+    """Tell a command that cannot be started from a sandbox that fails."""
+    try:
+        yield
+    except AgentRefusedError as error:
+        if not str(error).startswith("command "):
+            raise  # the user, the directory: not the command
+        code = Exit.NOT_FOUND if error.code == "not_found" else Exit.CANNOT_RUN
+        raise CannotStart(error, code) from error
+
+
+async def run_command(sandbox: Sandbox, wish: Wish, signals: Signals) -> int:
+    """Run it with our stdin, stdout and stderr; return its exit code."""
+    command = await _spawn(sandbox, wish)
+    out = FdWriter(STDOUT)
+    err = out if same_file(STDOUT, STDERR) else FdWriter(STDERR)
+    sinks = {Stream.STDOUT: out, Stream.STDERR: err}
+    async with _guarded(sandbox, command, signals), _feeding(command, wish):
+        async for stream, data in command.output():
+            await sinks[stream].write(data)
+    await out.close()
+    await err.close()
+    return _conclude(command.status, wish)
+
+
+async def collect_command(sandbox: Sandbox, wish: Wish, signals: Signals, **facts: Any) -> int:
+    """Run it and print one JSON object with its output and ``facts``; return its exit code."""
+    from quicksand import execution
+
+    command = await _spawn(sandbox, wish)
+    async with _guarded(sandbox, command, signals):
+        stdin = FdReader(STDIN) if wish.stdin else None
+        result = await execution.run(command, stdin=stdin, on_stdout=None, on_stderr=None)
+    print_json(
+        {
+            **facts,
+            "stdout": result.stdout,
+            "stderr": result.stderr,
+            "exit_code": result.exit_code,
+            "signal": result.signal,
+            "timed_out": result.timed_out,
+            "truncated": result.truncated,
+            "duration_s": result.duration_s,
+        }
+    )
+    return _conclude(command.status, wish)
+
+
+async def _spawn(sandbox: Sandbox, wish: Wish) -> Command:
+    with starting():
+        return await sandbox.spawn(
+            list(wish.argv), timeout=wish.timeout, stdin=wish.stdin, **wish.keywords()
+        )
+
+
+def _conclude(status: ExitStatus | None, wish: Wish) -> int:
+    assert status is not None
+    if status.timed_out:
+        complain(f"timed out after {wish.timeout:g} s")
+        return Exit.TIMEOUT
+    return status.exit_code
+
+
+@contextlib.asynccontextmanager
+async def _guarded(sandbox: Sandbox, command: Command, signals: Signals) -> AsyncIterator[None]:
+    """Ctrl-C goes to the command; however we end, it does not run on."""
+    sending: set[asyncio.Task[None]] = set()
+    try:
+        with signals.interrupts_to(_interrupter(command, signals, sending)):
+            yield
+    except AgentUnreachableError as error:
+        raise await why_gone(sandbox, error) from error
+    finally:
+        for task in sending:
+            task.cancel()
+        if command.status is None:
+            await _end(command)
+
+
+def _interrupter(
+    command: Command, signals: Signals, sending: set[asyncio.Task[None]]
+) -> Callable[[], None]:
+    last = -AGAIN_S
+
+    def interrupt() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < AGAIN_S:
+            signals.end(signal.SIGINT)
+            return
+        last = now
+        task = asyncio.create_task(_send_interrupt(command), name="quicksand-interrupt")
+        sending.add(task)
+        task.add_done_callback(sending.discard)
+
+    return interrupt
+
+
+async def _send_interrupt(command: Command) -> None:
+    with contextlib.suppress(QuicksandError):
+        await command.signal("INT")
+
+
+async def _end(command: Command) -> None:
+    """End the command; a guest that does not answer is not waited for."""
+    with contextlib.suppress(QuicksandError, TimeoutError):
+        async with asyncio.timeout(CANCEL_S):
+            await command.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _feeding(command: Command, wish: Wish) -> AsyncIterator[None]:
+    """Pass our stdin on meanwhile, if it is wanted. A command need not read all of it."""
+    if not wish.stdin:
+        yield
+        return
+    task = asyncio.create_task(_feed(command, FdReader(STDIN)), name="quicksand-stdin")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
+
+
+async def _feed(command: Command, source: AsyncIterable[bytes]) -> None:
+    try:
+        await command.feed(source)
+    except AgentUnreachableError:
+        return  # whoever reads the output learns it too
+    except OSError:
+        # It must not take half its input for the whole.
+        await _end(command)
+        raise

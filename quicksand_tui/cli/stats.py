@@ -1,0 +1,183 @@
+"""`quicksand-tui stats`: what sandboxes take of the host, and how they feel inside."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quicksand_tui.cli.options import json_option, sandboxes_argument
+
+if TYPE_CHECKING:
+    from quicksand.registry import Entry
+    from quicksand.sandbox import Sandbox
+    from quicksand.stats import SandboxStats
+
+    from quicksand_tui.cli.runner import Signals
+
+SAMPLE_S = 0.5
+"""Time between the two readings that make a CPU rate."""
+
+GUEST_S = 5.0
+"""How long a guest may take to answer."""
+
+HEADS = ("NAME", "CPU", "RSS", "DISK", "GUEST MEMORY", "GUEST DISK", "LOAD", "PROCESSES")
+HOME = "\x1b[H\x1b[J"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One sandbox at one moment."""
+
+    name: str
+    cpu_percent: float
+    """Of one core."""
+    rss: int
+    disk: int
+    guest: SandboxStats | None
+    error: str
+    """Why ``guest`` is None."""
+
+    def to_json(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "cpu_percent": round(self.cpu_percent, 1),
+            "rss": self.rss,
+            "disk": self.disk,
+            "error": self.error or None,
+            "guest": None,
+        }
+        if (guest := self.guest) is not None:
+            facts["guest"] = {
+                "memory_total": guest.guest_memory_total,
+                "memory_available": guest.guest_memory_available,
+                "disk_total": guest.guest_disk_total,
+                "disk_free": guest.guest_disk_free,
+                "load": guest.guest_load,
+                "processes": guest.guest_processes,
+                "uptime_s": guest.guest_uptime_s,
+            }
+        return facts
+
+    def to_row(self) -> tuple[object, ...]:
+        from quicksand_tui.cli.output import show_size
+
+        host = (self.name, f"{self.cpu_percent:.1f} %", show_size(self.rss), show_size(self.disk))
+        if (guest := self.guest) is None:
+            return (*host, self.error or "-", "", "", "")
+        memory = guest.guest_memory_total - guest.guest_memory_available
+        disk = guest.guest_disk_total - guest.guest_disk_free
+        return (
+            *host,
+            f"{show_size(memory)} of {show_size(guest.guest_memory_total)}",
+            f"{show_size(disk)} of {show_size(guest.guest_disk_total)}",
+            f"{guest.guest_load:.2f}",
+            guest.guest_processes,
+        )
+
+
+@click.command("stats")
+@sandboxes_argument(required=False)
+@click.option("--watch", type=click.FloatRange(min=0.2), metavar="S", help="Again every S seconds.")
+@json_option
+def command(names: tuple[str, ...], watch: float | None, as_json: bool) -> int:
+    """Show what sandboxes use, of the host and inside.
+
+    CPU is in percent of one core; RSS and DISK are what the host gives; the rest is the guest's
+    word. Without names: all that run.
+    """
+    from quicksand_tui.cli.runner import run_async
+
+    async def main(signals: Signals) -> int:
+        reader = Reader()
+        try:
+            await reader.read(names)
+            await asyncio.sleep(SAMPLE_S)
+            while True:
+                _show(await reader.read(names), as_json=as_json, again=watch is not None)
+                if watch is None:
+                    return 0
+                await asyncio.sleep(watch)
+        finally:
+            reader.close()
+
+    return run_async(main)
+
+
+def _show(readings: list[Reading], *, as_json: bool, again: bool) -> None:
+    from quicksand_tui.cli.output import print_json, print_table
+
+    if as_json:
+        print_json([reading.to_json() for reading in readings])
+        return
+    if again and sys.stdout.isatty():
+        sys.stdout.write(HOME)
+    print_table(HEADS, [reading.to_row() for reading in readings])
+
+
+class Reader:
+    """Takes readings; keeps connections and the last CPU times between them."""
+
+    def __init__(self) -> None:
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._cpu: dict[str, tuple[float, float]] = {}
+        """By id: (time, CPU seconds) of the last reading."""
+
+    async def read(self, names: tuple[str, ...]) -> list[Reading]:
+        """One reading of each; names that do not exist raise SandboxNotFoundError."""
+        from quicksand.host.paths import paths
+        from quicksand.registry import Registry
+
+        registry = Registry(paths())
+        if names:
+            entries = [registry.find(name) for name in names]
+        else:
+            entries = [entry for entry in registry.list() if entry.is_live]
+        return list(await asyncio.gather(*(self._read(entry) for entry in entries)))
+
+    async def _read(self, entry: Entry) -> Reading:
+        from quicksand.stats import host_usage
+
+        host = await asyncio.to_thread(host_usage, entry)
+        now = time.monotonic()
+        before, cpu = self._cpu.get(entry.id, (now, host.cpu_seconds))
+        self._cpu[entry.id] = now, host.cpu_seconds
+        percent = 100 * (host.cpu_seconds - cpu) / (now - before) if now > before else 0.0
+        guest, error = await self._ask(entry)
+        return Reading(
+            name=entry.name,
+            cpu_percent=max(0.0, percent),
+            rss=host.rss,
+            disk=host.disk,
+            guest=guest,
+            error=error,
+        )
+
+    async def _ask(self, entry: Entry) -> tuple[SandboxStats | None, str]:
+        """What the guest says, or why it says nothing."""
+        from quicksand.errors import QuicksandError
+        from quicksand.registry import Status
+        from quicksand.sandbox import Sandbox
+
+        if entry.status is not Status.RUNNING:
+            return None, entry.status.value
+        try:
+            if entry.id not in self._sandboxes:
+                self._sandboxes[entry.id] = Sandbox.attach(entry.id)
+            async with asyncio.timeout(GUEST_S):
+                return await self._sandboxes[entry.id].stats(), ""
+        except TimeoutError:
+            return None, "the guest does not answer"
+        except QuicksandError as error:
+            if (gone := self._sandboxes.pop(entry.id, None)) is not None:
+                gone.close()
+            return None, str(error)
+
+    def close(self) -> None:
+        """Let go of all sandboxes."""
+        for sandbox in self._sandboxes.values():
+            sandbox.close()

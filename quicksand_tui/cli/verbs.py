@@ -1,0 +1,61 @@
+"""The table of commands. Their modules are imported when they are used, not before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One command: where it is, and what `--help` says of it."""
+
+    name: str
+    module: str
+    attribute: str
+    section: str
+    summary: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether this build has it."""
+        return Path(__file__).with_name(f"{self.module}.py").exists()
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        module = import_module(f"quicksand_tui.cli.{self.module}")
+        found = getattr(module, self.attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+
+_USE, _LIVES, _LOOK, _HOST = "Use", "Lives", "Look", "This host"
+
+VERBS = tuple(
+    Verb(*row)
+    for row in (
+        ("run", "run", "command", _USE, "Start a sandbox and run a command or a shell in it."),
+        ("exec", "execute", "command", _USE, "Run a command in a running sandbox."),
+        ("shell", "shell", "command", _USE, "Open a terminal in a sandbox, or come back to one."),
+        ("cp", "copy", "command", _USE, "Copy files into or out of a sandbox."),
+        ("start", "life", "start", _LIVES, "Start stopped sandboxes again."),
+        ("stop", "life", "stop", _LIVES, "Stop sandboxes: sync, power down."),
+        ("kill", "life", "kill", _LIVES, "Stop sandboxes at once, as pulling the plug would."),
+        ("pause", "life", "pause", _LIVES, "Freeze sandboxes where they are."),
+        ("resume", "life", "resume", _LIVES, "Let paused sandboxes go on."),
+        ("rm", "life", "remove", _LIVES, "Remove stopped sandboxes and their disks."),
+        ("ps", "ps", "command", _LOOK, "List sandboxes."),
+        ("logs", "logs", "command", _LOOK, "Show a sandbox's console."),
+        ("stats", "stats", "command", _LOOK, "Show what sandboxes use, of the host and inside."),
+        ("images", "images", "command", _LOOK, "List, build, inspect and remove images."),
+        ("info", "info", "command", _HOST, "Show places, versions and programs in use."),
+        ("doctor", "doctor", "command", _HOST, "Check this host; say what is wrong and the cure."),
+        ("setup", "setup", "command", _HOST, "Get QEMU and the default image."),
+        ("demo", "demo", "command", _HOST, "Do the main job without a screen, and prove it."),
+        ("benchmark", "benchmark", "command", _HOST, "Measure this machine."),
+        ("completions", "completions", "command", _HOST, "Print completions for your shell."),
+    )
+)

@@ -1,0 +1,204 @@
+"""What the app is doing to sandboxes: jobs with progress, cancel and outcome, and the command log.
+
+No widgets: whoever shows it subscribes with ``changed`` and ``failed``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from quicksand_tui.actions import find_action
+from quicksand_tui.snapshot import (
+    CommandRecord,
+    Failure,
+    Job,
+    NewSpec,
+    OperationError,
+    Progress,
+    SandboxView,
+    Service,
+    Verb,
+)
+from quicksand_tui.spec import run_command
+
+LOG_MAX = 200
+
+RunWorker = Callable[[Coroutine[Any, Any, None], str], None]
+"""Runs a coroutine in the background under a name, and keeps it until it ends."""
+
+DONE_WORDS = {
+    Verb.START: "started",
+    Verb.STOP: "stopped",
+    Verb.KILL: "killed",
+    Verb.DELETE: "deleted",
+}
+
+
+class Operations:
+    """The jobs of this app, one per sandbox at a time. Lives on the UI's event loop."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        run_worker: RunWorker,
+        changed: Callable[[], None],
+        done: Callable[[str], None],
+        failed: Callable[[Failure], None],
+        look: Callable[[], Awaitable[None]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._service = service
+        self._run_worker = run_worker
+        self._changed = changed
+        self._done = done
+        self._failed = failed
+        self._look = look
+        """Returns when what is on disk now is what is shown."""
+        self._clock = clock
+        self._jobs: dict[str, Job] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.log: deque[CommandRecord] = deque(maxlen=LOG_MAX)
+        """Newest last."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(self._jobs.values())
+
+    # Beginning
+
+    def create(self, spec: NewSpec) -> None:
+        key = f"new:{spec.name}"
+        job = Job(
+            sandbox_id=key,
+            name=spec.name,
+            verb=Verb.START,
+            image=spec.image,
+            started=self._clock(),
+        )
+        self._begin(
+            job,
+            run_command(spec),
+            lambda report: self._service.create(spec, report),
+        )
+
+    def start(self, sandbox: SandboxView) -> None:
+        self._begin_on(sandbox, Verb.START, lambda report: self._service.start(sandbox.id, report))
+
+    def stop(self, sandbox: SandboxView) -> None:
+        self._begin_on(sandbox, Verb.STOP, lambda _: self._service.stop(sandbox.id))
+
+    def kill(self, sandbox: SandboxView) -> None:
+        """Also of one that is being stopped: then this takes the place of that job."""
+        self._begin_on(sandbox, Verb.KILL, lambda _: self._service.kill(sandbox.id))
+
+    def delete(self, sandbox: SandboxView) -> None:
+        self._begin_on(sandbox, Verb.DELETE, lambda _: self._service.delete(sandbox.id))
+
+    def cancel(self, sandbox_id: str) -> None:
+        """Cancel a job; it stays listed until what it had begun is undone."""
+        job, task = self._jobs.get(sandbox_id), self._tasks.get(sandbox_id)
+        if job is None or task is None:
+            return
+        self._jobs[sandbox_id] = replace(job, cancelling=True)
+        task.cancel()
+        self._changed()
+
+    def note_command(self, command: str) -> None:
+        """Log an action that is no job."""
+        if command:
+            self.log.append(CommandRecord(command, outcome="done"))
+            self._changed()
+
+    # Running
+
+    def _begin_on(
+        self,
+        sandbox: SandboxView,
+        verb: Verb,
+        operation: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, None]],
+    ) -> None:
+        job = Job(
+            sandbox_id=sandbox.id,
+            name=sandbox.name,
+            verb=verb,
+            image=sandbox.image,
+            started=self._clock(),
+        )
+        self._begin(job, find_action(verb.value).command_for(sandbox.name), operation)
+
+    def _begin(
+        self,
+        job: Job,
+        command: str,
+        operation: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, None]],
+    ) -> None:
+        record = CommandRecord(command, sandbox_id=job.sandbox_id)
+        self.log.append(record)
+        self._jobs[job.sandbox_id] = job
+        self._run_worker(
+            self._carry_out(job, record, operation), f"{job.verb.value} {job.sandbox_id}"
+        )
+        self._changed()
+
+    async def _carry_out(
+        self,
+        job: Job,
+        record: CommandRecord,
+        operation: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Run one job to its end. ``key`` follows a new sandbox from its name to its id."""
+        key = job.sandbox_id
+        begun = self._clock()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[key] = task
+
+        def take(progress: Progress) -> None:
+            nonlocal key
+            if task.done() or self._tasks.get(key) is not task:
+                return
+            held = self._jobs.pop(key)
+            del self._tasks[key]
+            key = progress.sandbox_id
+            self._tasks[key] = task
+            self._jobs[key] = replace(
+                held,
+                sandbox_id=key,
+                stage=progress.stage,
+                step=progress.step,
+                steps=progress.steps,
+            )
+            self._changed()
+
+        def report(progress: Progress) -> None:
+            loop.call_soon_threadsafe(take, progress)
+
+        outcome = "cancelled"
+        try:
+            await operation(report)
+            outcome = "done"
+        except OperationError as error:
+            outcome = "failed"
+            self._failed(error.failure)
+        finally:
+            if outcome != "cancelled":
+                # Else the state from before the job would be shown for a moment after it.
+                await self._look()
+            if self._tasks.get(key) is task:
+                self._jobs.pop(key, None)
+                del self._tasks[key]
+            self._close_record(record, outcome, self._clock() - begun)
+            self._changed()
+        self._done(f"{job.name} is {DONE_WORDS[job.verb]}" if outcome == "done" else "")
+
+    def _close_record(self, record: CommandRecord, outcome: str, seconds: float) -> None:
+        for index, found in enumerate(self.log):
+            if found is record:
+                self.log[index] = replace(record, outcome=outcome, seconds=seconds)

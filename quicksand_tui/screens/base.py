@@ -1,0 +1,46 @@
+"""What all screens of the app share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen, ScreenResultType
+
+from quicksand_tui.actions import Action
+
+
+def refuse_paste(event: events.Paste) -> str:
+    """Stop a paste that no input has taken: its letters would be commands. Returns what to say."""
+    event.stop()
+    event.prevent_default()
+    return "Pasting is refused here: the text would be taken for keys"
+
+
+def bindings_of(actions: Iterable[Action]) -> list[Binding]:
+    """The key bindings of a screen, from the registry."""
+    return [
+        Binding(
+            ",".join(action.keys),
+            f"do('{action.id}')",
+            action.label,
+            show=False,
+            tooltip=action.tooltip,
+            id=f"{action.scope.value}.{action.id}",
+        )
+        for action in actions
+    ]
+
+
+class Dialog(ModalScreen[ScreenResultType]):
+    """A modal screen. Escape leaves it with no result."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", show=False)]
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def on_paste(self, event: events.Paste) -> None:
+        self.notify(refuse_paste(event), severity="warning", markup=False)

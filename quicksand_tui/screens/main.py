@@ -1,0 +1,336 @@
+"""The first screen: sandboxes, images, details, and what can be done with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import DataTable, Input, Static
+
+from quicksand_tui.actions import Scope, find_action, in_scope
+from quicksand_tui.screens.base import bindings_of, refuse_paste
+from quicksand_tui.snapshot import (
+    CommandRecord,
+    NewSpec,
+    Panel,
+    Selection,
+    Snapshot,
+    State,
+    Verb,
+)
+from quicksand_tui.text import age_text, plain, size_text
+from quicksand_tui.view import (
+    NO_IMAGES_TEXT,
+    counts_text,
+    empty_text,
+    host_text,
+    image_rows,
+    plan_image_columns,
+    plan_sandbox_columns,
+    sandbox_rows,
+)
+from quicksand_tui.widgets.action_bar import ActionBar
+from quicksand_tui.widgets.command_line import CommandLine
+from quicksand_tui.widgets.details import Details
+from quicksand_tui.widgets.panel import ListPanel
+
+if TYPE_CHECKING:
+    from quicksand_tui.app import QuicksandApp
+
+
+class MainScreen(Screen[None]):
+    """Shows a snapshot; each action of the registry has its method ``do_<id>`` here."""
+
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - declared by Textual
+        (0, "-narrow"),
+        (70, "-usual"),
+        (110, "-broad"),
+    ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - declared by Textual
+        (0, "-low"),
+        (20, "-middle"),
+        (30, "-high"),
+    ]
+    AUTO_FOCUS = "#sandboxes KeyedTable"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(b for b in bindings_of(in_scope(Scope.MAIN)) if b.key != "enter"),
+        Binding("tab,shift+tab", "other_panel", show=False),
+    ]
+
+    def __init__(self, snapshot: Snapshot, *, ascii_only: bool) -> None:
+        super().__init__()
+        self._snapshot = snapshot
+        self._ascii = ascii_only
+        self._query = ""
+        self._wanted = ""
+        """Name of a sandbox that the cursor should go to when it appears."""
+
+    def compose(self) -> ComposeResult:
+        ascii_only = self._ascii
+        with Horizontal(id="top"):
+            yield Static(Content("quicksand"), id="brand", markup=False)
+            yield Static(id="counts", markup=False)
+            yield Static(id="host", markup=False)
+        yield ListPanel(
+            "Sandboxes",
+            plan_sandbox_columns,
+            ascii_only=ascii_only,
+            id="sandboxes",
+        )
+        with Horizontal(id="bottom"):
+            yield ListPanel("Images", plan_image_columns, ascii_only=ascii_only, id="images")
+            yield Details(ascii_only=ascii_only, id="details")
+        yield CommandLine(ascii_only=ascii_only, id="command-line")
+        yield ActionBar(Scope.MAIN, id="actions")
+
+    def on_mount(self) -> None:
+        self.show_command(None)
+        if self._snapshot.loaded:
+            self.show(self._snapshot)
+
+    @property
+    def _app(self) -> QuicksandApp:
+        return cast("QuicksandApp", self.app)
+
+    @property
+    def sandboxes(self) -> ListPanel:
+        return self.query_one("#sandboxes", ListPanel)
+
+    @property
+    def images(self) -> ListPanel:
+        return self.query_one("#images", ListPanel)
+
+    @property
+    def selection(self) -> Selection:
+        """What the cursor is on."""
+        panel = Panel.IMAGES if self.images.table.has_focus else Panel.SANDBOXES
+        return Selection(
+            panel=panel,
+            sandbox=self._snapshot.sandbox(self.sandboxes.table.selected_key),
+            image=self._snapshot.image(self.images.table.selected_key),
+        )
+
+    @property
+    def visible_sandboxes(self) -> frozenset[str]:
+        """Ids whose use of CPU and memory somebody can see."""
+        selected = self.sandboxes.table.selected_key
+        return self.sandboxes.table.visible_keys | ({selected} if selected else set())
+
+    # Showing
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show another moment."""
+        self._snapshot = snapshot
+        self.query_one("#counts", Static).update(self._text(counts_text(snapshot)))
+        self.query_one("#host", Static).update(self._text(host_text(snapshot)))
+        self.sandboxes.show(
+            sandbox_rows(snapshot, self._query),
+            total=len(snapshot.sandboxes),
+            query=self._query,
+            empty=empty_text(snapshot, self._query),
+        )
+        self.images.show(
+            image_rows(snapshot),
+            total=len(snapshot.images),
+            query="",
+            empty=NO_IMAGES_TEXT if snapshot.loaded else "",
+        )
+        self._go_to_wanted()
+        self._show_selection()
+
+    def show_command(self, record: CommandRecord | None) -> None:
+        self.query_one(CommandLine).show(record)
+
+    def want(self, name: str) -> None:
+        """Put the cursor on the sandbox called ``name``, now or when it appears."""
+        self._wanted = name
+        self._go_to_wanted()
+
+    def _go_to_wanted(self) -> None:
+        for view in self._snapshot.sandboxes:
+            if self._wanted and view.name == self._wanted:
+                if self.sandboxes.table.select(view.id) and not view.id.startswith("new:"):
+                    self._wanted = ""
+                return
+
+    @on(DataTable.RowHighlighted)
+    def _show_selection(self) -> None:
+        selection = self.selection
+        self.query_one(Details).show(self._snapshot, selection)
+        self.query_one(ActionBar).show(self._snapshot, selection)
+
+    def on_descendant_focus(self) -> None:
+        self._show_selection()
+        self.set_class(self.images.table.has_focus, "-images")
+
+    def _text(self, text: str) -> Content:
+        return Content(plain(text) if self._ascii else text)
+
+    # Input
+
+    def on_paste(self, event: events.Paste) -> None:
+        self._app.tell(refuse_paste(event), severity="warning")
+
+    @on(DataTable.RowSelected)
+    def _row_selected(self, event: DataTable.RowSelected) -> None:
+        event.stop()
+        self.action_do("open")
+
+    def action_other_panel(self) -> None:
+        other = self.sandboxes if self.images.table.has_focus else self.images
+        # Hidden in a narrow terminal, it must be there before it can be focused.
+        self.set_class(other is self.images, "-images")
+        other.table.focus()
+
+    def action_do(self, action_id: str) -> None:
+        """Carry out an action of the registry, or say why not."""
+        action = find_action(action_id)
+        reason = action.disabled_reason(self._snapshot, self.selection)
+        if reason is not None:
+            self._app.tell(reason, severity="warning")
+            return
+        getattr(self, f"do_{action.id}")()
+
+    # Actions, by the registry's ids
+
+    def do_new(self) -> None:
+        selection = self.selection
+        image = selection.image.name if selection.image is not None else None
+        self._app.ask_for_new(image if selection.panel is Panel.IMAGES else None, self._create)
+
+    def _create(self, spec: NewSpec | None) -> None:
+        if spec is None:
+            return
+        if self._query:
+            self._set_query("")
+        self.sandboxes.table.focus()
+        self._app.operations.create(spec)
+        self.want(spec.name)
+
+    def do_open(self) -> None:
+        selection = self.selection
+        if selection.panel is Panel.IMAGES:
+            self.do_new()
+        elif selection.sandbox is not None and selection.sandbox.state is State.RUNNING:
+            self.do_shell()
+        else:
+            self.do_start()
+
+    def do_shell(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.open_shell(sandbox)
+
+    def do_start(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.operations.start(sandbox)
+
+    def do_stop(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.operations.stop(sandbox)
+
+    def do_kill(self) -> None:
+        sandbox = self.selection.sandbox
+        if sandbox is None:
+            return
+        losses = [
+            "Its machine ends as if the plug were pulled.",
+            "What the guest has not yet written to its disk is lost.",
+        ]
+        if sandbox.discard:
+            losses.append("It is removed with its disk, as it was started to be.")
+        self._app.confirm(
+            f"Kill {sandbox.name}?",
+            losses,
+            "Kill",
+            lambda: self._app.operations.kill(sandbox),
+            undo="x stops it gently instead.",
+        )
+
+    def do_delete(self) -> None:
+        sandbox = self.selection.sandbox
+        if sandbox is None:
+            return
+        age = "" if sandbox.created is None else age_text(self._snapshot.taken - sandbox.created)
+        made = f", made {age} ago" if age else ""
+        losses = [f"Its disk is lost: {size_text(sandbox.disk)}{made}."]
+        if sandbox.is_live:
+            losses.insert(0, "It is running and will be killed.")
+        self._app.confirm(
+            f"Delete {sandbox.name}?",
+            losses,
+            "Delete",
+            lambda: self._app.operations.delete(sandbox),
+        )
+
+    def do_log(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.open_log(sandbox)
+
+    def do_cancel(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.operations.cancel(sandbox.id)
+
+    def do_refresh(self) -> None:
+        self._app.refresh_now(fresh=True)
+
+    def do_help(self) -> None:
+        self._app.open_help()
+
+    def do_quit(self) -> None:
+        self._app.leave()
+
+    # Filter
+
+    def do_filter(self) -> None:
+        field = self._filter_field
+        if field is None:
+            field = Input(
+                self._query,
+                classes="filter",
+                select_on_focus=False,
+                placeholder="words, !word, state:running, image:debian",
+            )
+            self.sandboxes.mount(field)
+        field.focus()
+
+    @property
+    def _filter_field(self) -> Input | None:
+        """Where the filter is typed; None unless it is open."""
+        return next(iter(self.query(".filter").results(Input)), None)
+
+    def _close_filter(self) -> None:
+        if (field := self._filter_field) is not None:
+            self.sandboxes.table.focus()
+            field.remove()
+
+    def do_escape(self) -> None:
+        """One step back: out of the filter, then out of a start that is under way."""
+        if self._filter_field is not None or self._query:
+            self._set_query("")
+            return
+        sandbox = self.selection.sandbox
+        job = self._snapshot.job(sandbox.id) if sandbox is not None else None
+        if job is not None and job.verb is Verb.START and not job.cancelling:
+            self._app.operations.cancel(job.sandbox_id)
+        elif self.images.table.has_focus:
+            self.action_other_panel()
+
+    def _set_query(self, query: str) -> None:
+        self._close_filter()
+        self._query = query
+        self.show(self._snapshot)
+
+    @on(Input.Changed, ".filter")
+    def _filter_live(self, event: Input.Changed) -> None:
+        if event.input is self._filter_field and event.value != self._query:
+            self._query = event.value
+            self.show(self._snapshot)
+
+    @on(Input.Submitted, ".filter")
+    def _filter_done(self) -> None:
+        self._close_filter()

@@ -1,0 +1,222 @@
+"""The engine behind the `Service` protocol: reads the store, runs operations off the UI's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from quicksand_tui.failures import describe_failure
+from quicksand_tui.logs import FileLog
+from quicksand_tui.snapshot import (
+    LogKind,
+    LogSource,
+    NewSpec,
+    OperationError,
+    Progress,
+    Report,
+    Snapshot,
+)
+
+if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.reader import Reader
+
+STAGES = {
+    "image": "find the image",
+    "accelerator": "probe the accelerator",
+    "disk": "make the disk",
+    "qemu": "start QEMU",
+    "guest": "boot the guest",
+}
+CLOSE_WAIT_S = 10.0
+
+
+class EngineService:
+    """The real `Service`. The engine runs on an event loop of its own, in a thread: nothing that it
+    does can hold up a key press."""
+
+    def __init__(self) -> None:
+        self._reader: Reader | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Reading
+
+    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
+        if self._reader is None:
+            # The engine's modules are loaded here, in the reading thread, after the first paint.
+            from quicksand_tui.reader import Reader
+
+            self._reader = Reader()
+        return self._reader.read(frozenset(visible), fresh=fresh)
+
+    def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
+        from quicksand.host.paths import paths
+        from quicksand.layout import sandbox_dir
+
+        place = sandbox_dir(paths(), sandbox_id)
+        return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
+
+    # Operations
+
+    async def create(self, spec: NewSpec, report: Report) -> None:
+        async def operation() -> None:
+            from quicksand.sandbox import Sandbox
+
+            sandbox: Sandbox | None = None
+
+            def progress(stage: str, step: int, steps: int) -> None:
+                if sandbox is not None:
+                    report(_progress(sandbox.id, stage, step, steps))
+
+            sandbox = Sandbox(
+                image=spec.image,
+                name=spec.name,
+                memory=spec.memory,
+                cpus=int(spec.cpus),
+                network_mode=spec.network,
+                progress_callback=progress,
+            )
+            report(Progress(sandbox.id))
+            await _start(sandbox)
+
+        await self._run(f"{spec.name} did not start", operation)
+
+    async def start(self, sandbox_id: str, report: Report) -> None:
+        async def operation() -> None:
+            from quicksand.sandbox import Sandbox
+
+            sandbox = Sandbox.open(sandbox_id)
+            sandbox._progress = lambda stage, step, steps: report(
+                _progress(sandbox_id, stage, step, steps)
+            )
+            report(Progress(sandbox_id))
+            await _start(sandbox)
+
+        await self._run("The sandbox did not start", operation)
+
+    async def stop(self, sandbox_id: str) -> None:
+        await self._run("The sandbox did not stop", lambda: _end(sandbox_id, kill=False))
+
+    async def kill(self, sandbox_id: str) -> None:
+        await self._run("The sandbox was not killed", lambda: _end(sandbox_id, kill=True))
+
+    async def delete(self, sandbox_id: str) -> None:
+        await self._run("The sandbox was not deleted", lambda: _delete(sandbox_id))
+
+    # The engine's thread
+
+    async def _run(self, title: str, operation: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``operation`` on the engine's loop. Cancelled, it cancels it there and returns when
+        the engine has undone what it had begun."""
+        engine = self._engine_loop()
+        here = asyncio.get_running_loop()
+        ended: asyncio.Future[BaseException | None] = here.create_future()
+
+        def tell(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            with contextlib.suppress(RuntimeError):  # the UI's loop is closed: nobody listens
+                here.call_soon_threadsafe(_resolve, ended, error)
+
+        task: asyncio.Task[None] | None = None
+
+        def begin() -> None:
+            nonlocal task
+            task = engine.create_task(operation(), name="quicksand-operation")
+            self._tasks.add(task)
+            task.add_done_callback(tell)
+
+        engine.call_soon_threadsafe(begin)
+        try:
+            error = await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            engine.call_soon_threadsafe(lambda: task and task.cancel())
+            await _until_done(ended)
+            raise
+        if isinstance(error, asyncio.CancelledError):
+            raise OperationError(describe_failure(title, RuntimeError("it was cancelled")))
+        if error is not None:
+            raise OperationError(describe_failure(title, error)) from error
+
+    def _engine_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=_serve, args=(self._loop,), name="quicksand-engine", daemon=True
+            )
+            self._thread.start()
+        return self._loop
+
+    def close(self) -> None:
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        deadline = time.monotonic() + CLOSE_WAIT_S
+        loop.call_soon_threadsafe(lambda: [task.cancel() for task in set(self._tasks)])
+        while self._tasks and time.monotonic() < deadline:
+            time.sleep(0.01)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=2.0)
+        self._loop = self._thread = None
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the engine's loop until it is stopped, and close it."""
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+def _resolve(ended: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
+    if not ended.done():
+        ended.set_result(error)
+
+
+async def _until_done(ended: asyncio.Future[BaseException | None]) -> None:
+    """Wait for the engine's end, however often we are cancelled meanwhile."""
+    while not ended.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)
+
+
+def _progress(sandbox_id: str, stage: str, step: int, steps: int) -> Progress:
+    return Progress(sandbox_id, STAGES.get(stage, stage), step + 1, steps)
+
+
+async def _start(sandbox: Sandbox) -> None:
+    """Start a machine and let it outlive us."""
+    await sandbox.start()
+    sandbox.detach()
+    sandbox.close()
+
+
+async def _end(sandbox_id: str, *, kill: bool) -> None:
+    from quicksand.sandbox import Sandbox
+
+    sandbox = Sandbox.attach(sandbox_id)
+    await (sandbox.kill() if kill else sandbox.stop())
+
+
+async def _delete(sandbox_id: str) -> None:
+    from quicksand.errors import SandboxNotFoundError
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.sandbox import Sandbox
+
+    registry = Registry(paths())
+    entry = registry.inspect(sandbox_id)
+    if entry is not None and entry.is_live:
+        with contextlib.suppress(SandboxNotFoundError):
+            await Sandbox.attach(sandbox_id).kill()
+    # A large disk takes a while to be unlinked.
+    await asyncio.to_thread(registry.remove, sandbox_id)

@@ -1,0 +1,275 @@
+"""What the app shows: one frozen picture of the world, and the only door to the engine.
+
+The view is a pure function of a `Snapshot`. A `Service` makes snapshots and carries out actions;
+`quicksand_tui.service` has the real one, tests have theirs. No import of the engine here: this
+module is needed for the first paint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class State(StrEnum):
+    """What a sandbox is doing, as one word."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    """It ended without being asked to."""
+    BROKEN = "broken"
+    """Its record cannot be read."""
+    STOPPING = "stopping"
+    DELETING = "deleting"
+
+
+LIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
+"""States with a machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxView:
+    """One sandbox. All text is fit to be shown."""
+
+    id: str
+    """The row's key; exactly as the engine has it, never shown unsanitised."""
+    name: str
+    state: State
+    image: str = ""
+    created: float | None = None
+    """Unix time."""
+    started: float | None = None
+    """Unix time of the present run."""
+    memory_limit: int | None = None
+    """Bytes."""
+    memory_used: int | None = None
+    """Resident bytes of QEMU; None while it does not run or is not known yet."""
+    cpus: int | None = None
+    cpu_percent: float | None = None
+    """Of one CPU; None until there are two readings."""
+    disk: int | None = None
+    """Allocated bytes."""
+    network: str = ""
+    accel: str = ""
+    accel_reason: str = ""
+    """Why not a faster one."""
+    ports: tuple[tuple[int, int], ...] = ()
+    """(host, guest)."""
+    error: str = ""
+    """Why it is CRASHED or BROKEN."""
+    discard: bool = False
+    """It is removed when it stops."""
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageView:
+    """One image."""
+
+    name: str
+    version: str = ""
+    arch: str = ""
+    size: int | None = None
+    """Allocated bytes."""
+    created: float | None = None
+    source: str = "store"
+    error: str = ""
+    """Why it cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """What the host has left."""
+
+    memory_free: int | None = None
+    disk_free: int | None = None
+
+
+class Verb(StrEnum):
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+    DELETE = "delete"
+
+
+JOB_STATES = {
+    Verb.START: State.STARTING,
+    Verb.STOP: State.STOPPING,
+    Verb.KILL: State.STOPPING,
+    Verb.DELETE: State.DELETING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """An operation of this app that is under way."""
+
+    sandbox_id: str
+    name: str
+    verb: Verb
+    image: str = ""
+    stage: str = ""
+    """What it is doing now, in words."""
+    step: int = 0
+    steps: int = 0
+    """``step`` of ``steps`` is under way; 0 of 0 if there is only one."""
+    started: float = 0.0
+    cancelling: bool = False
+
+    @property
+    def progress(self) -> str:
+        """For example "5/5 boot the guest"."""
+        if not self.steps:
+            return self.stage
+        return f"{self.step}/{self.steps} {self.stage}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The world at one moment."""
+
+    taken: float
+    """Unix time."""
+    loaded: bool = True
+    """False before the first look at the disk."""
+    sandboxes: tuple[SandboxView, ...] = ()
+    images: tuple[ImageView, ...] = ()
+    host: HostView = HostView()
+    error: str = ""
+    """Why the store cannot be read, or ""."""
+    jobs: tuple[Job, ...] = ()
+
+    def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
+        return next((s for s in self.sandboxes if s.id == sandbox_id), None)
+
+    def image(self, name: str | None) -> ImageView | None:
+        return next((i for i in self.images if i.name == name), None)
+
+    def job(self, sandbox_id: str | None) -> Job | None:
+        return next((j for j in self.jobs if j.sandbox_id == sandbox_id), None)
+
+    @property
+    def usable_images(self) -> tuple[ImageView, ...]:
+        return tuple(image for image in self.images if not image.error)
+
+
+class Panel(StrEnum):
+    SANDBOXES = "sandboxes"
+    IMAGES = "images"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the cursor is on."""
+
+    panel: Panel = Panel.SANDBOXES
+    sandbox: SandboxView | None = None
+    image: ImageView | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSpec:
+    """A sandbox to be made, as typed; `quicksand_tui.spec` checks it."""
+
+    image: str
+    name: str
+    memory: str = "512M"
+    cpus: str = "1"
+    network: str = "mounts_only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, for people."""
+
+    title: str
+    message: str
+    hint: str = ""
+    log: tuple[str, ...] = ()
+    """The last lines of what QEMU or the guest said."""
+
+
+class OperationError(Exception):
+    """Raised by a `Service`. Carries what to show."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class LogKind(StrEnum):
+    CONSOLE = "console"
+    QEMU = "qemu"
+
+
+class LogSource(Protocol):
+    """A log that grows. `read` blocks for a disk read, so it is called in a thread."""
+
+    def read(self) -> str:
+        """What was added since the last call; the first time, the end of what there is."""
+
+    def close(self) -> None:
+        """Let go of it; also while another thread reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where an operation is."""
+
+    sandbox_id: str
+    stage: str = ""
+    step: int = 0
+    steps: int = 0
+
+
+Report = Callable[[Progress], None]
+"""Called from any thread."""
+
+
+class Service(Protocol):
+    """The only door to the engine. Operations raise OperationError; cancelling one returns after
+    everything it had begun is undone."""
+
+    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
+        """Look at the disk. Blocks for milliseconds; called in a thread, never twice at a time.
+
+        CPU and memory are read of the running sandboxes in ``visible`` only. ``fresh`` forgets what
+        was remembered. Never raises for what it finds.
+        """
+
+    async def create(self, spec: NewSpec, report: Report) -> None:
+        """Start a new sandbox that outlives the app. The first report gives its id."""
+
+    async def start(self, sandbox_id: str, report: Report) -> None:
+        """Start a stopped one; it outlives the app."""
+
+    async def stop(self, sandbox_id: str) -> None: ...
+
+    async def kill(self, sandbox_id: str) -> None: ...
+
+    async def delete(self, sandbox_id: str) -> None:
+        """Remove a sandbox and its disk; one that runs is killed."""
+
+    def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource: ...
+
+    def close(self) -> None:
+        """Let go of everything; sandboxes go on. Blocks until nothing of ours is half done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRecord:
+    """A line of the command log: what an action does, as the command that does the same."""
+
+    command: str
+    outcome: str = "running"
+    """ "running", "done", "failed" or "cancelled"."""
+    seconds: float | None = None
+    sandbox_id: str = field(default="", compare=False)

@@ -1,0 +1,76 @@
+"""The form of a new sandbox: suggestions, checks, and the command that does the same."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+from quicksand_tui.snapshot import NewSpec, Snapshot
+from quicksand_tui.text import sanitise, size_text
+
+NETWORKS = ("mounts_only", "full", "none")
+NETWORK_NOTES = {
+    "mounts_only": "only forwarded ports are open",
+    "full": "reaches all the host can, loopback too",
+    "none": "no network card",
+}
+
+
+def suggest_name(image: str, snapshot: Snapshot) -> str:
+    """The first free of image-1, image-2 …"""
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", image.rsplit("/", 1)[-1]).strip("-._")[:50] or "sandbox"
+    taken = {s.name for s in snapshot.sandboxes} | {j.name for j in snapshot.jobs}
+    number = 1
+    while f"{stem}-{number}" in taken:
+        number += 1
+    return f"{stem}-{number}"
+
+
+def find_problems(spec: NewSpec, snapshot: Snapshot) -> dict[str, str]:
+    """What is wrong, by field; empty if it can be started. The engine's own checks, so that what
+    the form lets through the engine takes."""
+    from quicksand.config import SandboxConfig, check_name, parse_memory
+
+    problems: dict[str, str] = {}
+
+    def check(field: str, test: Callable[[], object]) -> None:
+        from quicksand.errors import ConfigError
+
+        try:
+            test()
+        except ConfigError as error:
+            problems[field] = sanitise(getattr(error, "hint", "") or str(error))
+
+    image = snapshot.image(spec.image)
+    if not spec.image:
+        problems["image"] = "there is no image yet: `quicksand-tui images build debian` makes one"
+    elif image is not None and image.error:
+        problems["image"] = image.error
+    check("name", lambda: check_name(spec.name))
+    if any(spec.name in (s.name, s.id) for s in snapshot.sandboxes) or any(
+        spec.name == job.name for job in snapshot.jobs
+    ):
+        problems["name"] = f"{spec.name} is taken"
+    check("memory", lambda: parse_memory(spec.memory))
+    if "memory" not in problems:
+        free = snapshot.host.memory_free
+        if free is not None and parse_memory(spec.memory) > free:
+            problems["memory"] = f"the host has {size_text(free)} free"
+    if not re.fullmatch(r"[0-9]{1,4}", spec.cpus):
+        problems["cpus"] = "a whole number"
+    else:
+        check("cpus", lambda: SandboxConfig.parse({"image": "x", "cpus": int(spec.cpus)}))
+    return problems
+
+
+def run_command(spec: NewSpec) -> str:
+    """The command that starts the same sandbox."""
+    words = ["quicksand-tui", "run", spec.image or "IMAGE", "--name", spec.name or "NAME"]
+    if spec.memory != "512M":
+        words += ["--memory", spec.memory]
+    if spec.cpus != "1":
+        words += ["--cpus", spec.cpus]
+    if spec.network != "mounts_only":
+        words += ["--network", spec.network]
+    return sanitise(shlex.join([*words, "--detach"]))

@@ -1,0 +1,255 @@
+"""From a snapshot to what is on the screen: pure functions, no widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from quicksand_tui.snapshot import (
+    JOB_STATES,
+    ImageView,
+    Job,
+    SandboxView,
+    Snapshot,
+    State,
+    Verb,
+)
+from quicksand_tui.text import age_text, percent_text, size_text
+
+GLYPHS = {
+    State.STARTING: "◐",
+    State.RUNNING: "●",
+    State.PAUSED: "‖",
+    State.STOPPED: "○",
+    State.CRASHED: "✗",
+    State.BROKEN: "✗",
+    State.STOPPING: "◐",
+    State.DELETING: "◐",
+}
+ROLES = {
+    State.STARTING: "warning",
+    State.RUNNING: "success",
+    State.PAUSED: "warning",
+    State.STOPPED: "muted",
+    State.CRASHED: "error",
+    State.BROKEN: "error",
+    State.STOPPING: "warning",
+    State.DELETING: "warning",
+}
+"""A colour of the theme for each state; glyph and word tell it too."""
+
+
+MUTED = "$foreground 60%"
+"""A style for what is secondary. ($text-muted is for style sheets: in content it is white.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table. ``role`` names a colour of the theme, "muted" or ""."""
+
+    text: str
+    role: str = ""
+    note: str = ""
+    """Follows the text, muted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a table: its key, and cells by column."""
+
+    key: str
+    cells: dict[str, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    key: str
+    title: str
+    width: int
+    right: bool = False
+
+
+def state_text(state: State) -> str:
+    return f"{GLYPHS[state]} {state.value}"
+
+
+# The world with what this app is doing to it
+
+
+def with_jobs(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:
+    """The snapshot as the user should see it while ``jobs`` are under way."""
+    running = {job.sandbox_id: job for job in jobs}
+    if not running:
+        return snapshot
+    views = []
+    for view in snapshot.sandboxes:
+        job = running.get(view.id)
+        views.append(view if job is None else replace(view, state=JOB_STATES[job.verb], error=""))
+    known = {view.id for view in views} | {view.name for view in views}
+    for job in running.values():
+        # Until its record is on disk, a new sandbox is known from its job only.
+        if job.verb is Verb.START and job.sandbox_id not in known and job.name not in known:
+            views.append(
+                SandboxView(
+                    id=job.sandbox_id,
+                    name=job.name,
+                    state=State.STARTING,
+                    image=job.image,
+                    created=job.started,
+                )
+            )
+    return replace(snapshot, sandboxes=tuple(views), jobs=tuple(running.values()))
+
+
+# Filter
+
+
+def matches(view: SandboxView, query: str) -> bool:
+    """Whether a sandbox is shown: every word must match; ``!word`` must not; ``state:``,
+    ``image:`` and ``name:`` look there only."""
+    fields = {
+        "state": view.state.value,
+        "image": view.image.lower(),
+        "name": view.name.lower(),
+    }
+    for word in query.lower().split():
+        wanted = not word.startswith("!")
+        needle = word.lstrip("!")
+        if not needle:
+            continue
+        field, colon, value = needle.partition(":")
+        if colon and field in fields:
+            found = value in fields[field]
+        else:
+            found = any(needle in text for text in (*fields.values(), view.id))
+        if found != wanted:
+            return False
+    return True
+
+
+# Tables
+
+SANDBOX_COLUMNS = (
+    Column("state", "State", 10),
+    Column("name", "Name", 0),
+    Column("image", "Image", 10),
+    Column("age", "Age", 4, right=True),
+    Column("cpu", "CPU", 4, right=True),
+    Column("memory", "Memory", 10, right=True),
+    Column("disk", "Disk", 5, right=True),
+)
+_DROPPED_AT = (("disk", 74), ("image", 66), ("age", 56), ("memory", 50), ("cpu", 36))
+"""The table's width in cells below which a column goes."""
+_NAME_MIN, _NAME_MAX = 14, 44
+PADDING = 2
+"""Cells that a table puts around each cell."""
+
+
+def plan_sandbox_columns(width: int) -> tuple[Column, ...]:
+    """The columns that fit into ``width`` cells; the name takes what is left, up to a limit."""
+    gone = {key for key, limit in _DROPPED_AT if width < limit}
+    kept = [column for column in SANDBOX_COLUMNS if column.key not in gone]
+    if width >= 104:
+        kept = [replace(c, width=18) if c.key == "image" else c for c in kept]
+        kept.append(Column("accel", "Runs on", 7))
+    if width >= 116:
+        kept.append(Column("ports", "Ports", 12))
+    used = sum(c.width + PADDING for c in kept)
+    name = max(_NAME_MIN, min(_NAME_MAX, width - used))
+    return tuple(replace(c, width=name) if c.key == "name" else c for c in kept)
+
+
+def sandbox_rows(snapshot: Snapshot, query: str = "") -> tuple[Row, ...]:
+    return tuple(
+        _sandbox_row(view, snapshot) for view in snapshot.sandboxes if matches(view, query)
+    )
+
+
+def _sandbox_row(view: SandboxView, snapshot: Snapshot) -> Row:
+    job = snapshot.job(view.id)
+    live = view.is_live
+    limit = size_text(view.memory_limit) if view.memory_limit is not None else "–"
+    memory = f"{size_text(view.memory_used)}/{limit}" if view.memory_used is not None else limit
+    age = None if view.created is None else snapshot.taken - view.created
+    cells = {
+        "state": Cell(state_text(view.state), ROLES[view.state]),
+        "name": Cell(view.name, "" if live else "muted", job.progress if job else ""),
+        "image": Cell(view.image or "–", "muted"),
+        "age": Cell(age_text(age), "muted"),
+        "cpu": Cell(percent_text(view.cpu_percent) if live else "", "" if live else "muted"),
+        "memory": Cell(memory, "" if view.memory_used is not None else "muted"),
+        "disk": Cell(size_text(view.disk), "muted"),
+        "accel": Cell(view.accel, "warning" if view.accel == "tcg" else "muted"),
+        "ports": Cell(" ".join(f"{host}→{guest}" for host, guest in view.ports), "muted"),
+    }
+    return Row(view.id, cells)
+
+
+def plan_image_columns(width: int) -> tuple[Column, ...]:
+    columns = [Column("name", "Name", 0)]
+    if width >= 40:
+        columns.append(Column("version", "Version", 10))
+    columns.append(Column("size", "Size", 8, right=True))
+    if width >= 30:
+        columns.append(Column("age", "Age", 4, right=True))
+    used = sum(c.width + PADDING for c in columns)
+    name = max(8, min(_NAME_MAX, width - used))
+    return tuple(replace(c, width=name) if c.key == "name" else c for c in columns)
+
+
+def image_rows(snapshot: Snapshot) -> tuple[Row, ...]:
+    return tuple(_image_row(image, snapshot.taken) for image in snapshot.images)
+
+
+def _image_row(image: ImageView, now: float) -> Row:
+    age = None if image.created is None else now - image.created
+    size = Cell("✗ broken", "error") if image.error else Cell(size_text(image.size), "muted")
+    cells = {
+        "name": Cell(image.name, "muted" if image.error else ""),
+        "version": Cell(image.version, "muted"),
+        "size": size,
+        "age": Cell(age_text(age), "muted"),
+    }
+    return Row(image.name, cells)
+
+
+# Lines of text
+
+
+def counts_text(snapshot: Snapshot) -> str:
+    """For example "2 running · 1 stopped"."""
+    if not snapshot.loaded:
+        return "reading…"
+    counts: dict[State, int] = {}
+    for view in snapshot.sandboxes:
+        counts[view.state] = counts.get(view.state, 0) + 1
+    words = [f"{counts[state]} {state.value}" for state in State if counts.get(state)]
+    return " · ".join(words) or "nothing runs"
+
+
+def host_text(snapshot: Snapshot) -> str:
+    host = snapshot.host
+    if host.memory_free is None:
+        return ""
+    return f"{size_text(host.memory_free)} RAM · {size_text(host.disk_free)} disk free"
+
+
+def empty_text(snapshot: Snapshot, query: str) -> str:
+    """What the sandboxes' panel says when it has no row."""
+    if not snapshot.loaded:
+        return "Reading the store…"
+    if snapshot.error:
+        return f"The store cannot be read.\n{snapshot.error}"
+    if query and snapshot.sandboxes:
+        return f"Nothing matches “{query}”.\nesc clears the filter."
+    usable = snapshot.usable_images
+    if not usable:
+        if snapshot.images:
+            return "No sandboxes yet, and no image can be used.\ntab goes to them and shows why."
+        return "No sandboxes yet, and no image to start one from.\nSee below how to make one."
+    names = [image.name for image in usable]
+    image = "debian" if "debian" in names else names[0]
+    return f"No sandboxes yet.\nPress n to start one from {image}."
+
+
+NO_IMAGES_TEXT = "No images yet. Make one:\nquicksand-tui images build debian"

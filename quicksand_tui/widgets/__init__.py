@@ -1,0 +1,1 @@
+"""Widgets: one per file. They are shown snapshots and send messages; they know no engine."""

@@ -1,0 +1,70 @@
+"""The footer: what can be done now, and the key for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+from textual.widgets import Static
+
+from quicksand_tui.actions import Scope, in_scope, key_text
+from quicksand_tui.snapshot import Selection, Snapshot
+
+
+class ActionBar(Static):
+    """The registry's actions that are possible now, as many as fit; they can be clicked."""
+
+    LAST = ("help", "quit", "back")
+    """Always shown, at the end."""
+
+    def __init__(self, scope: Scope, **options: Any) -> None:
+        super().__init__(markup=False, **options)
+        self._scope = scope
+        self._possible: tuple[str, ...] = ()
+        self._places: list[tuple[int, int, str]] = []
+        """(first cell, cell after the last, action) of what is shown."""
+
+    def show(self, snapshot: Snapshot, selection: Selection) -> None:
+        possible = tuple(
+            action.id
+            for action in in_scope(self._scope)
+            if action.footer and action.disabled_reason(snapshot, selection) is None
+        )
+        if possible != self._possible:
+            self._possible = possible
+            self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        shown = [a for a in in_scope(self._scope) if a.id in self._possible]
+        last = [a for a in shown if a.id in self.LAST]
+        room = self.size.width - sum(_width(key_text(a.keys[0]), a.label) for a in last)
+        kept = []
+        for action in (a for a in shown if a.id not in self.LAST):
+            room -= _width(key_text(action.keys[0]), action.label)
+            if room < 0:
+                break
+            kept.append(action)
+        parts: list[tuple[str, str]] = []
+        self._places, begin = [], 0
+        for action in (*kept, *last):
+            key = key_text(action.keys[0])
+            parts += [(f" {key}", "bold $accent"), (f" {action.label} ", "")]
+            width = _width(key, action.label)
+            self._places.append((begin, begin + width, action.id))
+            begin += width
+        self.update(Content.assemble(*parts))
+
+    async def on_click(self, event: events.Click) -> None:
+        place = event.get_content_offset(self)
+        for begin, end, action_id in self._places:
+            if place is not None and begin <= place.x < end:
+                await self.screen.run_action(f"do('{action_id}')")
+
+
+def _width(key: str, label: str) -> int:
+    return cell_len(key) + cell_len(label) + 3

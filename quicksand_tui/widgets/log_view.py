@@ -1,0 +1,204 @@
+"""Lines of a log: bounded, followed, searched, wrapped or cut."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rich.cells import cell_len, chop_cells
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+LINES_MAX = 20_000
+
+
+class LogView(ScrollView, can_focus=True):
+    """Shows lines that were made fit to be shown before."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--match", "log--current"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", show=False),
+        Binding("k,up", "move(-1)", show=False),
+        Binding("g,home", "top", show=False),
+        Binding("G,end", "bottom", show=False),
+        Binding("ctrl+d", "page(0.5)", show=False),
+        Binding("ctrl+u", "page(-0.5)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("right", "scroll_right", show=False),
+        Binding("left", "scroll_left", show=False),
+    ]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._lines: list[str] = []
+        self._rows: list[tuple[int, str]] = []
+        """What is drawn: (number of the line, its piece)."""
+        self._width = 0
+        self._widest = 0
+        """Cells of the longest line so far."""
+        self.wrapped = True
+        self.following = True
+        self.query_text = ""
+        self._current = -1
+        """The line of the current match."""
+
+    @property
+    def line_count(self) -> int:
+        return len(self._lines)
+
+    @property
+    def match_lines(self) -> list[int]:
+        """Numbers of the lines with a match."""
+        needle = self.query_text.lower()
+        return [n for n, line in enumerate(self._lines) if needle in line.lower()] if needle else []
+
+    @property
+    def match_position(self) -> tuple[int, int]:
+        """(number of the current match from 1, how many there are)."""
+        found = self.match_lines
+        return (found.index(self._current) + 1 if self._current in found else 0, len(found))
+
+    def clear(self) -> None:
+        self._lines, self._rows, self._widest = [], [], 0
+        self._current = -1
+        self._resize()
+
+    def append(self, lines: list[str]) -> None:
+        """Add lines; the first one goes on where the last one ended."""
+        if not lines:
+            return
+        if self._lines:
+            last = self._lines.pop()
+            while self._rows and self._rows[-1][0] == len(self._lines):
+                self._rows.pop()
+            lines = [last + lines[0], *lines[1:]]
+        begin = len(self._lines)
+        self._lines += lines
+        self._widest = max(self._widest, *(cell_len(line) for line in lines))
+        if len(self._lines) > LINES_MAX:
+            # Less often than with every line: it lays out all rows anew.
+            gone = len(self._lines) - LINES_MAX * 9 // 10
+            del self._lines[:gone]
+            self._current = max(-1, self._current - gone)
+            self._lay_out()
+        else:
+            for number in range(begin, len(self._lines)):
+                self._rows += self._pieces(number)
+            self._resize()
+
+    def set_wrapped(self, wrapped: bool) -> None:
+        self.wrapped = wrapped
+        self.set_class(not wrapped, "-cut")
+        self._lay_out()
+
+    def set_following(self, following: bool) -> None:
+        self.following = following
+        if following:
+            self.scroll_end(animate=False, x_axis=False)
+
+    # Searching
+
+    def search(self, text: str) -> None:
+        """Highlight ``text`` and go to its last match, as one looks for what happened last."""
+        self.query_text = text
+        self._current = -1
+        found = self.match_lines
+        if found:
+            self._go_to_line(found[-1])
+        self.refresh()
+
+    def step(self, by: int) -> bool:
+        """Go to another match; False if there is none."""
+        found = self.match_lines
+        if not found:
+            return False
+        at = found.index(self._current) if self._current in found else (-1 if by > 0 else 0)
+        self._go_to_line(found[(at + by) % len(found)])
+        return True
+
+    def _go_to_line(self, line: int) -> None:
+        self._current = line
+        self.following = False
+        row = next((n for n, (number, _) in enumerate(self._rows) if number == line), 0)
+        self.scroll_to(y=max(0, row - self.size.height // 2), animate=False, immediate=True)
+        self.refresh()
+
+    # Drawing
+
+    def _pieces(self, number: int) -> list[tuple[int, str]]:
+        line = self._lines[number]
+        if not self.wrapped or not self._width or cell_len(line) <= self._width:
+            return [(number, line)]
+        return [(number, piece) for piece in chop_cells(line, self._width)]
+
+    def _lay_out(self) -> None:
+        self._rows = [piece for n in range(len(self._lines)) for piece in self._pieces(n)]
+        self._resize()
+
+    def _resize(self) -> None:
+        # Lines end with a line feed: the empty one after the last is none.
+        count = len(self._rows) - (1 if self._rows and not self._rows[-1][1] else 0)
+        self.virtual_size = Size(self._width if self.wrapped else self._widest, count)
+        if self.following:
+            self.scroll_end(animate=False, x_axis=False)
+        self.refresh()
+
+    def on_resize(self, event: events.Resize) -> None:
+        if self.scrollable_content_region.width != self._width:
+            self._width = self.scrollable_content_region.width
+            self._lay_out()
+
+    def render_line(self, y: int) -> Strip:
+        left, top = self.scroll_offset
+        base = self.rich_style
+        width = self.size.width
+        row = top + y
+        if row >= len(self._rows):
+            return Strip.blank(width, base)
+        number, text = self._rows[row]
+        segments = [Segment(text, base)]
+        if self.query_text:
+            found = "log--current" if number == self._current else "log--match"
+            segments = _highlight(text, self.query_text, base, self.get_component_rich_style(found))
+        return Strip(segments).crop_extend(left, left + width, base)
+
+    # Moving
+
+    def _moved(self) -> None:
+        self.following = self.scroll_y >= self.max_scroll_y
+
+    def action_move(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False, immediate=True)
+        self._moved()
+
+    def action_page(self, by: float) -> None:
+        self.scroll_relative(y=by * self.size.height, animate=False, immediate=True)
+        self._moved()
+
+    def action_top(self) -> None:
+        self.following = False
+        self.scroll_home(animate=False, immediate=True)
+
+    def action_bottom(self) -> None:
+        self.set_following(True)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.following = False
+
+
+def _highlight(text: str, needle: str, base: Style, found: Style) -> list[Segment]:
+    """``text`` with every match of ``needle``, whatever its case, in another style."""
+    segments: list[Segment] = []
+    lower, begin = text.lower(), 0
+    # Some letters change their length in lower case; then nothing is marked but nothing breaks.
+    while len(lower) == len(text) and (at := lower.find(needle.lower(), begin)) >= 0:
+        segments.append(Segment(text[begin:at], base))
+        segments.append(Segment(text[at : at + len(needle)], base + found))
+        begin = at + len(needle)
+    segments.append(Segment(text[begin:], base))
+    return segments

@@ -1,0 +1,252 @@
+"""Commands in a real guest."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import resource
+from collections.abc import AsyncIterator
+
+import pytest
+
+from quicksand import Sandbox
+from quicksand.errors import AgentRefusedError, AgentUnreachableError, ConfigError
+
+pytestmark = pytest.mark.vm
+
+
+async def sleeping(vm: Sandbox, mark: str) -> bool:
+    """Whether a process with ``mark`` in its command line runs in the guest."""
+    result = await vm.execute(["pgrep", "-f", "-x", mark])
+    return result.exit_code == 0
+
+
+async def test_streams_and_exit_code_are_apart(vm: Sandbox) -> None:
+    result = await vm.execute("echo out; echo err >&2; exit 3")
+    assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
+    assert result.signal is None
+    assert not result.timed_out
+
+
+async def test_it_runs_as_root_in_the_root_directory_with_a_sane_environment(vm: Sandbox) -> None:
+    result = await vm.execute("id -un; pwd; env")
+    user, directory, *environment = result.stdout.splitlines()
+    names = dict(line.split("=", 1) for line in environment)
+    assert (user, directory) == ("root", "/")
+    assert names["HOME"] == "/root"
+    assert names["LANG"] == "C.UTF-8"
+    assert "/usr/bin" in names["PATH"]
+    assert not [name for name in names if "QUICKSAND" in name.upper()]
+
+
+async def test_user_cwd_env_and_shell_are_taken_seriously(vm: Sandbox) -> None:
+    result = await vm.execute("id -un; pwd; echo $A; echo $0", user="quicksand", env={"A": "b c"})
+    assert result.stdout.splitlines()[:3] == ["quicksand", "/home/quicksand", "b c"]
+    result = await vm.execute("pwd; echo $BASH_VERSION", cwd="/usr", shell="/bin/bash")
+    assert result.stdout.splitlines()[0] == "/usr"
+    assert result.stdout.splitlines()[1] != ""
+
+
+async def test_the_user_quicksand_has_sudo_without_a_password(vm: Sandbox) -> None:
+    assert (await vm.execute("sudo -n id -un", user="quicksand")).stdout == "root\n"
+
+
+async def test_no_state_is_kept_between_calls(vm: Sandbox) -> None:
+    await vm.execute("cd /usr; X=1; export X")
+    assert (await vm.execute("pwd; echo [$X]")).stdout == "/\n[]\n"
+
+
+async def test_a_timeout_kills_all_and_keeps_the_output(vm: Sandbox) -> None:
+    command = "echo begun; sh -c 'sleep 6123' & sleep 6123"
+    started = asyncio.get_running_loop().time()
+    result = await vm.execute(command, timeout=1)
+    assert asyncio.get_running_loop().time() - started < 3
+    assert result.timed_out
+    assert (result.stdout, result.exit_code) == ("begun\n", 124)
+    assert not await sleeping(vm, "sleep 6123")
+
+
+async def test_a_command_that_ignores_sigterm_is_killed_all_the_same(vm: Sandbox) -> None:
+    result = await vm.execute("trap '' TERM; echo begun; while :; do sleep 6; done", timeout=0.5)
+    assert result.timed_out
+    assert result.stdout == "begun\n"
+
+
+async def test_death_by_signal_is_told_apart(vm: Sandbox) -> None:
+    result = await vm.execute("kill -9 $$")
+    assert (result.exit_code, result.signal) == (137, 9)
+
+
+async def test_a_background_process_does_not_hold_the_call(vm: Sandbox) -> None:
+    result = await vm.execute("sleep 77 & echo done", timeout=10)
+    assert result.stdout == "done\n"
+    assert result.duration_s < 5
+    assert await sleeping(vm, "sleep 77")
+    await vm.execute("pkill -x sleep")
+
+
+async def test_three_sleeps_at_once_take_the_time_of_one(vm: Sandbox) -> None:
+    started = asyncio.get_running_loop().time()
+    await asyncio.gather(*(vm.execute("sleep 3") for _ in range(3)))
+    assert asyncio.get_running_loop().time() - started < 6
+
+
+async def test_twenty_in_parallel_all_finish(vm: Sandbox) -> None:
+    results = await asyncio.gather(*(vm.execute(f"echo {n}") for n in range(20)))
+    assert [int(result.stdout) for result in results] == list(range(20))
+
+
+async def test_a_flood_starves_no_other_command(vm: Sandbox) -> None:
+    async with await vm.spawn("cat /dev/zero") as flood:
+        reading = asyncio.create_task(_drain(flood.output()))
+        for _ in range(5):
+            assert (await vm.execute("echo alive", timeout=10)).stdout == "alive\n"
+        reading.cancel()
+
+
+async def _drain(output: AsyncIterator[object]) -> None:
+    async for _ in output:
+        pass
+
+
+async def test_unread_output_holds_the_command_up_and_costs_no_memory(vm: Sandbox) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    async with await vm.spawn("yes; echo never") as flood:
+        assert (await vm.execute("sleep 1; echo x")).stdout == "x\n"
+        assert flood.status is None
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 32 * 1024, f"{grown} KiB"
+
+
+async def test_bytes_are_bytes(vm: Sandbox) -> None:
+    data = bytes(range(256)) * 1000
+    result = await vm.execute("cat", stdin=data)
+    assert result.stdout_bytes == data
+    assert "\ufffd" in result.stdout
+
+
+async def test_callbacks_get_text_as_it_comes_with_no_character_split(vm: Sandbox) -> None:
+    pieces: list[str] = []
+    command = r"printf 'a\303'; sleep 0.2; printf '\244b'; sleep 0.2; printf 'c\377'"
+    result = await vm.execute(command, on_stdout=pieces.append)
+    assert "".join(pieces) == result.stdout == "aäbc\ufffd"
+    assert len(pieces) >= 2
+
+
+async def test_a_long_argument_and_a_long_input_arrive(vm: Sandbox) -> None:
+    text = "x" * 100_000
+    assert len((await vm.execute(["printf", "%s", text])).stdout) == 100_000
+    data = b"0123456789abcdef" * (4 * 1024 * 1024 // 16)
+    result = await vm.execute("sha256sum", stdin=data, timeout=60)
+    assert result.stdout.split()[0] == hashlib.sha256(data).hexdigest()
+
+
+async def test_an_argument_beyond_the_limit_is_an_error_and_not_the_end(vm: Sandbox) -> None:
+    with pytest.raises(AgentRefusedError):
+        await vm.execute(["true", "x" * 2_000_000])
+    assert (await vm.execute("echo x")).stdout == "x\n"
+
+
+async def test_input_that_nobody_reads_does_not_block(vm: Sandbox) -> None:
+    result = await vm.execute("exit 7", stdin=b"x" * 10_000_000)
+    assert result.exit_code == 7
+
+
+async def test_a_source_of_input_that_fails_ends_the_command(vm: Sandbox) -> None:
+    def broken() -> AsyncIterator[bytes]:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"half"
+            raise RuntimeError("the source broke")
+
+        return chunks()
+
+    with pytest.raises(RuntimeError, match="the source broke"):
+        await vm.execute("cat > /tmp/half; sleep 100", stdin=broken(), timeout=20)
+
+
+async def test_cancelling_the_call_ends_the_command(vm: Sandbox) -> None:
+    call = asyncio.create_task(vm.execute("sleep 6124", timeout=60))
+    async with asyncio.timeout(10):
+        while not await sleeping(vm, "sleep 6124"):
+            await asyncio.sleep(0.05)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    async with asyncio.timeout(10):
+        while await sleeping(vm, "sleep 6124"):
+            await asyncio.sleep(0.05)
+
+
+async def test_signals_reach_the_command(vm: Sandbox) -> None:
+    async with await vm.spawn(
+        "trap 'echo caught; exit 5' INT; echo up; sleep 60 & wait"
+    ) as command:
+        output = b""
+        async for _, data in command.output():
+            output += data
+            if data == b"up\n":
+                await command.signal("INT")
+    assert output == b"up\ncaught\n"
+    assert command.status is not None
+    assert command.status.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"user": "nobody-here"}, "nobody-here"),
+        ({"cwd": "/no/such"}, "/no/such"),
+        ({"shell": "/bin/nosh"}, "/bin/nosh"),
+    ],
+    ids=["user", "cwd", "shell"],
+)
+async def test_what_cannot_start_says_why(vm: Sandbox, options: dict[str, str], word: str) -> None:
+    with pytest.raises(AgentRefusedError, match=word) as caught:
+        await vm.execute("true", **options)  # type: ignore[arg-type]
+    assert caught.value.code == "not_found"
+
+
+@pytest.mark.parametrize("bad", [{"timeout": 0}, {"timeout": -1}, {"cwd": "/\0"}], ids=repr)
+async def test_nonsense_is_refused_before_it_is_sent(vm: Sandbox, bad: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        await vm.execute("true", **bad)  # type: ignore[arg-type]
+
+
+async def test_a_detached_command_outlives_its_client(vm: Sandbox) -> None:
+    other = Sandbox.attach(vm.name)
+    await other.spawn("sleep 6125", detach=True)
+    await other.spawn("sleep 6126")
+    assert await sleeping(vm, "sleep 6126")
+    other.close()
+    async with asyncio.timeout(10):
+        while await sleeping(vm, "sleep 6126"):
+            await asyncio.sleep(0.05)
+    assert await sleeping(vm, "sleep 6125")
+    await vm.execute("pkill -x sleep")
+
+
+async def test_exclusive_refuses_company(vm: Sandbox) -> None:
+    async with await vm.spawn("sleep 60"):
+        with pytest.raises(AgentRefusedError) as caught:
+            await vm.execute("true", exclusive=True)
+        assert caught.value.code == "busy"
+    assert (await vm.execute("echo x", exclusive=True)).stdout == "x\n"
+
+
+async def test_the_agent_killed_in_the_guest_comes_back(vm: Sandbox) -> None:
+    before = await vm.request("ping")
+    with pytest.raises(AgentUnreachableError):
+        await vm.execute(f"kill -9 {before['pid']}; sleep 60")
+    assert (await vm.execute("echo back")).stdout == "back\n"
+    assert (await vm.request("ping"))["pid"] != before["pid"]
+
+
+async def test_no_unprivileged_user_can_reach_the_agent_or_its_token(vm: Sandbox) -> None:
+    result = await vm.execute(
+        "cat /proc/cmdline; for p in /dev/vport*; do cat $p; done; cat /proc/*/environ",
+        user="quicksand",
+        timeout=20,
+    )
+    token = (Sandbox.list()[0].run or pytest.fail("not running")).token
+    assert token not in result.stdout + result.stderr
+    assert "Permission denied" in result.stderr

@@ -1,0 +1,229 @@
+"""A service that tells what tests want, and waits that end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from textual.pilot import Pilot
+
+from quicksand_tui.app import QuicksandApp
+from quicksand_tui.snapshot import (
+    Failure,
+    HostView,
+    ImageView,
+    LogKind,
+    NewSpec,
+    OperationError,
+    Progress,
+    Report,
+    SandboxView,
+    Snapshot,
+    State,
+)
+
+NOW = 1_800_000_000.0
+GIB = 1 << 30
+MIB = 1 << 20
+
+WEB = SandboxView(
+    id="3f2a9c0d1e2f",
+    name="web",
+    state=State.RUNNING,
+    image="debian",
+    created=NOW - 3 * 3600,
+    started=NOW - 9000,
+    memory_limit=512 * MIB,
+    memory_used=183 * MIB,
+    cpus=2,
+    cpu_percent=2.3,
+    disk=42 * MIB,
+    network="full",
+    accel="tcg",
+    accel_reason="kvm: a guest on it did not run its first instructions within 4 s",
+    ports=((8080, 80),),
+)
+DB = SandboxView(
+    id="aa11bb22cc33",
+    name="db",
+    state=State.STOPPED,
+    image="debian",
+    created=NOW - 3 * 86400,
+    memory_limit=GIB,
+    cpus=1,
+    disk=420 * MIB,
+    network="none",
+)
+AGENT = SandboxView(
+    id="bb22cc33dd44",
+    name="agent-7",
+    state=State.CRASHED,
+    image="debian",
+    created=NOW - 300,
+    memory_limit=GIB,
+    cpus=4,
+    disk=20 * MIB,
+    network="mounts_only",
+    error="QEMU was ended by SIGKILL",
+)
+BROKEN = SandboxView(
+    id="cc33dd44ee55",
+    name="cc33dd44ee55",
+    state=State.BROKEN,
+    error="schema_version None is not 1",
+)
+PAUSED = replace(WEB, id="dd44ee55ff66", name="builder", state=State.PAUSED, ports=())
+DEBIAN = ImageView(
+    name="debian", version="13.1", arch="x86_64", size=105 * MIB, created=NOW - 2 * 86400
+)
+OLD = ImageView(name="old", error="manifest.json is damaged: 'disk'")
+HOST = HostView(memory_free=6 * GIB, disk_free=40 * GIB)
+
+EMPTY = Snapshot(taken=NOW, images=(DEBIAN,), host=HOST)
+FULL = Snapshot(
+    taken=NOW, sandboxes=(WEB, DB, AGENT, PAUSED, BROKEN), images=(DEBIAN, OLD), host=HOST
+)
+
+
+class FakeLog:
+    """A log that grows when a test says so."""
+
+    def __init__(self, text: str) -> None:
+        self.pending = text
+        self.closed = False
+
+    def read(self) -> str:
+        text, self.pending = self.pending, ""
+        return text
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeService:
+    """Shows ``world``; operations change it when the test lets them (or at once)."""
+
+    def __init__(self, world: Snapshot = FULL) -> None:
+        self.world = world
+        self.calls: list[str] = []
+        self.hold: asyncio.Event | None = None
+        """Operations wait for it."""
+        self.failure: Failure | None = None
+        """Operations end with it."""
+        self.undone: list[str] = []
+        """Operations that were cancelled."""
+        self.logs = {kind: FakeLog("") for kind in LogKind}
+        self.visible: frozenset[str] = frozenset()
+        self.closed = False
+        self.reports: list[Report] = []
+
+    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
+        self.visible = frozenset(visible)
+        if fresh:
+            self.calls.append("read fresh")
+        return self.world
+
+    async def create(self, spec: NewSpec, report: Report) -> None:
+        new_id = f"{len(self.calls):012x}"
+        report(Progress(new_id))
+        report(Progress(new_id, "boot the guest", 5, 5))
+        await self._operate(f"create {spec.name}", report)
+        self._put(
+            replace(WEB, id=new_id, name=spec.name, image=spec.image, created=NOW, started=NOW)
+        )
+
+    async def start(self, sandbox_id: str, report: Report) -> None:
+        report(Progress(sandbox_id, "start QEMU", 4, 5))
+        await self._operate(f"start {sandbox_id}", report)
+        self._change(sandbox_id, State.RUNNING)
+
+    async def stop(self, sandbox_id: str) -> None:
+        await self._operate(f"stop {sandbox_id}")
+        self._change(sandbox_id, State.STOPPED)
+
+    async def kill(self, sandbox_id: str) -> None:
+        await self._operate(f"kill {sandbox_id}")
+        self._change(sandbox_id, State.STOPPED)
+
+    async def delete(self, sandbox_id: str) -> None:
+        await self._operate(f"delete {sandbox_id}")
+        kept = tuple(s for s in self.world.sandboxes if s.id != sandbox_id)
+        self.world = replace(self.world, sandboxes=kept)
+
+    def open_log(self, sandbox_id: str, kind: LogKind) -> FakeLog:
+        self.calls.append(f"log {sandbox_id} {kind.value}")
+        return self.logs[kind]
+
+    def close(self) -> None:
+        self.closed = True
+
+    async def _operate(self, what: str, report: Report | None = None) -> None:
+        self.calls.append(what)
+        if report is not None:
+            self.reports.append(report)
+        try:
+            if self.hold is not None:
+                await self.hold.wait()
+        except asyncio.CancelledError:
+            self.undone.append(what)
+            raise
+        if self.failure is not None:
+            raise OperationError(self.failure)
+
+    def _put(self, view: SandboxView) -> None:
+        self.world = replace(self.world, sandboxes=(*self.world.sandboxes, view))
+
+    def _change(self, sandbox_id: str, state: State) -> None:
+        views = tuple(
+            replace(s, state=state, error="") if s.id == sandbox_id else s
+            for s in self.world.sandboxes
+        )
+        self.world = replace(self.world, sandboxes=views)
+
+
+def make_app(service: FakeService, *, ascii_glyphs: bool = False) -> QuicksandApp:
+    app = QuicksandApp(service, clock=lambda: NOW, ascii_glyphs=ascii_glyphs)
+    app.animation_level = "none"
+    return app
+
+
+async def until(condition: Callable[[], object], *, timeout: float = 10.0) -> None:
+    """Wait for a condition of the UI; fail when it does not come true."""
+    deadline = asyncio.get_running_loop().time() + timeout
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "the condition did not come true"
+        await asyncio.sleep(0.005)
+
+
+def app_of(pilot: Pilot[int]) -> QuicksandApp:
+    assert isinstance(pilot.app, QuicksandApp)
+    return pilot.app
+
+
+async def ready(pilot: Pilot[int]) -> QuicksandApp:
+    """Wait until the first look at the world is shown."""
+    app = app_of(pilot)
+    await until(lambda: app._painted)
+    await pilot.pause()
+    return app
+
+
+async def select(pilot: Pilot[int], view: SandboxView) -> None:
+    """Put the cursor on a sandbox."""
+    table = app_of(pilot).main.sandboxes.table
+    await until(lambda: table.select(view.id))
+    await until(lambda: table.selected_key == view.id)
+    await pilot.pause()
+
+
+def screen_text(app: QuicksandApp) -> str:
+    """What the screen shows, without colours."""
+    width, height = app.size
+    strips = app.screen._compositor.render_strips()
+    assert len(strips) == height and width
+    return "\n".join(strip.text for strip in strips)
+
+
+def toasts(app: QuicksandApp) -> list[str]:
+    return [note.message for note in app._notifications]

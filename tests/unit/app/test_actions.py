@@ -1,0 +1,99 @@
+"""The registry: complete, consistent, and honest about what is possible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from quicksand_tui.actions import ACTIONS, Scope, find_action, in_scope, key_text
+from quicksand_tui.screens.help import help_content
+from quicksand_tui.screens.log import LogScreen
+from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.snapshot import Job, Panel, SandboxView, Selection, State, Verb
+from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, OLD, PAUSED, WEB
+
+FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
+"""The same bytes as Backspace, Tab, line feed, Enter and Escape."""
+
+
+@pytest.mark.parametrize(("scope", "screen"), [(Scope.MAIN, MainScreen), (Scope.LOG, LogScreen)])
+def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: type) -> None:
+    actions = list(in_scope(scope))
+    keys = [key for action in actions for key in action.keys]
+    assert len(keys) == len(set(keys))
+    assert not set(keys) & FORBIDDEN
+    for action in actions:
+        assert callable(getattr(screen, f"do_{action.id}"))
+        assert action.label and action.tooltip and not action.tooltip.endswith(".")
+
+
+def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
+    for screen in (MainScreen, LogScreen):
+        for binding in screen.BINDINGS:
+            assert not set(str(getattr(binding, "key", binding)).split(",")) & FORBIDDEN
+
+
+def test_the_help_shows_every_action_and_fits_80_columns() -> None:
+    for scope in Scope:
+        text = help_content(scope).plain
+        assert max(len(line) for line in text.splitlines()) <= 80
+        for action in in_scope(scope):
+            assert action.tooltip in text
+            assert len(action.tooltip) <= 54
+            assert key_text(action.keys[0]) in text
+
+
+def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
+    snapshot = replace(FULL, jobs=jobs)
+    return find_action(action_id).disabled_reason(snapshot, Selection(sandbox=view))
+
+
+@pytest.mark.parametrize(
+    ("view", "possible"),
+    [
+        (WEB, {"open", "shell", "stop", "kill", "delete", "log"}),
+        (PAUSED, {"stop", "kill", "delete", "log"}),
+        (DB, {"open", "start", "delete", "log"}),
+        (AGENT, {"open", "start", "delete", "log"}),
+        (BROKEN, {"delete", "log"}),
+        (replace(WEB, state=State.STARTING), {"log"}),
+        (None, set()),
+    ],
+)
+def test_what_is_possible_in_each_state(view: SandboxView | None, possible: set[str]) -> None:
+    about = ("open", "shell", "start", "stop", "kill", "delete", "log", "cancel")
+    assert {name for name in about if reason(name, view) is None} == possible
+
+
+def test_every_refusal_is_a_reason_in_words() -> None:
+    for action in ACTIONS:
+        for view in (None, *FULL.sandboxes):
+            for panel in Panel:
+                why = action.disabled_reason(FULL, Selection(panel=panel, sandbox=view))
+                assert why is None or len(why) > 10
+
+
+def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
+    job = Job(sandbox_id=DB.id, name="db", verb=Verb.START)
+    view = replace(DB, state=State.STARTING)
+    assert reason("cancel", view, job) is None
+    assert reason("delete", view, job) == "db is just being started"
+    assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"
+    stop = Job(sandbox_id=WEB.id, name="web", verb=Verb.STOP)
+    assert reason("cancel", WEB, stop) == "only a start can be cancelled; K ends it at once"
+    assert reason("kill", WEB, stop) is None
+    assert reason("stop", WEB, stop) == "web is just being stopped"
+
+
+def test_new_needs_an_image_that_works() -> None:
+    new = find_action("new").disabled_reason
+    assert new(EMPTY, Selection()) is None
+    assert "images build" in str(new(replace(EMPTY, images=(OLD,)), Selection()))
+    assert "broken" in str(new(FULL, Selection(panel=Panel.IMAGES, image=OLD)))
+    assert new(FULL, Selection(panel=Panel.IMAGES, image=DEBIAN)) is None
+
+
+def test_commands_quote_the_name() -> None:
+    assert find_action("stop").command_for("a b;c") == "quicksand-tui stop 'a b;c'"
+    assert find_action("help").command_for("x") == ""

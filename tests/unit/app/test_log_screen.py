@@ -1,0 +1,130 @@
+"""The log: follows, searches, wraps, and shows nothing that could harm."""
+
+from __future__ import annotations
+
+from textual.pilot import Pilot
+
+from quicksand_tui.app import QuicksandApp
+from quicksand_tui.screens.log import LogScreen
+from quicksand_tui.snapshot import LogKind
+from quicksand_tui.widgets.log_view import LINES_MAX, LogView
+from tests.unit.app.fakes import FakeService, make_app, ready, screen_text, until
+from tests.unit.app.test_text import HOSTILE
+
+SIZE = (80, 24)
+CONSOLE = LogKind.CONSOLE
+
+
+async def open_log(pilot: Pilot[int], app: QuicksandApp) -> LogView:
+    await ready(pilot)
+    await pilot.press("l")
+    await until(lambda: isinstance(app.screen, LogScreen))
+    await until(lambda: app.screen.query(LogView))
+    return app.screen.query_one(LogView)
+
+
+def serving(text: str) -> FakeService:
+    service = FakeService()
+    service.logs[CONSOLE].pending = text
+    return service
+
+
+async def test_the_log_starts_at_its_end_and_follows() -> None:
+    service = serving("".join(f"line {n}\n" for n in range(200)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_log(pilot, app)
+        await until(lambda: "line 199" in screen_text(app))
+        service.logs[CONSOLE].pending = "and one more"
+        await until(lambda: "and one more" in screen_text(app))
+        service.logs[CONSOLE].pending = " on the same line\n"
+        await until(lambda: "and one more on the same line" in screen_text(app))
+
+
+async def test_moving_up_stops_following_and_G_follows_again() -> None:
+    service = serving("".join(f"line {n}\n" for n in range(200)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        view = await open_log(pilot, app)
+        await until(lambda: "line 199" in screen_text(app))
+        await pilot.press("g")
+        await until(lambda: "line 0" in screen_text(app))
+        service.logs[CONSOLE].pending = "later\n"
+        await until(lambda: view.line_count > 201)
+        assert "line 0" in screen_text(app)
+        await pilot.press("G")
+        await until(lambda: "later" in screen_text(app))
+        await pilot.press("f")
+        await until(lambda: not view.following)
+
+
+async def test_search_goes_to_the_last_match_and_n_round_all() -> None:
+    app = make_app(
+        serving("".join(f"{'ERROR' if n % 50 == 7 else 'ok'} {n}\n" for n in range(200)))
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        view = await open_log(pilot, app)
+        await until(lambda: view.line_count > 200)
+        await pilot.press("slash", *"error", "enter")
+        await until(lambda: "/error 4 of 4" in screen_text(app))
+        assert "ERROR 157" in screen_text(app)
+        await pilot.press("N")
+        await until(lambda: "/error 3 of 4" in screen_text(app))
+        await pilot.press("n", "n")
+        await until(lambda: "/error 1 of 4" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: "/error" not in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        assert service_closed(app)
+
+
+def service_closed(app: QuicksandApp) -> bool:
+    assert isinstance(app.service, FakeService)
+    return app.service.logs[CONSOLE].closed
+
+
+async def test_long_lines_are_wrapped_or_cut() -> None:
+    app = make_app(serving("x" * 100 + "END\n"))
+    async with app.run_test(size=SIZE) as pilot:
+        view = await open_log(pilot, app)
+        await until(lambda: "END" in screen_text(app))
+        await pilot.press("w")
+        await until(lambda: not view.wrapped)
+        await pilot.pause()
+        assert "END" not in screen_text(app)
+
+
+async def test_tab_shows_qemus_messages() -> None:
+    service = serving("console\n")
+    service.logs[LogKind.QEMU].pending = "qemu: warning\n"
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_log(pilot, app)
+        await until(lambda: "console" in screen_text(app))
+        await pilot.press("tab")
+        await until(lambda: "qemu: warning" in screen_text(app))
+
+
+async def test_hostile_output_is_text() -> None:
+    app = make_app(serving("\n".join(HOSTILE)))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await open_log(pilot, app)
+        await until(lambda: "red" in screen_text(app))
+        await pilot.press("g")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "[bold red]markup[/]" in text
+        assert not set(text) & {"\x1b", "\u202e", "\u200b", "\r"}
+
+
+async def test_a_flood_is_bounded() -> None:
+    service = serving("".join(f"line {n}\n" for n in range(LINES_MAX)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        view = await open_log(pilot, app)
+        await until(lambda: view.line_count)
+        for part in range(3):
+            service.logs[CONSOLE].pending = "y\n" * 5000 + f"part {part}\n"
+            await until(lambda part=part: f"part {part}" in screen_text(app))  # type: ignore[misc]
+            assert view.line_count <= LINES_MAX

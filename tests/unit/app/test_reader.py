@@ -1,0 +1,180 @@
+"""Snapshots of a store on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from quicksand.config import SandboxConfig
+from quicksand.host.files import try_lock
+from quicksand.host.paths import Paths
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.registry import Record, Registry, RunState
+
+from quicksand_tui import reader
+from quicksand_tui.reader import Reader
+from quicksand_tui.snapshot import SandboxView, State
+
+VISIBLE: frozenset[str] = frozenset({"0" * 12})
+
+
+def make(places: Paths, number: int = 0, **fields: object) -> Record:
+    """A stopped sandbox on disk."""
+    record = Record(
+        id=f"{number:012x}",
+        name=f"box-{number}",
+        config=SandboxConfig.parse({"image": "debian"}),
+        image_digest="",
+        chain=("/nowhere/disk.qcow2",),
+        created=1000.0 + number,
+        committed=True,
+        discard=False,
+    )
+    record = replace(record, **fields)  # type: ignore[arg-type]
+    os.close(Registry(places).create(record))
+    return record
+
+
+def run_state(qemu_pid: int) -> RunState:
+    return RunState(
+        keeper_pid=qemu_pid,
+        qemu_pid=qemu_pid,
+        token="secret",
+        accel="tcg",
+        accel_reason="kvm: no\x1b[2J",
+        forwards=((8080, 80),),
+        http_port=None,
+        started=time.time(),
+        paused=False,
+        qemu_command=(),
+    )
+
+
+def only(found: tuple[SandboxView, ...]) -> SandboxView:
+    (view,) = found
+    return view
+
+
+def test_nothing_on_disk_is_an_empty_world() -> None:
+    snapshot = Reader().read(frozenset())
+    assert snapshot.sandboxes == ()
+    assert snapshot.error == ""
+    assert snapshot.host.memory_free
+
+
+def test_sandboxes_come_oldest_first_with_their_configuration(places: Paths) -> None:
+    make(places, 2)
+    make(places, 1)
+    first, second = Reader().read(frozenset()).sandboxes
+    assert (first.name, second.name) == ("box-1", "box-2")
+    assert first.state is State.STOPPED
+    assert first.memory_limit == 512 * 2**20
+    assert first.disk
+
+
+def test_a_new_sandbox_a_change_and_a_removal_show_at_the_next_look(places: Paths) -> None:
+    looking = Reader()
+    assert looking.read(VISIBLE).sandboxes == ()
+    record = make(places)
+    assert only(looking.read(VISIBLE).sandboxes).state is State.STOPPED
+    place = sandbox_dir(places, record.id)
+    from quicksand.host.files import write_json
+
+    write_json(place.exit, {"code": -9, "asked": False})
+    assert only(looking.read(VISIBLE).sandboxes).error == "QEMU was ended by SIGKILL"
+    Registry(places).remove(record.id)
+    assert looking.read(VISIBLE).sandboxes == ()
+
+
+def test_a_running_one_has_memory_at_once_and_cpu_at_the_second_reading(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "USAGE_EVERY_S", 0.0)
+    record = make(places)
+    runtime = runtime_dir(places, record.id)
+    runtime.root.mkdir(parents=True)
+    lock = try_lock(sandbox_dir(places, record.id).lock)
+    assert lock is not None
+    try:
+        runtime.state.write_text(json.dumps(run_state(os.getpid()).to_json()))
+        looking = Reader()
+        first = only(looking.read(VISIBLE).sandboxes)
+        assert first.state is State.RUNNING
+        assert first.cpu_percent is None
+        assert first.memory_used
+        assert first.accel_reason == "kvm: no"
+        second = only(looking.read(VISIBLE).sandboxes)
+        assert second.cpu_percent is not None
+        unseen = only(Reader().read(frozenset({"other"})).sandboxes)
+        assert unseen.state is State.RUNNING
+    finally:
+        os.close(lock)
+        runtime.state.unlink()
+        runtime.root.rmdir()
+
+
+def test_a_machine_that_dies_with_its_keeper_is_found_out(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = make(places)
+    runtime = runtime_dir(places, record.id)
+    runtime.root.mkdir(parents=True)
+    runtime.state.write_text(json.dumps(run_state(2**22 + 1).to_json()))
+    lock = try_lock(sandbox_dir(places, record.id).lock)
+    assert lock is not None
+    looking = Reader()
+    assert only(looking.read(VISIBLE).sandboxes).state is State.RUNNING
+    os.close(lock)  # no file changes
+    looking._next_usage = 0.0
+    assert only(looking.read(VISIBLE).sandboxes).state is State.STOPPED
+    runtime.state.unlink()
+    runtime.root.rmdir()
+
+
+def test_one_broken_record_does_not_hide_the_others_and_its_text_is_harmless(
+    places: Paths,
+) -> None:
+    make(places, 1)
+    record = make(places, 2)
+    sandbox_dir(places, record.id).record.write_text('{"schema_version": "\\u001b[2J\\u202e"}')
+    broken, good = sorted(Reader().read(VISIBLE).sandboxes, key=lambda view: view.state)
+    assert (broken.state, good.state) == (State.BROKEN, State.STOPPED)
+    assert "\x1b" not in broken.error and "\u202e" not in broken.error
+
+
+def test_foreign_names_are_made_harmless(places: Paths) -> None:
+    record = make(places)
+    path = sandbox_dir(places, record.id).record
+    path.write_text(
+        json.dumps({**record.to_json(), "name": "\x1b]0;x\x07[red]a\nb", "id": record.id})
+    )
+    assert only(Reader().read(VISIBLE).sandboxes).name == "[red]a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_an_unreadable_store_is_an_error_and_no_exception(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> list[str]:
+        if path == places.sandboxes:
+            raise PermissionError(13, "Permission denied", str(path))
+        return []
+
+    monkeypatch.setattr(reader, "_directories", refuse)
+    snapshot = Reader().read(VISIBLE)
+    assert snapshot.sandboxes == ()
+    assert "Permission denied" in snapshot.error
+
+
+def test_an_idle_look_at_twenty_sandboxes_costs_little(places: Paths) -> None:
+    for number in range(20):
+        make(places, number)
+    looking = Reader()
+    looking.read(VISIBLE)
+    begun = time.process_time()
+    for _ in range(20):
+        looking.read(VISIBLE)
+    assert (time.process_time() - begun) / 20 < 0.005

@@ -1,0 +1,134 @@
+"""The engine's thread: results, failures, and cancelling that waits for the undoing."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from quicksand.errors import BootTimeoutError, NameTakenError
+
+from quicksand_tui.failures import LOG_LINES, describe_failure
+from quicksand_tui.service import EngineService
+from quicksand_tui.snapshot import NewSpec, OperationError, Progress
+
+
+@pytest.fixture
+def service() -> Iterator[EngineService]:
+    found = EngineService()
+    yield found
+    found.close()
+
+
+async def test_an_operation_runs_in_the_engines_thread(service: EngineService) -> None:
+    names = []
+
+    async def operation() -> None:
+        names.append(threading.current_thread().name)
+
+    await service._run("it", operation)
+    assert names == ["quicksand-engine"]
+
+
+async def test_an_error_comes_back_as_what_to_show(service: EngineService) -> None:
+    async def operation() -> None:
+        raise NameTakenError("the name 'x' is taken", hint="choose another")
+
+    with pytest.raises(OperationError) as caught:
+        await service._run("It failed", operation)
+    failure = caught.value.failure
+    assert (failure.title, failure.message, failure.hint) == (
+        "It failed",
+        "the name 'x' is taken",
+        "choose another",
+    )
+
+
+async def test_cancelling_returns_after_the_engine_has_undone_it(service: EngineService) -> None:
+    begun, undone = threading.Event(), []
+
+    async def operation() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            undone.append(True)
+
+    task = asyncio.create_task(service._run("it", operation))
+    await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert undone == [True]
+
+
+async def test_closing_cancels_what_is_under_way_and_waits_for_it(service: EngineService) -> None:
+    begun, undone = threading.Event(), []
+
+    async def operation() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            undone.append(True)
+
+    task = asyncio.create_task(service._run("it", operation))
+    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(service.close)
+    assert undone == [True]
+    with pytest.raises(OperationError):
+        await task
+
+
+async def test_a_start_that_cannot_be_is_explained_and_leaves_nothing(
+    service: EngineService,
+) -> None:
+    seen: list[Progress] = []
+    spec = NewSpec(image="no-such-image", name="x")
+    with pytest.raises(OperationError) as caught:
+        await service.create(spec, seen.append)
+    assert caught.value.failure.title == "x did not start"
+    assert "Image not found" in caught.value.failure.message
+    assert seen[0].sandbox_id and seen[-1].stage == "find the image"
+    assert service.read().sandboxes == ()
+
+
+async def test_actions_on_a_sandbox_that_is_gone_say_so(service: EngineService) -> None:
+    for operation in (service.stop, service.kill):
+        with pytest.raises(OperationError, match="no sandbox"):
+            await operation("000000000000")
+
+
+def test_closing_a_service_that_did_nothing_is_fine() -> None:
+    EngineService().close()
+
+
+def test_a_failure_of_the_machine_has_its_log_apart_and_harmless() -> None:
+    log = "\n".join(f"line {n}\x1b[31m" for n in range(100))
+    failure = describe_failure("t", BootTimeoutError("no answer", hint="wait", log=log))
+    assert failure.message == "no answer"
+    assert len(failure.log) == LOG_LINES
+    assert failure.log[-1] == "line 99"
+
+
+def test_any_other_error_says_its_kind_and_where() -> None:
+    try:
+        raise ZeroDivisionError("oops \x1b[2J")
+    except ZeroDivisionError as error:
+        failure = describe_failure("t", error)
+    assert failure.message == "ZeroDivisionError: oops "
+    assert any("test_service.py" in line for line in failure.log)
+
+
+def test_the_first_paint_needs_no_engine() -> None:
+    code = (
+        "import sys, quicksand_tui.app; "
+        "bad = [m for m in sys.modules if m.split('.')[0] in ('quicksand', 'qemu')];"
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

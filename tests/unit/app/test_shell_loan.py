@@ -1,0 +1,86 @@
+"""Lending the terminal to a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from quicksand_tui.app import QuicksandApp
+from quicksand_tui.screens.failure import FailureScreen
+from quicksand_tui.snapshot import Failure
+from quicksand_tui.terminal_loan import Ended, Loan, shell_argv
+from tests.unit.app.fakes import NOW, WEB, FakeService, ready, screen_text, until
+
+
+class AppWithoutTerminal(QuicksandApp):
+    """There is no terminal in a test to be lent."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(FakeService(), clock=lambda: NOW)
+        self.lent: list[list[str]] = []
+        self._ended = ended
+
+    async def run_in_terminal(self, loan: Any) -> Ended:
+        self.lent.append(loan._argv)
+        return self._ended
+
+
+async def test_s_runs_the_command_shell_and_comes_back() -> None:
+    app = AppWithoutTerminal(Ended(7))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("s")
+        await until(lambda: app.lent)
+        assert app.lent == [shell_argv(WEB.id)]
+        assert app.lent[0][-2:] == ["shell", WEB.id]
+        await until(lambda: "$ quicksand-tui shell web" in screen_text(app))
+        assert app.screen is app.main
+
+
+async def test_enter_on_a_running_sandbox_opens_a_shell() -> None:
+    app = AppWithoutTerminal(Ended(0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("enter")
+        await until(lambda: app.lent)
+
+
+async def test_a_shell_that_could_not_be_opened_is_explained() -> None:
+    failure = Failure(title="t", message="all agent sockets are in use")
+    app = AppWithoutTerminal(Ended(125, failure))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("s")
+        await until(lambda: isinstance(app.screen, FailureScreen))
+        await pilot.pause()
+        assert "all agent sockets are in use" in screen_text(app)
+
+
+def python(code: str) -> Loan:
+    return Loan([sys.executable, "-c", code], "web")
+
+
+async def test_the_status_of_the_shells_last_command_is_no_failure() -> None:
+    app = QuicksandApp(FakeService())
+    assert await python("raise SystemExit(3)").run(app) == Ended(3)
+    assert await python("import sys; sys.stderr.write('left it running')").run(app) == Ended(0)
+
+
+async def test_what_it_says_before_it_fails_is_kept_and_harmless() -> None:
+    app = QuicksandApp(FakeService())
+    code = "import sys; sys.stderr.write('Error: \\x1b[2Jno agent\\nhint: wait\\n'); sys.exit(125)"
+    ended = await python(code).run(app)
+    assert ended.failure is not None
+    assert ended.failure.message == "Error: no agent"
+    assert ended.failure.log == ("hint: wait",)
+
+
+async def test_cancelling_ends_the_program() -> None:
+    app = QuicksandApp(FakeService())
+    task = asyncio.create_task(python("import time; time.sleep(60)").run(app))
+    await until(lambda: app._shell is not None)
+    process = app._shell
+    task.cancel()
+    await asyncio.wait((task,))
+    assert process is not None and process.returncode is not None

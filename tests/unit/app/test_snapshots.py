@@ -1,0 +1,133 @@
+"""What the screens look like. ``pytest --snapshot-update`` after a change that is meant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from quicksand_tui.app import QuicksandApp
+from quicksand_tui.snapshot import Failure, LogKind, Snapshot
+from tests.unit.app.fakes import (
+    DB,
+    EMPTY,
+    FULL,
+    FakeService,
+    make_app,
+    ready,
+    screen_text,
+    select,
+    until,
+)
+
+SMALL, LARGE = (80, 24), (120, 36)
+SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x36"])
+
+Compare = Callable[..., bool]
+
+
+def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
+    """Press ``keys`` and wait until ``sees`` is on the screen."""
+
+    async def run(pilot: Pilot[int]) -> None:
+        app = await ready(pilot)
+        await pilot.press(*keys.split())
+        await until(lambda: sees in screen_text(app))
+        for field in app.screen.query(Input):
+            field.cursor_blink = False
+            field._cursor_visible = True
+        await pilot.pause()
+
+    return run
+
+
+def app(world: Snapshot = FULL) -> QuicksandApp:
+    return make_app(FakeService(world))
+
+
+@SIZES
+def test_main(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(app(), terminal_size=size, run_before=show(sees="● running for"))
+
+
+@SIZES
+def test_empty(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(app(EMPTY), terminal_size=size, run_before=show(sees="Press n"))
+
+
+@SIZES
+def test_images(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(app(), terminal_size=size, run_before=show("tab down", sees="is damaged"))
+
+
+def test_a_start_under_way(snap_compare: Compare) -> None:
+    service = FakeService()
+
+    async def run(pilot: Pilot[int]) -> None:
+        service.hold = asyncio.Event()
+        app = await ready(pilot)
+        await select(pilot, DB)
+        await pilot.press("S")
+        await until(lambda: "4/5 start QEMU" in screen_text(app))
+        await pilot.pause()
+
+    assert snap_compare(make_app(service), terminal_size=LARGE, run_before=run)
+
+
+def test_filter(snap_compare: Compare) -> None:
+    assert snap_compare(
+        app(), terminal_size=SMALL, run_before=show("slash d e b !", sees="Sandboxes /deb!")
+    )
+
+
+@SIZES
+def test_new(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(app(), terminal_size=size, run_before=show("n", sees="$ quicksand-tui run"))
+
+
+def test_delete(snap_compare: Compare) -> None:
+    assert snap_compare(app(), terminal_size=SMALL, run_before=show("d", sees="Delete web?"))
+
+
+@SIZES
+def test_help(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(app(), terminal_size=size, run_before=show("question_mark", sees="Keys"))
+
+
+def test_failure(snap_compare: Compare) -> None:
+    service = FakeService()
+    service.failure = Failure(
+        title="web did not stop",
+        message="the processes of sandbox 'web' do not end",
+        hint="look at its log",
+        log=tuple(f"[{n:5}.000000] kernel line {n}" for n in range(30)),
+    )
+    assert snap_compare(
+        make_app(service), terminal_size=SMALL, run_before=show("x", sees="web did not stop")
+    )
+
+
+def test_log(snap_compare: Compare) -> None:
+    service = FakeService()
+    service.logs[LogKind.CONSOLE].pending = "".join(
+        f"[ {n}.000] kernel line {n}\n" for n in range(60)
+    )
+    assert snap_compare(
+        make_app(service),
+        terminal_size=SMALL,
+        run_before=show("l slash 5 enter", sees="/5 15 of 15"),
+    )
+
+
+def test_light_theme(snap_compare: Compare) -> None:
+    light = app()
+    light.theme = "textual-light"
+    assert snap_compare(light, terminal_size=SMALL, run_before=show(sees="● running for"))
+
+
+def test_narrow(snap_compare: Compare) -> None:
+    assert snap_compare(app(), terminal_size=(50, 18), run_before=show(sees="● running for"))

@@ -1,0 +1,147 @@
+"""Foreign text cannot do anything but be read."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from quicksand_tui.text import (
+    REPLACEMENT,
+    age_text,
+    clip,
+    percent_text,
+    plain,
+    sanitise,
+    sanitise_lines,
+    size_text,
+)
+
+HOSTILE = [
+    "\x1b[2J\x1b[H owned",
+    "\x1b]0;title\x07x",
+    "\x1b]52;c;ZXZpbA==\x07",
+    "\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\",
+    "\x1bP1$tq\x1b\\",
+    "\x9b31mred",
+    "\x9d0;c1 osc\x9c",
+    "\x1b[",
+    "\x1b",
+    "\x1b]0;never ends",
+    "a\rb",
+    "a\nb\vc\fd\x85e\u2028f\u2029g",
+    "\u202egnp.exe",
+    "\u2066\u2067\u2068\u2069",
+    "zero\u200bwidth\u200d\ufeff\u2060",
+    "\u00adsoft",
+    "tag\U000e0041",
+    "\ud800 lone",
+    "Z" + "\u0301" * 300,
+    "\u0301first",
+    "x\ufe0f",
+    "\ue000\uffff\U0010ffff",
+    "[bold red]markup[/] [@click=app.quit]x[/]",
+    "$accent {braces} %s",
+    "A" * 100_000,
+    "\x00" * 5000,
+    "\x1b[31m" * 1000 + "end",
+    "ㅤ\u3164\u115f",
+]
+
+
+def assert_harmless(text: str) -> None:
+    for char in text:
+        assert unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    assert not set(text) & set("\x1b\n\r\t\u3164")
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_one_harmless_line_of_bounded_length(text: str) -> None:
+    found = sanitise(text, limit=200)
+    assert_harmless(found)
+    assert len(found) <= 200
+
+
+@given(st.text(alphabet=st.characters(), max_size=300))
+def test_any_text_is_made_harmless(text: str) -> None:
+    found = sanitise(text, limit=100)
+    assert_harmless(found)
+    assert len(found) <= 100
+    for line in sanitise_lines(text):
+        assert_harmless(line)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_of_a_guest_are_made_harmless(data: bytes) -> None:
+    for line in sanitise_lines(data.decode("utf-8", "replace")):
+        assert_harmless(line)
+
+
+def test_readable_text_stays_as_it_is() -> None:
+    for text in ("web-1", "naïve café", "日本語", "e\u0301", "[not markup]", "a b"):
+        assert sanitise(text) == text
+
+
+def test_escape_sequences_vanish_and_other_controls_are_shown() -> None:
+    assert sanitise("\x1b[1;32mok\x1b[0m done") == "ok done"
+    assert sanitise("a\x07b") == f"a{REPLACEMENT}b"
+    assert sanitise("\u202eabc") == f"{REPLACEMENT}abc"
+
+
+def test_lines_show_what_a_terminal_would_have_shown_last() -> None:
+    assert sanitise_lines("10%\r50%\r100%\r\nnext\tcolumn\n") == ["100%", "next    column", ""]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (1, "1B"),
+        (999, "999B"),
+        (1000, "1.0K"),
+        (4096, "4.0K"),
+        (512 * 2**20, "512M"),
+        (1000 * 2**20, "1.0G"),
+        (int(1.5 * 2**30), "1.5G"),
+        (23 * 2**30, "23G"),
+        (2**60, "1024P"),
+    ],
+)
+def test_sizes_are_short(size: int | None, text: str) -> None:
+    assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (-5, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (3600, "1h"),
+        (47 * 3600, "47h"),
+        (48 * 3600, "2d"),
+        (21 * 86400, "3w"),
+        (800 * 86400, "2y"),
+    ],
+)
+def test_ages_are_in_their_largest_unit(seconds: float | None, text: str) -> None:
+    assert age_text(seconds) == text
+
+
+def test_percentages() -> None:
+    assert [percent_text(value) for value in (None, 0.2, 183.6)] == ["–", "0%", "184%"]
+
+
+@given(st.text(max_size=50), st.integers(0, 20))
+def test_clipping_never_exceeds_the_width(text: str, width: int) -> None:
+    assert cell_len(clip(sanitise(text), width)) <= width
+
+
+@given(st.text(max_size=50))
+def test_plain_text_is_ascii(text: str) -> None:
+    assert plain(text).isascii()

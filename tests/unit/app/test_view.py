@@ -1,0 +1,164 @@
+"""From a snapshot to rows and lines, without an app."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from quicksand_tui.snapshot import (
+    HostView,
+    Job,
+    Panel,
+    SandboxView,
+    Selection,
+    Snapshot,
+    State,
+    Verb,
+)
+from quicksand_tui.view import (
+    GLYPHS,
+    PADDING,
+    ROLES,
+    counts_text,
+    empty_text,
+    host_text,
+    image_rows,
+    matches,
+    plan_image_columns,
+    plan_sandbox_columns,
+    sandbox_rows,
+    state_text,
+    with_jobs,
+)
+from quicksand_tui.widgets.details import describe
+from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, NOW, OLD, WEB
+
+
+def row_of(view: SandboxView, snapshot: Snapshot = FULL) -> dict[str, str]:
+    found = next(row for row in sandbox_rows(snapshot) if row.key == view.id)
+    return {key: cell.text for key, cell in found.cells.items()}
+
+
+def test_a_running_sandbox_shows_what_it_uses() -> None:
+    assert row_of(WEB) == {
+        "state": "● running",
+        "name": "web",
+        "image": "debian",
+        "age": "3h",
+        "cpu": "2%",
+        "memory": "183M/512M",
+        "disk": "42M",
+        "accel": "tcg",
+        "ports": "8080→80",
+    }
+
+
+def test_a_stopped_sandbox_has_no_use_of_the_cpu() -> None:
+    row = row_of(DB)
+    assert (row["cpu"], row["memory"], row["disk"]) == ("", "1.0G", "420M")
+
+
+def test_every_state_has_its_own_word_and_a_glyph_and_a_colour() -> None:
+    assert len({state_text(state) for state in State}) == len(State)
+    assert set(GLYPHS) == set(ROLES) == set(State)
+
+
+@pytest.mark.parametrize("width", range(20, 200))
+def test_the_columns_fit_into_any_width(width: int) -> None:
+    columns = plan_sandbox_columns(width)
+    assert columns[0].key == "state"
+    if width >= 32:
+        assert sum(column.width + PADDING for column in columns) <= width
+    if width >= 24:
+        assert sum(c.width + PADDING for c in plan_image_columns(width)) <= width
+
+
+def test_at_80_cells_all_of_the_issue_is_there() -> None:
+    keys = [column.key for column in plan_sandbox_columns(78)]
+    assert keys == ["state", "name", "image", "age", "cpu", "memory", "disk"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["web", "db", "agent-7", "builder", "cc33dd44ee55"]),
+        ("WEB", ["web"]),
+        ("!web", ["db", "agent-7", "builder", "cc33dd44ee55"]),
+        ("state:running", ["web"]),
+        ("debian !state:stopped", ["web", "agent-7", "builder"]),
+        ("image:deb name:b", ["web", "db", "builder"]),
+        ("3f2a", ["web"]),
+        ("!", ["web", "db", "agent-7", "builder", "cc33dd44ee55"]),
+        ("nothing:here", []),
+    ],
+)
+def test_the_filter(query: str, names: list[str]) -> None:
+    assert [view.name for view in FULL.sandboxes if matches(view, query)] == names
+
+
+def test_a_job_changes_what_is_shown_of_its_sandbox() -> None:
+    job = Job(sandbox_id=DB.id, name="db", verb=Verb.START, stage="start QEMU", step=4, steps=5)
+    shown = with_jobs(FULL, [job])
+    assert shown.sandbox(DB.id) == replace(DB, state=State.STARTING)
+    row = next(row for row in sandbox_rows(shown) if row.key == DB.id)
+    assert row.cells["name"].note == "4/5 start QEMU"
+
+
+def test_a_new_sandbox_is_a_row_before_its_record_is_on_disk_and_only_one_after() -> None:
+    job = Job(sandbox_id="new:x", name="x", verb=Verb.START, image="debian", started=NOW)
+    assert [s.name for s in with_jobs(EMPTY, [job]).sandboxes] == ["x"]
+    on_disk = replace(EMPTY, sandboxes=(replace(WEB, id="123", name="x"),))
+    assert [s.id for s in with_jobs(on_disk, [job]).sandboxes] == ["123"]
+
+
+def test_counts_and_host() -> None:
+    assert counts_text(FULL) == "1 running · 1 paused · 1 stopped · 1 crashed · 1 broken"
+    assert counts_text(EMPTY) == "nothing runs"
+    assert counts_text(Snapshot(taken=NOW, loaded=False)) == "reading…"
+    assert host_text(FULL) == "6.0G RAM · 40G disk free"
+    assert host_text(replace(FULL, host=HostView())) == ""
+
+
+def test_emptiness_names_the_next_key() -> None:
+    assert "Press n to start one from debian" in empty_text(EMPTY, "")
+    assert "how to make one" in empty_text(replace(EMPTY, images=()), "")
+    assert "tab" in empty_text(replace(EMPTY, images=(OLD,)), "")
+    assert "esc clears" in empty_text(FULL, "nothing")
+    assert "no/such: denied" in empty_text(replace(EMPTY, error="no/such: denied"), "")
+
+
+def test_a_broken_image_says_so_in_its_row() -> None:
+    rows = {row.key: row.cells["size"].text for row in image_rows(FULL)}
+    assert rows == {"debian": "105M", "old": "✗ broken"}
+
+
+def described(selection: Selection, snapshot: Snapshot = FULL) -> str:
+    title, lines = describe(snapshot, selection)
+    return "\n".join(
+        [title, *(f"{label} {''.join(text for text, _ in parts)}" for label, parts in lines)]
+    )
+
+
+def test_the_details_warn_of_tcg_and_say_why_it_is_used() -> None:
+    text = described(Selection(sandbox=WEB))
+    assert "TCG – no security boundary" in text
+    assert "kvm: a guest on it did not run" in text
+    assert "127.0.0.1:8080 → 80" in text
+    assert WEB.id in text
+
+
+def test_the_details_say_why_something_ended_or_is_broken() -> None:
+    assert "QEMU was ended by SIGKILL" in described(Selection(sandbox=AGENT))
+    assert "schema_version" in described(Selection(sandbox=BROKEN))
+    assert "manifest.json" in described(Selection(panel=Panel.IMAGES, image=OLD))
+    assert "Used by 3 sandboxes" in described(
+        Selection(panel=Panel.IMAGES, image=DEBIAN),
+        replace(FULL, sandboxes=(WEB, DB, AGENT)),
+    )
+
+
+def test_the_details_of_a_job_say_how_to_cancel_it() -> None:
+    job = Job(sandbox_id=DB.id, name="db", verb=Verb.START, stage="x", started=NOW - 5)
+    shown = with_jobs(FULL, [job])
+    assert "x · 5s · c cancels" in described(Selection(sandbox=shown.sandbox(DB.id)), shown)
