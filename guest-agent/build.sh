@@ -35,8 +35,13 @@ case "${1-}" in
 esac
 
 # Only here: tests unwind.
-script="-Clink-arg=-Wl,-T,$PWD/src/discard.ld"
-cargo build --release --locked --target "$target" --config "target.$target.rustflags=['$script']"
+flags="'-Clink-arg=-Wl,-T,$PWD/src/discard.ld'"
+cargo fetch --locked --target "$target"
+# The binary names no directory of the machine that built it.
+for crates in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
+    flags="$flags, '--remap-path-prefix=$crates=crates'"
+done
+cargo build --release --locked --target "$target" --config "target.$target.rustflags=[$flags]"
 mkdir -p "$out"
 # Renamed into place: whoever reads meanwhile has the old one or the new one.
 cp "target/$target/release/quicksand-agent" "$out/.new"

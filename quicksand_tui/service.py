@@ -154,12 +154,18 @@ class EngineService:
             self._thread.start()
         return self._loop
 
+    def _cancel_all(self) -> None:
+        """Cancel each once: a second time would interrupt its undoing."""
+        for task in set(self._tasks):
+            if not task.cancelling():
+                task.cancel()
+
     def close(self) -> None:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
         deadline = time.monotonic() + CLOSE_WAIT_S
-        loop.call_soon_threadsafe(lambda: [task.cancel() for task in set(self._tasks)])
+        loop.call_soon_threadsafe(self._cancel_all)
         while self._tasks and time.monotonic() < deadline:
             time.sleep(0.01)
         loop.call_soon_threadsafe(loop.stop)

@@ -40,7 +40,14 @@ from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import Boot, Machine, plan
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
-from quicksand.registry import Record, Registry, RunState, find_panic, publish_state
+from quicksand.registry import (
+    Record,
+    Registry,
+    RunState,
+    find_panic,
+    publish_state,
+    remove_tree,
+)
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -118,6 +125,8 @@ async def boot(
     async with contextlib.AsyncExitStack() as undo:
         undo.callback(remove_quietly, runtime.root)
         make_private_dir(registry.paths.runtime)
+        # We hold the lock, so what is there belongs to a run that ended badly.
+        remove_tree(runtime.root)
         with map_os_errors(runtime.root):
             runtime.root.mkdir(mode=0o700)
             listeners = Listeners(runtime)

@@ -40,10 +40,9 @@ def command(name: str, follow: bool, qemu: bool, lines: int | None) -> int:
     path = place.qemu_log if qemu else place.console_log
     write = _plain_writer() if sys.stdout.isatty() else _raw_writer()
 
-    log = Log(path)
-    for data in last_lines(log.read_all(), lines):
-        write(data)
-    try:
+    with contextlib.closing(Log(path)) as log:
+        for data in last_lines(log.read_all(), lines):
+            write(data)
         while follow:
             # Ask before reading: what was written before the end is read after it.
             ended = not is_locked(place.lock)
@@ -52,8 +51,6 @@ def command(name: str, follow: bool, qemu: bool, lines: int | None) -> int:
             if ended:
                 break
             time.sleep(POLL_S)
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
     return Exit.OK
 
 
@@ -85,9 +82,14 @@ class Log:
             # The piece is complete: what came between the last read and its end, then the new one.
             while data := self._file.read(CHUNK):
                 yield data
+            self.close()
+            yield from self.read_new()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
             self._file.close()
             self._file = None
-            yield from self.read_new()
 
     def _is_replaced(self, file: BinaryIO) -> bool:
         try:

@@ -33,25 +33,25 @@ def help_content(scope: Scope) -> Content:
     parts: list[str | tuple[str, str]] = []
     groups = (Group.LOG,) if scope is Scope.LOG else (Group.SANDBOX, Group.VIEW, Group.APP)
     for group in groups:
-        parts.append((f"{group.value}\n", "bold $accent"))
+        parts.append((f"{group.value}\n", "bold $text-accent"))
         for action in ACTIONS:
             if action.group is group:
                 keys = " ".join(key_text(key) for key in action.keys)
                 parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{action.tooltip}\n"]
         parts.append("\n")
-    parts.append(("Moving\n", "bold $accent"))
+    parts.append(("Moving\n", "bold $text-accent"))
     for keys, meaning in MOVES:
         if scope is Scope.MAIN or keys != "tab":
             parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
     if scope is Scope.MAIN:
-        parts.append(("\nStates\n", "bold $accent"))
+        parts.append(("\nStates\n", "bold $text-accent"))
         for state, meaning in MEANINGS:
             word = f"{GLYPHS[state]} {state.value}"
             role = ROLES[state]
             style = MUTED if role == "muted" else f"$text-{role}"
             parts += [(f"  {word:<{KEY_WIDTH}}", style), f"{meaning}\n"]
         parts += [
-            ("\nThe command line\n", "bold $accent"),
+            ("\nThe command line\n", "bold $text-accent"),
             "  Each action is a command, too: the line above the footer shows the one that\n"
             "  does the same as your last action. ",
             ("quicksand-tui --help", "bold"),

@@ -53,7 +53,7 @@ class ActionBar(Static):
         self._places, begin = [], 0
         for action in (*kept, *last):
             key = key_text(action.keys[0])
-            parts += [(f" {key}", "bold $accent"), (f" {action.label} ", "")]
+            parts += [(f" {key}", "bold $text-accent"), (f" {action.label} ", "")]
             width = _width(key, action.label)
             self._places.append((begin, begin + width, action.id))
             begin += width

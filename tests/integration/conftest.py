@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-
 from quicksand import Sandbox
 from quicksand.host.paths import Paths
+
 from tests.conftest import fresh_places
 
 IMAGE = "debian"

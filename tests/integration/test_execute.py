@@ -8,7 +8,6 @@ import resource
 from collections.abc import AsyncIterator
 
 import pytest
-
 from quicksand import Sandbox
 from quicksand.errors import AgentRefusedError, AgentUnreachableError, ConfigError
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import AsyncIterator
 
 import pytest
-
 from quicksand import Sandbox
 from quicksand.errors import AgentRefusedError
 from quicksand.shell import Shell
@@ -75,7 +74,8 @@ async def test_an_interrupted_write_leaves_the_old_file_and_no_litter(
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "a,b=c", 'qu"o\'te', "-rf", "new\nline", "ünï", "\udcff\udcfe", "x" * 255],
+    "name",
+    ["a b", "a,b=c", "qu\"o'te", "-rf", "new\nline", "ünï", "\udcff\udcfe", "x" * 255],
     ids=ascii,
 )
 async def test_any_name_works(vm: Sandbox, directory: str, name: str) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from quicksand.images.cpio import CpioEntry, build_cpio
 
 NAMES = st.text(
@@ -27,7 +26,7 @@ ENTRIES = st.lists(
 
 def read_cpio(archive: bytes) -> list[tuple[str, int, bytes, tuple[int, int]]]:
     """The entries up to the trailer: name, mode, data, device."""
-    entries = []
+    entries: list[tuple[str, int, bytes, tuple[int, int]]] = []
     position = 0
     while True:
         assert archive[position : position + 6] == b"070701"

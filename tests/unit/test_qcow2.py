@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from quicksand.errors import ImageError
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from quicksand.agent.session import Session, connect
-from quicksand.errors import AgentUnreachableError, QuicksandError
+from quicksand.errors import AgentUnreachableError, QuicksandError, StateError
 from quicksand.host.lease import Lease, take_lease
 from quicksand.layout import AGENT_PORTS, RuntimeDir
 
@@ -50,7 +50,10 @@ class AgentLink:
         sockets = [self._runtime.agent_socket(n) for n in range(AGENT_PORTS)]
         failure: AgentUnreachableError | None = None
         while (left := deadline - loop.time()) > 0:
-            lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
+            try:
+                lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
+            except StateError as error:
+                raise self._why_gone() or error from error
             try:
                 session = await connect(lease.socket, self._token, timeout=min(ATTEMPT_S, left))
             except AgentUnreachableError as error:

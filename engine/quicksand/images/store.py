@@ -86,6 +86,8 @@ class ImageStore:
 
     def get(self, name: str) -> StoredImage | None:
         """The current version of the image ``name``, or None."""
+        if not _is_name(name):
+            return None
         place = self.root / name
         try:
             digest = (place / CURRENT).read_text(encoding="ascii").strip()
@@ -175,7 +177,7 @@ class ImageStore:
         Whoever calls has made sure that no sandbox lies on it.
         """
         place = self.root / name
-        if "/" in name or name.startswith(".") or not place.is_dir():
+        if not _is_name(name) or not place.is_dir():
             raise ImageNotFound(f"Image not found: {name!r} is not in the store")
         with map_os_errors(place):
             # Out of sight first, so that nothing starts from a half-removed image.
@@ -188,6 +190,11 @@ def sha256_file(path: Path) -> str:
     """The digest of a file's content. Blocks for I/O."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can name an image, and so a directory of the store."""
+    return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
 
 
 def _checked_file(value: Mapping[str, Any]) -> dict[str, Any]:

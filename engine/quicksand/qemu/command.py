@@ -214,6 +214,8 @@ def _plan_devices(inherited: Inherited) -> list[str]:
     arguments = ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
     arguments += _json("-device", {"driver": "virtio-rng-pci", "rng": "rng0"})
     arguments += _json("-device", {"driver": "vmgenid", "guid": "auto"})
+    # A panic ends QEMU at once, before the kernel gets to reboot (-action panic=shutdown).
+    arguments += _json("-device", {"driver": "pvpanic-pci"})
     # The console is QEMU's stdout, which the keeper writes to a bounded log.
     arguments += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
     bus = {

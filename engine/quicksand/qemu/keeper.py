@@ -4,7 +4,7 @@ It exists because three things must happen when no client is there to do them: Q
 is recorded, the logs that a guest can write to without end stay bounded, and a sandbox that belongs
 to a script dies with it, even on kill -9. It imports as little as it can, to start in milliseconds.
 
-    keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD {keep|discard} -- QEMU ARG...
+    keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD {keep|discard} [NAME=VALUE...] -- QEMU ARG...
 
 stdin   lifeline: when it closes, the sandbox dies at once. The byte ``D`` detaches it: from then on
         it lives by itself. (Every start begins attached, so that a cancelled one leaves nothing.)
@@ -54,7 +54,7 @@ class BoundedLog:
             return
 
 
-def launch(argv: list[str]) -> tuple[int, int, int]:
+def launch(argv: list[str], env: dict[str, str]) -> tuple[int, int, int]:
     """Fork QEMU with pipes on stdout (the guest's console) and stderr. Returns (pid, out, err).
 
     Raises OSError if the program cannot be executed.
@@ -74,7 +74,7 @@ def launch(argv: list[str]) -> tuple[int, int, int]:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            os.execv(argv[0], argv)  # noqa: S606 - a list of arguments, no shell
+            os.execve(argv[0], argv, env)  # noqa: S606 - a list of arguments, no shell
         except OSError as error:
             os.write(failed_write, str(error.errno).encode())
         finally:
@@ -103,14 +103,14 @@ class Keeper:
         self.kill_at: float | None = None
         self.asked_to_stop = False
 
-    def run(self, argv: list[str]) -> None:
+    def run(self, argv: list[str], env: dict[str, str]) -> None:
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: None)
         try:
-            self.pid, out, err = launch(argv)
+            self.pid, out, err = launch(argv, env)
         except OSError as error:
             os.write(1, b"failed %d\n" % (error.errno or 0))
             return
@@ -217,14 +217,15 @@ def close_quietly(descriptor: int) -> None:
 
 
 def main() -> None:
-    sandbox_dir, runtime_dir, lock, end, dashes, *argv = sys.argv[1:]
-    if end not in ("keep", "discard") or dashes != "--" or not argv:
-        sys.exit("keeper: bad arguments")
+    sandbox_dir, runtime_dir, lock, end, *rest = sys.argv[1:]
+    dashes = rest.index("--")
+    env = dict(word.split("=", 1) for word in rest[:dashes])
+    argv = rest[dashes + 1 :]
     os.umask(0o077)
     # A child of nobody: its client may forget it, and never has to collect a zombie.
     if os.fork():
         os._exit(0)
-    Keeper(sandbox_dir, runtime_dir, int(lock), end == "discard").run(argv)
+    Keeper(sandbox_dir, runtime_dir, int(lock), end == "discard").run(argv, {**os.environ, **env})
 
 
 if __name__ == "__main__":

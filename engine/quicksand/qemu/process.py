@@ -121,8 +121,8 @@ async def launch(
     Raises QemuDiedError if the program cannot be executed.
     """
     argv = [sys.executable, "-I", "-S", keeper.__file__, str(sandbox.root), str(runtime.root)]
-    argv += [str(lock), "discard" if discard else "keep", "--"]
-    argv += ["/usr/bin/env", *(f"{k}={v}" for k, v in binaries.env.items())]
+    argv += [str(lock), "discard" if discard else "keep"]
+    argv += [*(f"{name}={value}" for name, value in binaries.env.items()), "--"]
     argv += [str(binaries.system), *binaries.firmware_arguments, *arguments]
     owned = await _start_keeper(argv, (lock, *listeners.descriptors))
     try:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import resource
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from quicksand.agent.session import OUTPUT_WINDOW, Session, connect
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError, AgentRefusedError, AgentUnreachableError
 
-Handler = Callable[["FakeAgent", dict[str, Any]], Awaitable[None]]
+Handler = Callable[["FakeAgent", dict[str, Any]], Coroutine[Any, Any, None]]
 
 
 class FakeAgent:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from quicksand.errors import ConfigError
+
 from quicksand_tui.cli.keys import DEFAULT_KEYS, DetachKeys, parse_keys
 
 SEQUENCE = parse_keys(DEFAULT_KEYS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from quicksand.errors import ConfigError, MachineError
+
 from quicksand_tui.cli.output import complain, format_table, print_json, show_age, show_size
 from tests.unit.cli.corpus import HOSTILE
 

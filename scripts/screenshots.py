@@ -1,0 +1,153 @@
+"""Make screenshots/*.svg: the real app showing real sandboxes, in places of their own.
+
+Needs what `make setup` prepares. Called by `make screenshots`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from quicksand import NetworkMode, PortForward, QuicksandError, Sandbox
+from quicksand.host.paths import paths
+from quicksand.registry import Registry
+
+from quicksand_tui.app import QuicksandApp
+from quicksand_tui.service import EngineService
+
+TARGET = Path(__file__).parent.parent / "screenshots"
+LARGE, SMALL = (120, 36), (80, 24)
+WAIT_S = 30.0
+
+BOXES: tuple[dict[str, Any], ...] = (
+    {
+        "name": "web",
+        "network_mode": NetworkMode.FULL,
+        "port_forwards": [PortForward(0, 80)],
+    },
+    {"name": "build-linux", "memory": "1G", "cpus": 2},
+    {"name": "agent-7"},
+    {"name": "db", "memory": "1G", "network_mode": NetworkMode.NONE},
+)
+WORK = {
+    "web": "seq 1 200000 | sha256sum; dd if=/dev/zero of=/root/cache bs=1M count=24 2>&1",
+    "build-linux": "while :; do :; done",
+}
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+@contextlib.contextmanager
+def places() -> Iterator[None]:
+    """Fresh places with the user's image and QEMU; removed at the end with all that is in them."""
+    prepared = paths()
+    root = Path(tempfile.mkdtemp(prefix="qsp-"))
+    (root / "data").mkdir(mode=0o700)
+    for name in ("images", "qemu"):
+        (root / "data" / name).symlink_to(prepared.data / name)
+    os.environ["QUICKSAND_RUNTIME_DIR"] = str(root / "run")
+    os.environ["QUICKSAND_DATA_DIR"] = str(root / "data")
+    try:
+        yield
+    finally:
+        asyncio.run(end_all())
+        shutil.rmtree(root)
+
+
+async def end_all() -> None:
+    for entry in Registry(paths()).list():
+        with contextlib.suppress(QuicksandError):
+            await Sandbox.attach(entry.id).kill()
+
+
+async def prepare() -> None:
+    """Four sandboxes: two run, one has crashed, one is stopped."""
+    for options in BOXES:
+        say(f"starting {options['name']}")
+        sandbox = Sandbox(image="debian", **options)
+        await sandbox.start()
+        sandbox.detach()
+        if work := WORK.get(sandbox.name):
+            await sandbox.spawn(work, detach=True)
+        sandbox.close()
+    run = Registry(paths()).find("agent-7").run
+    assert run is not None
+    os.kill(run.qemu_pid, signal.SIGKILL)
+    await Sandbox.attach("db").stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the app does not show what it should")
+        await asyncio.sleep(0.02)
+
+
+async def shoot(
+    name: str,
+    size: tuple[int, int],
+    *keys: str,
+    then: Callable[[QuicksandApp], Awaitable[None]] | None = None,
+) -> None:
+    """One picture: the app at ``size`` after ``keys``."""
+    service = EngineService()
+    app = QuicksandApp(service)
+    app.animation_level = "none"
+    try:
+        async with app.run_test(size=size) as pilot:
+            await until(lambda: app.main.sandboxes.table.row_count == len(BOXES))
+            # CPU use needs two readings.
+            await until(lambda: any(view.cpu_percent for view in app.snapshot.sandboxes))
+            app.main.sandboxes.table.select(Registry(paths()).find("web").id)
+            await pilot.press(*keys)
+            if then is not None:
+                await then(app)
+            await pilot.pause()
+            (TARGET / f"{name}.svg").write_text(app.export_screenshot(), encoding="utf-8")
+            say(f"made {name}.svg")
+    finally:
+        service.close()
+
+
+async def log_shown(app: QuicksandApp) -> None:
+    await until(lambda: app.screen.query("LogView") and app.screen.query_one("#log").virtual_size)
+
+
+async def start_shown(app: QuicksandApp) -> None:
+    """Leave the picture while a start is under way; it is cancelled with the app."""
+    await until(lambda: any(job.step for job in app.operations.jobs))
+
+
+async def shoot_all() -> None:
+    TARGET.mkdir(exist_ok=True)
+    await shoot("main", LARGE)
+    await shoot("small", SMALL)
+    await shoot("crashed", LARGE, "j", "j")
+    await shoot("new", LARGE, "n")
+    await shoot("delete", LARGE, "j", "d")
+    await shoot("log", LARGE, "l", then=log_shown)
+    await shoot("help", LARGE, "question_mark")
+    await shoot("starting", LARGE, "G", "S", then=start_shown)
+
+
+def main() -> int:
+    with places():
+        asyncio.run(prepare())
+        asyncio.run(shoot_all())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""The app as a person uses it: in a terminal, with real sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+from quicksand import QuicksandError, Sandbox
+from quicksand.host.paths import Paths
+from quicksand.registry import Registry, Status
+
+from tests.conftest import our_processes, wait_for
+from tests.e2e.tmux import Terminal
+
+APP = [sys.executable, "-m", "quicksand_tui"]
+BOOT_S = 90.0
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on(places: Paths) -> Iterator[None]:
+    """Also after a test that failed in the midst of a sandbox's life."""
+    yield
+
+    async def end(name: str) -> None:
+        with contextlib.suppress(QuicksandError):
+            await Sandbox.attach(name).kill()
+
+    for entry in Registry(places).list():
+        asyncio.run(end(entry.id))
+
+
+def left_clean(terminal: Terminal, status: int) -> None:
+    """The program has ended with ``status`` and given the terminal back as it was."""
+    terminal.sees(f"STATUS={status}", "icanon", "echo", "DONE")
+    assert not terminal.alternate
+
+
+def start_sandbox(terminal: Terminal) -> None:
+    terminal.sees("Press n to start one from debian")
+    terminal.press("n")
+    terminal.sees("New sandbox", "$ quicksand-tui run debian --name debian-1 --detach")
+    terminal.press("Enter")
+    terminal.sees("● running   debian-1", timeout=BOOT_S)
+
+
+def states(places: Paths) -> list[Status]:
+    return [entry.status for entry in Registry(places).list()]
+
+
+@pytest.mark.vm
+def test_a_sandboxs_life_by_keys(places: Paths) -> None:
+    with Terminal(APP) as terminal:
+        terminal.sees("Press n to start one from debian")
+        terminal.press("n")
+        terminal.sees("New sandbox")
+        terminal.press("Enter")
+        terminal.sees("◐ starting  debian-1", "c cancels")
+        terminal.sees("● running   debian-1", timeout=BOOT_S)
+        terminal.sees("run debian --name debian-1 --detach")
+
+        terminal.press("s")
+        terminal.sees("root@debian-1")
+        terminal.type("stty size; echo $((6 * 7))-from-the-guest")
+        terminal.press("Enter")
+        terminal.sees("24 80", "42-from-the-guest")
+        terminal.type("exit 3")
+        terminal.press("Enter")
+        terminal.sees("─ Sandboxes ─", "$ quicksand-tui shell debian-1")
+
+        terminal.press("l")
+        terminal.sees("debian-1 · console · ● running", "following")
+        terminal.until(lambda text: "nothing yet" not in text, what="output of the console")
+        terminal.press("Escape")
+        terminal.sees("─ Sandboxes ─")
+
+        terminal.press("x")
+        terminal.sees("○ stopped   debian-1", "$ quicksand-tui stop debian-1")
+        terminal.press("x")
+        terminal.sees("debian-1 does not run")
+        terminal.press("Enter")
+        terminal.sees("● running   debian-1", timeout=BOOT_S)
+
+        terminal.press("d")
+        terminal.sees("Delete debian-1?", "It is running and will be killed", "Its disk is lost")
+        terminal.press("Enter")
+        terminal.until(lambda text: "Delete debian-1?" not in text, what="the end of the question")
+        assert states(places) == [Status.RUNNING]
+        terminal.press("d")
+        terminal.sees("Delete debian-1?")
+        terminal.press("y")
+        terminal.sees("No sandboxes yet")
+        assert states(places) == []
+
+        terminal.press("q")
+        left_clean(terminal, 0)
+        assert "running" not in terminal.text
+
+
+@pytest.mark.vm
+def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
+    with Terminal(APP) as terminal:
+        terminal.sees("Press n to start one from debian")
+        terminal.press("n")
+        terminal.sees("New sandbox")
+        terminal.press("Enter")
+        terminal.sees("boot the guest", timeout=BOOT_S)
+        terminal.press("c")
+        terminal.sees("No sandboxes yet", "cancelled")
+        assert states(places) == []
+        assert not [line for line in our_processes() if str(places.data) in line]
+        terminal.press("q")
+        left_clean(terminal, 0)
+
+
+@pytest.mark.vm
+def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths) -> None:
+    with Terminal(APP) as one, Terminal(APP, columns=120, rows=36) as two:
+        two.sees("No sandboxes yet")
+        start_sandbox(one)
+        two.sees("● running   debian-1", "tcg" if "TCG" in one.text else "")
+
+        # A signal while the shell has the terminal: the shell ends, the terminal is as it was.
+        one.press("s")
+        one.sees("root@debian-1")
+        os.kill(one.pid_of("-m quicksand_tui"), signal.SIGTERM)
+        left_clean(one, 128 + signal.SIGTERM)
+        assert states(places) == [Status.RUNNING]
+
+        two.press("q")
+        left_clean(two, 0)
+        assert "debian-1 goes on running; quicksand-tui comes back to it." in two.text
+    with Terminal(APP) as three:
+        three.sees("● running   debian-1")
+        three.press("K")
+        three.sees("Kill debian-1?")
+        three.press("y")
+        three.sees("stopped   debian-1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_app_and_restores_the_terminal(number: signal.Signals) -> None:
+    with Terminal(APP) as terminal:
+        terminal.sees("No sandboxes yet")
+        assert terminal.alternate
+        os.kill(terminal.pid_of("-m quicksand_tui"), number)
+        left_clean(terminal, 128 + number)
+
+
+def test_a_crash_restores_the_terminal_and_says_what_it_was() -> None:
+    code = (
+        "from quicksand_tui import app, service\n"
+        "def read(*_, **__): raise ZeroDivisionError('a fault of ours')\n"
+        "service.EngineService.read = read\n"
+        "raise SystemExit(app.run_app())"
+    )
+    with Terminal([sys.executable, "-c", code], rows=50) as terminal:
+        terminal.sees("ZeroDivisionError: a fault of ours")
+        left_clean(terminal, 1)
+
+
+def test_a_storm_of_sizes_is_survived() -> None:
+    with Terminal(APP) as terminal:
+        terminal.sees("No sandboxes yet")
+        for columns, rows in ((200, 50), (40, 10), (20, 5), (120, 36), (79, 23), (80, 24)):
+            terminal.resize(columns, rows)
+        terminal.sees("─ Sandboxes ─", "quit")
+        terminal.press("q")
+        left_clean(terminal, 0)
+
+
+def test_without_colour_and_without_utf8_it_can_be_used() -> None:
+    with Terminal(APP, NO_COLOR="1", QUICKSAND_TUI_ASCII="1") as terminal:
+        terminal.sees("- Sandboxes -", "No sandboxes yet")
+        assert terminal.text.isascii()
+        terminal.press("q")
+        left_clean(terminal, 0)
+
+
+def test_help_names_what_a_newcomer_needs() -> None:
+    with Terminal(APP, rows=50) as terminal:
+        terminal.sees("? help")
+        terminal.press("?")
+        terminal.sees("Start a new sandbox from an image", "Leave; sandboxes go on running")
+        wait_for(lambda: "States" in terminal.text, what="the states")
+        terminal.press("q")
+        terminal.until(lambda text: "States" not in text, what="the end of the help")
+        terminal.press("q")
+        left_clean(terminal, 0)

@@ -1,0 +1,481 @@
+"""Every command on a real VM."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import resource
+import signal
+import stat
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from quicksand.host.paths import Paths
+
+from tests.conftest import our_processes, wait_for
+from tests.e2e.conftest import IMAGE, quicksand, start_quicksand
+
+pytestmark = pytest.mark.vm
+
+MB = 1_000_000
+
+
+def in_vm(vm: str, *command: str, stdin: bytes = b"") -> bytes:
+    """What a command in the VM writes to stdout."""
+    options = ("-i",) if stdin else ()
+    result = quicksand("exec", *options, vm, "--", *command, stdin=stdin)
+    assert result.returncode == 0, result
+    return result.stdout
+
+
+def runs_in(vm: str, command: str) -> bool:
+    """Whether a process of this command line runs in the VM."""
+    return quicksand("exec", vm, "--", "pgrep", "-fx", command).returncode == 0
+
+
+def read_line(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+# exec
+
+
+def test_both_streams_come_apart_and_the_exit_code_is_passed_on(vm: str) -> None:
+    result = quicksand("exec", vm, "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (result.returncode, result.stdout, result.stderr) == (3, b"out\n", b"err\n")
+
+
+def test_a_timeout_ends_the_command_in_time(vm: str) -> None:
+    started = time.monotonic()
+    in_vm(vm, "true")
+    overhead = time.monotonic() - started
+    started = time.monotonic()
+    result = quicksand("exec", vm, "--timeout", "2", "--", "sh", "-c", "echo begun; sleep 60.25")
+    seconds = time.monotonic() - started
+    assert (result.returncode, result.stdout) == (124, b"begun\n")
+    assert result.stderr == b"quicksand-tui: timed out after 2 s\n"
+    assert seconds < 2.5 + overhead
+    assert not runs_in(vm, "sleep 60.25")
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "code", "said"),
+    [
+        ((), ("no-such-program",), 127, b'"no-such-program" not found'),
+        ((), ("/no/such",), 127, b"/no/such"),
+        ((), ("/etc/passwd",), 126, b"ermission denied"),
+        (("--user", "nobody-here"), ("true",), 125, b"nobody-here"),
+        (("--cwd", "/no/dir"), ("true",), 125, b"/no/dir"),
+        ((), ("sh", "-c", "exit 125"), 125, b""),
+        ((), ("sh", "-c", "kill -9 $$"), 137, b""),
+    ],
+)
+def test_exit_codes_tell_what_went_wrong(
+    options: tuple[str, ...], command: tuple[str, ...], code: int, said: bytes, vm: str
+) -> None:
+    result = quicksand("exec", *options, vm, "--", *command)
+    assert result.returncode == code
+    assert said in result.stderr
+    assert bool(said) == bool(result.stderr)
+
+
+def test_arguments_arrive_as_they_are(vm: str) -> None:
+    words = ("a b", "$HOME", "`id`", '"', "'", "*", "", "-x", "--", "é\n", "x" * 100_000)
+    shown = in_vm(vm, "printf", "%s\\0", *words)
+    assert shown == b"".join(word.encode() + b"\0" for word in words)
+
+
+def test_environment_user_and_directory_are_as_asked(
+    vm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSED_ON", "from here")
+    options = ("-e", "ONE=1 2", "-e", "PASSED_ON", "-e", "EMPTY=", "--cwd", "/usr")
+    script = 'echo "$ONE,$PASSED_ON,${EMPTY-unset},$PWD,$(id -un)"'
+    result = quicksand("exec", vm, *options, "--user", "quicksand", "--", "sh", "-c", script)
+    assert result.stdout == b"1 2,from here,,/usr,quicksand\n"
+
+
+def test_every_byte_goes_through_both_ways(vm: str) -> None:
+    data = bytes(range(256)) * 4000 + random.Random(1).randbytes(3 * MB) + b"\xff\xfe no newline"
+    assert in_vm(vm, "cat", stdin=data) == data
+
+
+def test_stdin_is_empty_unless_asked_for(vm: str) -> None:
+    assert quicksand("exec", vm, "--", "wc", "-c", stdin=b"12345").stdout == b"0\n"
+
+
+def test_a_command_need_not_read_all_of_stdin(vm: str) -> None:
+    result = quicksand("exec", "-i", vm, "--", "head", "-c", "3", stdin=b"abc" * 5 * MB)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"abc", b"")
+
+
+def test_json_has_the_output_and_how_it_ended(vm: str) -> None:
+    script = "echo out; printf 'bad \\377' >&2; kill -TERM $$"
+    result = quicksand("exec", "--json", vm, "--", "sh", "-c", script)
+    found = json.loads(result.stdout)
+    assert result.returncode == found["exit_code"] == 128 + signal.SIGTERM
+    assert (found["stdout"], found["stderr"]) == ("out\n", "bad \N{REPLACEMENT CHARACTER}")
+    assert (found["signal"], found["timed_out"]) == (signal.SIGTERM, False)
+    assert found["duration_s"] > 0
+    result = quicksand("exec", "--json", vm, "--timeout", "0.3", "--", "sleep", "60")
+    assert (result.returncode, json.loads(result.stdout)["timed_out"]) == (124, True)
+
+
+def consume(process: subprocess.Popen[bytes]) -> tuple[str, int]:
+    """Digest and size of all that a process writes to stdout."""
+    assert process.stdout is not None
+    digest, size = hashlib.sha256(), 0
+    while data := process.stdout.read1(1 << 20):  # type: ignore[attr-defined]
+        digest.update(data)
+        size += len(data)
+    return digest.hexdigest(), size
+
+
+def peak_memory(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a process; return the most memory that it had, in bytes."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_maxrss * (1024 if os.uname().sysname == "Linux" else 1)
+
+
+def test_500_mb_of_output_come_through_fast_and_whole_in_little_memory(vm: str) -> None:
+    piece = random.Random(2).randbytes(20 * MB)
+    in_vm(vm, "sh", "-c", "cat > /var/tmp/piece", stdin=piece)
+    expected = hashlib.sha256(piece * 25).hexdigest()
+    again = "for i in $(seq 25); do cat /var/tmp/piece; done"
+    started = time.monotonic()
+    with start_quicksand("exec", vm, "--", "sh", "-c", again) as process:
+        digest, size = consume(process)
+        memory = peak_memory(process)
+    seconds = time.monotonic() - started
+    in_vm(vm, "rm", "/var/tmp/piece")
+    assert (process.returncode, size) == (0, 500 * MB)
+    assert digest == expected
+    assert memory < 100 * MB
+    assert size / seconds > 20 * MB, f"{size / seconds / MB:.0f} MB/s"
+
+
+def feed_and_measure(vm: str, megabytes: int) -> tuple[bytes, int]:
+    """Feed zeros to `wc -c` in the VM; return what it says and the client's peak memory."""
+    with start_quicksand("exec", "-i", vm, "--", "wc", "-c", stdin=subprocess.PIPE) as process:
+
+        def feed() -> None:
+            assert process.stdin is not None
+            for _ in range(megabytes):
+                process.stdin.write(bytes(MB))
+            process.stdin.close()
+
+        thread = threading.Thread(target=feed)
+        thread.start()
+        assert process.stdout is not None
+        said = process.stdout.read()
+        thread.join()
+        memory = peak_memory(process)
+    return said, memory
+
+
+def test_much_stdin_goes_through_in_little_memory(vm: str) -> None:
+    said, memory = feed_and_measure(vm, 150)
+    assert said == b"%d\n" % (150 * MB)
+    assert memory < 100 * MB
+
+
+@pytest.mark.soak
+def test_1_gb_of_stdin_goes_through_in_little_memory(vm: str) -> None:
+    said, memory = feed_and_measure(vm, 1000)
+    assert said == b"%d\n" % (1000 * MB)
+    assert memory < 100 * MB
+
+
+def test_a_slow_reader_holds_the_command_up_and_loses_nothing(vm: str) -> None:
+    script = "head -c 30000000 /dev/zero; touch /tmp/wrote-all"
+    with start_quicksand("exec", vm, "--", "sh", "-c", script) as process:
+        assert process.stdout is not None
+        first = process.stdout.read(1)
+        assert not quicksand("exec", vm, "--", "test", "-e", "/tmp/wrote-all").returncode == 0
+        rest, _ = process.communicate()
+    assert len(first) + len(rest) == 30 * MB
+    in_vm(vm, "rm", "/tmp/wrote-all")
+
+
+def test_a_reader_that_goes_away_ends_the_command(vm: str) -> None:
+    with start_quicksand("exec", vm, "--", "yes", "gone") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(5) == b"gone\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+    assert not runs_in(vm, "yes gone")
+
+
+def test_ctrl_c_reaches_the_command_and_the_client_waits_for_its_end(vm: str) -> None:
+    script = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done"
+    with start_quicksand("exec", vm, "--", "sh", "-c", script) as process:
+        assert read_line(process) == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate() == (b"caught\n", b"")
+    assert process.returncode == 7
+
+
+def test_a_second_ctrl_c_ends_a_command_that_does_not_listen(vm: str) -> None:
+    script = "trap 'echo deaf' INT TERM; echo ready; while :; do sleep 0.05; done # deaf one"
+    with start_quicksand("exec", vm, "--", "sh", "-c", script) as process:
+        assert read_line(process) == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert read_line(process) == b"deaf\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 130
+    wait_for(lambda: not runs_in(vm, "sh -c trap.*deaf one"), what="the command to end")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_client_that_is_ended_ends_its_command(number: signal.Signals, vm: str) -> None:
+    with start_quicksand("exec", vm, "--", "sh", "-c", "echo ready; exec sleep 61.5") as process:
+        assert read_line(process) == b"ready\n"
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode == (-number if number is signal.SIGKILL else 128 + number)
+    wait_for(lambda: not runs_in(vm, "sleep 61.5"), what="the command to end")
+
+
+# cp
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A directory with all that can be copied."""
+    root = tmp_path / "tree with, comma"
+    (root / "inner" / "empty").mkdir(parents=True)
+    (root / "big").write_bytes(random.Random(3).randbytes(3 * MB))
+    (root / "run me").write_text("#!/bin/sh\n")
+    (root / "run me").chmod(0o751)
+    (root / "inner" / "link").symlink_to("../run me")
+    (root / "inner" / "nowhere").symlink_to("/no/where")
+    Path(os.fsdecode(os.fsencode(root) + b"/not \xff utf-8 \n\x1b[2J")).write_bytes(b"x")
+    (root / "inner" / "empty").chmod(0o700)
+    return root
+
+
+def facts(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Modes and contents of all that is in a directory."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        mode = path.lstat().st_mode
+        content = b""
+        if stat.S_ISLNK(mode):
+            content, mode = os.fsencode(path.readlink()), 0
+        elif stat.S_ISREG(mode):
+            content = path.read_bytes()
+        found[str(path.relative_to(root))] = (mode, content)
+    return found
+
+
+def test_a_tree_comes_back_as_it_went(vm: str, tree: Path, tmp_path: Path) -> None:
+    sent = quicksand("cp", str(tree), f"{vm}:/root/")
+    assert (sent.returncode, sent.stdout, sent.stderr) == (0, b"", b"")
+    assert in_vm(vm, "stat", "-c", "%a", f"/root/{tree.name}/run me") == b"751\n"
+    back = tmp_path / "back"
+    fetched = quicksand("cp", f"{vm}:/root/{tree.name}", str(back))
+    assert (fetched.returncode, fetched.stderr) == (0, b"")
+    assert facts(back) == facts(tree)
+    in_vm(vm, "rm", "-r", f"/root/{tree.name}")
+
+
+def test_one_file_goes_through_stdin_and_stdout(vm: str) -> None:
+    data = random.Random(4).randbytes(MB)
+    assert quicksand("cp", "-", f"{vm}:/tmp/one", stdin=data).returncode == 0
+    assert quicksand("cp", f"{vm}:/tmp/one", "-").stdout == data
+
+
+def test_what_is_no_file_is_left_out_and_told(vm: str, tmp_path: Path) -> None:
+    in_vm(vm, "sh", "-c", "mkdir /tmp/odd && mkfifo /tmp/odd/pipe && echo x > /tmp/odd/file")
+    result = quicksand("cp", f"{vm}:/tmp/odd", str(tmp_path))
+    assert result.returncode == 1
+    assert b"/tmp/odd/pipe is a pipe" in result.stderr
+    assert [path.name for path in (tmp_path / "odd").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("path", ["/no/such", "/etc/shadow-"])
+def test_a_missing_file_is_named(path: str, vm: str, tmp_path: Path) -> None:
+    result = quicksand("cp", f"{vm}:{path}/x", str(tmp_path))
+    assert result.returncode == 1
+    assert path.encode() in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Looking
+
+
+def test_the_running_one_is_listed(vm: str) -> None:
+    (found,) = json.loads(quicksand("ps", "--json").stdout)
+    assert (found["name"], found["status"], found["image"]) == (vm, "running", IMAGE)
+    assert found["accel"] in ("kvm", "hvf", "tcg")
+    assert vm.encode() in quicksand("ps").stdout
+
+
+def test_statistics_have_both_sides(vm: str) -> None:
+    (found,) = json.loads(quicksand("stats", "--json").stdout)
+    assert found["name"] == vm
+    assert found["rss"] > 50 * MB
+    assert 300 * MB < found["guest"]["memory_total"] < 600 * MB
+    assert found["guest"]["processes"] > 1
+    table = quicksand("stats", vm).stdout.decode().splitlines()
+    assert table[1].startswith(vm)
+
+
+def test_the_console_is_in_the_log(vm: str) -> None:
+    assert b"quicksand: started" in quicksand("logs", vm).stdout
+
+
+def test_images_are_listed_and_inspected() -> None:
+    found = json.loads(quicksand("images", "--json").stdout)
+    assert IMAGE in [image["name"] for image in found]
+    facts_of = json.loads(quicksand("images", "inspect", IMAGE, "--json").stdout)
+    assert set(facts_of["files"]) == {"disk", "kernel", "initrd"}
+    assert IMAGE.encode() in quicksand("images", "list").stdout
+
+
+def test_an_image_in_use_is_not_removed(vm: str) -> None:
+    result = quicksand("images", "rm", IMAGE)
+    assert result.returncode == 1
+    assert vm.encode() in result.stderr
+
+
+def test_info_names_the_places(places: Paths) -> None:
+    found = json.loads(quicksand("info", "--json").stdout)
+    assert found["places"]["data"] == str(places.data)
+    assert found["qemu"]["version"]
+    assert b"qemu" in quicksand("info").stdout
+
+
+# Life
+
+
+def test_a_paused_one_takes_no_commands_until_it_goes_on(vm: str) -> None:
+    assert quicksand("pause", vm).stdout == vm.encode() + b"\n"
+    assert b"paused" in quicksand("ps").stdout
+    refused = quicksand("exec", vm, "--", "true")
+    assert refused.returncode == 125
+    assert b"quicksand-tui resume" in refused.stderr
+    assert quicksand("resume", vm).returncode == 0
+    assert quicksand("resume", vm).returncode == 0
+    assert in_vm(vm, "echo", "on") == b"on\n"
+
+
+def test_a_running_one_is_not_removed_without_force(vm: str) -> None:
+    result = quicksand("rm", vm)
+    assert result.returncode == 1
+    assert b"rm -f" in result.stderr
+
+
+def test_a_taken_name_is_refused(vm: str) -> None:
+    result = quicksand("run", IMAGE, "--name", vm, "-d")
+    assert result.returncode == 125
+    assert vm.encode() in result.stderr
+
+
+def names() -> list[str]:
+    return quicksand("ps", "-aq").stdout.decode().split()
+
+
+def test_run_passes_everything_on_and_leaves_nothing() -> None:
+    before = names()
+    script = "cat; echo err >&2; exit 4"
+    result = quicksand("run", IMAGE, "-i", "--", "sh", "-c", script, stdin=b"in\n")
+    assert (result.returncode, result.stdout, result.stderr) == (4, b"in\n", b"err\n")
+    assert names() == before
+
+
+def test_a_named_one_lives_again_with_its_disk() -> None:
+    script = "echo kept > /root/file"
+    result = quicksand("run", IMAGE, "--name", "again", "--", "sh", "-c", script)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert b"stopped" in quicksand("ps", "-a").stdout
+    assert quicksand("start", "again").stdout == b"again\n"
+    twice = quicksand("start", "again")
+    assert twice.returncode == 1
+    assert b"running" in twice.stderr
+    assert in_vm("again", "cat", "/root/file") == b"kept\n"
+    assert quicksand("stop", "again").stdout == b"again\n"
+    assert quicksand("stop", "again").returncode == 0
+    assert quicksand("rm", "again").stdout == b"again\n"
+    assert "again" not in names()
+
+
+def test_a_detached_command_goes_on_and_its_sandbox_is_told_as_json() -> None:
+    result = quicksand("run", IMAGE, "-d", "--json", "-p", "0:80", "--", "sleep", "62.5")
+    found = json.loads(result.stdout)
+    assert result.returncode == 0
+    assert found["ports"][0]["guest"] == 80
+    assert found["ports"][0]["host"] > 0
+    assert runs_in(found["name"], "sleep 62.5")
+    assert quicksand("kill", found["name"]).returncode == 0
+    assert found["name"] not in names()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("delay", [0.15, 0.4, 1.0])
+def test_a_start_that_is_broken_off_leaves_nothing(
+    number: signal.Signals, delay: float, places: Paths
+) -> None:
+    before = names()
+    here = str(places.data.parent)
+    others = set(our_processes(here))
+    with start_quicksand("run", IMAGE, "--", "sleep", "60") as process:
+        time.sleep(delay)  # the stage is the point of the test
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode in (128 + number, -number)
+    assert names() == before
+    assert set(our_processes(here)) == others
+    left = {path.name for path in places.sandboxes.iterdir() if not path.name.startswith(".")}
+    assert len(left) == len(before)
+
+
+def test_a_foreground_sandbox_dies_with_its_client() -> None:
+    script = "echo ready; sleep 60"
+    with start_quicksand("run", IMAGE, "--", "sh", "-c", script) as process:
+        assert read_line(process) == b"ready\n"
+        before = len(names())
+        process.kill()
+        wait_for(lambda: len(names()) < before, what="the sandbox to be gone", timeout=5)
+
+
+def test_a_command_whose_machine_dies_says_so() -> None:
+    result = quicksand("run", IMAGE, "--name", "doomed", "--rm", "-d", "--json")
+    assert result.returncode == 0
+    (pid,) = (
+        e["pid"] for e in json.loads(quicksand("ps", "--json").stdout) if e["name"] == "doomed"
+    )
+    with start_quicksand("exec", "doomed", "--", "sh", "-c", "echo ready; sleep 60") as process:
+        assert read_line(process) == b"ready\n"
+        os.kill(pid, signal.SIGKILL)
+        _, err = process.communicate()
+    assert process.returncode == 125
+    assert b"'doomed'" in err
+
+
+# Speed
+
+
+def test_ps_is_quick(places: Paths) -> None:
+    """Measured in CPU time: the machine may be busy. Twenty sandboxes are on disk."""
+    from tests.unit.cli.run_cli import make_stopped
+
+    made = [make_stopped(places, f"many-{number}").name for number in range(20)]
+    times = []
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert quicksand("ps", "-a").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert quicksand("rm", *made).returncode == 0
+    assert min(times) < 0.120, times

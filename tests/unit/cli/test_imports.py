@@ -1,0 +1,49 @@
+"""What a command may load: start-up time is a feature."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from quicksand_tui.cli.verbs import VERBS
+
+MODULES = sorted({verb.module for verb in VERBS if verb.exists})
+
+ALL_OF_THEM = """
+import sys
+from importlib import import_module
+from pathlib import Path
+import quicksand_tui.cli
+for path in Path(quicksand_tui.cli.__file__).parent.glob("*.py"):
+    import_module(f"quicksand_tui.cli.{path.stem}")
+"""
+
+
+def modules_after(code: str) -> set[str]:
+    """Names of the modules that are loaded once ``code`` has run."""
+    program = f"{code}\nimport sys\nprint('MODULES', *sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    line = result.stdout.decode().splitlines()[-1]
+    assert line.startswith("MODULES ")
+    return set(line.split()[1:])
+
+
+def test_no_module_of_the_command_line_loads_textual() -> None:
+    loaded = {name.partition(".")[0] for name in modules_after(ALL_OF_THEM)}
+    assert not loaded & {"textual", "rich"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_help_of_a_command_does_not_load_textual(module: str) -> None:
+    name = next(verb.name for verb in VERBS if verb.module == module)
+    code = f"from quicksand_tui.cli.main import run; run([{name!r}, '--help'])"
+    loaded = {name.partition(".")[0] for name in modules_after(code)}
+    assert not loaded & {"textual", "rich"}
+
+
+@pytest.mark.parametrize("argv", [["ps"], ["ps", "-a", "--json"], ["--help"], ["logs", "x"]])
+def test_quick_commands_do_not_load_asyncio(argv: list[str]) -> None:
+    loaded = modules_after(f"from quicksand_tui.cli.main import run; run({argv!r})")
+    assert not loaded & {"asyncio", "textual", "rich", "qemu.qmp", "quicksand.sandbox"}

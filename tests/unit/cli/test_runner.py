@@ -1,0 +1,98 @@
+"""Signals and exit codes of asynchronous commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from quicksand.errors import AgentRefusedError, ConfigError, QemuDiedError
+
+from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.relay import starting
+from quicksand_tui.cli.runner import Signals, run_async, run_in_sandbox
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_after_its_clearing_up(number: signal.Signals) -> None:
+    cleared = []
+
+    async def main(signals: Signals) -> int:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleared.append(True)
+        return 0
+
+    assert run_async(main) == 128 + number
+    assert cleared == [True]
+
+
+def test_an_interrupt_can_be_taken_over() -> None:
+    seen = asyncio.Event()
+
+    async def main(signals: Signals) -> int:
+        with signals.interrupts_to(seen.set):
+            os.kill(os.getpid(), signal.SIGINT)
+            await seen.wait()
+        return 7
+
+    assert run_async(main) == 7
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    program = (
+        "import asyncio, os, signal\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from quicksand_tui.cli.runner import run_async\n"
+        "async def main(signals):\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    return 5\n"
+        "raise SystemExit(run_async(main))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 5
+
+
+def test_a_failing_sandbox_has_its_own_code(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main(signals: Signals) -> int:
+        raise QemuDiedError("QEMU ended", hint="look", log="last words\x1b[2J")
+
+    assert run_in_sandbox(main) == Exit.SANDBOX_FAILED
+    err = capsys.readouterr().err
+    assert err == "quicksand-tui: QEMU ended\nlast words\\x1b[2J\nhint: look\n"
+
+
+def test_a_value_that_makes_no_sense_is_the_command_lines_fault() -> None:
+    async def main(signals: Signals) -> int:
+        raise ConfigError("no")
+
+    with pytest.raises(ConfigError):
+        run_in_sandbox(main)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "result"),
+    [
+        ('command "x" not found', "not_found", Exit.NOT_FOUND),
+        ('command "/etc": Permission denied', "forbidden", Exit.CANNOT_RUN),
+        ('command "x": Argument list too long', "io", Exit.CANNOT_RUN),
+        ('user "x" not found', "not_found", Exit.SANDBOX_FAILED),
+        ('cwd "/x" not found', "not_found", Exit.SANDBOX_FAILED),
+    ],
+)
+def test_a_command_that_cannot_start_is_told_from_a_sandbox_that_fails(
+    message: str, code: str, result: Exit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def main(signals: Signals) -> int:
+        with starting():
+            raise AgentRefusedError(message, code=code)
+        return 0
+
+    assert run_in_sandbox(main) == result
+    assert message in capsys.readouterr().err
