@@ -50,12 +50,15 @@ class Action:
     disabled_reason: Reason = always
     command: str = ""
     """The command that does the same; ``{name}`` is the sandbox's."""
+    command_if_live: str = ""
+    """The command while the sandbox has a machine, if that is another one."""
     scope: Scope = Scope.MAIN
     footer: bool = True
     """Whether the footer shows it while it is possible."""
 
-    def command_for(self, name: str) -> str:
-        return self.command.format(name=shlex.quote(name)) if self.command else ""
+    def command_for(self, name: str, *, live: bool = False) -> str:
+        template = (self.command_if_live if live else "") or self.command
+        return template.format(name=shlex.quote(name))
 
 
 def _selected(snapshot: Snapshot, selection: Selection) -> tuple[SandboxView | None, str]:
@@ -95,7 +98,7 @@ def _shell(snapshot: Snapshot, selection: Selection) -> str | None:
 _NO_SHELL = {
     State.STARTING: "is still starting",
     State.BROKEN: "is broken",
-    State.PAUSED: "is paused",
+    State.PAUSED: "is paused: `quicksand-tui resume` lets it go on",
 }
 
 
@@ -242,6 +245,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=_delete,
         command="quicksand-tui rm {name}",
+        command_if_live="quicksand-tui rm --force {name}",
     ),
     Action(
         id="log",

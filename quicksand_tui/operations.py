@@ -130,7 +130,9 @@ class Operations:
             image=sandbox.image,
             started=self._clock(),
         )
-        self._begin(job, find_action(verb.value).command_for(sandbox.name), operation)
+        self._begin(
+            job, find_action(verb.value).command_for(sandbox.name, live=sandbox.is_live), operation
+        )
 
     def _begin(
         self,

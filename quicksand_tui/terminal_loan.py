@@ -15,7 +15,7 @@ from quicksand_tui.snapshot import Failure
 from quicksand_tui.text import sanitise, sanitise_lines
 
 if TYPE_CHECKING:
-    from quicksand_tui.app import QuicksandApp
+    from quicksand_tui.application import QuicksandApp
 
 STDERR_KEPT = 4096
 OWN_FAILURES = (1, 2, 125)

@@ -21,7 +21,7 @@ from quicksand import NetworkMode, PortForward, QuicksandError, Sandbox
 from quicksand.host.paths import paths
 from quicksand.registry import Registry
 
-from quicksand_tui.app import QuicksandApp
+from quicksand_tui.application import QuicksandApp
 from quicksand_tui.service import EngineService
 
 TARGET = Path(__file__).parent.parent / "screenshots"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import secrets
 import shutil
@@ -43,18 +44,19 @@ T = TypeVar("T")
 async def ensure_image(
     name: str, progress: Progress | None = None, *, store: ImageStore | None = None
 ) -> StoredImage:
-    """The image ``name`` from the store, built if it is missing or damaged.
+    """The image ``name`` from the store, built if it is missing, damaged or of an older recipe.
 
     If another process is building it, its result is taken. Raises as `build_image` does.
     """
     store = store or ImageStore(paths().images)
-    image = await asyncio.to_thread(store.get, name)
-    if image is not None and not image.errors:
-        return image
     recipe = await asyncio.to_thread(load_recipe, name)
+    wanted = recipe_digest(recipe)
+    image = await asyncio.to_thread(store.get, name)
+    if image is not None and not image.errors and image.recipe == wanted:
+        return image
     async with _building(recipe.name, store, progress) as place:
         image = await asyncio.to_thread(store.get, name)
-        if image is not None and not image.errors:
+        if image is not None and not image.errors and image.recipe == wanted:
             return image
         return await _build(recipe, store, place, progress)
 
@@ -139,6 +141,7 @@ async def _build(
         "name": recipe.name,
         "version": recipe.version,
         "arch": recipe.arch.value,
+        "recipe": recipe_digest(recipe),
         "created": epoch,
         "cmdline": recipe.kernel.cmdline,
         "virtual_size": header.virtual_size,
@@ -190,6 +193,12 @@ def _finish_tree(tree: RootTree, started: float) -> int:
     epoch = disk.newest_time(tree.path, started)
     disk.clamp_times(tree.path, epoch)
     return epoch
+
+
+def recipe_digest(recipe: Recipe) -> str:
+    """Identity of what a recipe asks for, the script that finishes the system included."""
+    script = Path(__file__).with_name("customize.sh").read_bytes()
+    return hashlib.sha256(repr(recipe).encode() + script).hexdigest()
 
 
 def content_uuid(recipe: Recipe, packages: dict[str, str], epoch: int) -> UUID:

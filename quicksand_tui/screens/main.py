@@ -40,7 +40,7 @@ from quicksand_tui.widgets.details import Details
 from quicksand_tui.widgets.panel import ListPanel
 
 if TYPE_CHECKING:
-    from quicksand_tui.app import QuicksandApp
+    from quicksand_tui.application import QuicksandApp
 
 
 class MainScreen(Screen[None]):

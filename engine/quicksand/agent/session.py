@@ -39,7 +39,7 @@ MESSAGES_MAX = 10_000
 
 
 class AgentRestartedError(AgentUnreachableError):
-    """The agent died and came back, or the guest rebooted: this session is gone."""
+    """The agent died and came back, the guest rebooted, or it gave the session up."""
 
 
 class Channel:
@@ -277,6 +277,10 @@ class Session(asyncio.Protocol):
         if message.get("event") == "started":
             # The port outlives the agent, so this is how a client learns that it died.
             raise AgentRestartedError("the guest's agent was restarted; what ran has ended")
+        if message.get("event") == "closed":
+            raise AgentRestartedError(
+                f"the guest's agent ended the session: {message.get('error')}"
+            )
         if "event" in message:
             channel = self._channels.get(_number(message, "channel"))
             if channel is not None:

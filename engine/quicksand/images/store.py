@@ -41,6 +41,8 @@ class StoredImage:
     digest: str = ""
     arch: str = ""
     created: float | None = None
+    recipe: str = ""
+    """Digest of the recipe that it was built from, "" if unknown."""
     cmdline: str = ""
     """Words for the kernel."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -122,10 +124,11 @@ class ImageStore:
                 digest=str(manifest["digest"]),
                 arch=str(manifest["arch"]),
                 created=float(manifest["created"]),
+                recipe=str(manifest.get("recipe", "")),
                 cmdline=str(manifest.get("cmdline", "")),
                 files=files,
             )
-            if image.digest != image_digest(files, image.cmdline):
+            if image.digest != image_digest(files, image.cmdline, image.recipe):
                 raise ValueError("the digest does not fit the files and the command line")
         except FileNotFoundError:
             raise ImageNotFound(f"Image not found: {directory} has no {MANIFEST}") from None
@@ -153,7 +156,9 @@ class ImageStore:
             path = staging / name
             _sync_file(path)
             files[part] = {"name": name, "size": path.stat().st_size, "sha256": sha256_file(path)}
-        digest = image_digest(files, str(manifest.get("cmdline", "")))
+        digest = image_digest(
+            files, str(manifest.get("cmdline", "")), str(manifest.get("recipe", ""))
+        )
         place = make_private_dir(self.root / str(manifest["name"]))
         target = place / digest[:DIGEST_SHOWN]
         with map_os_errors(target):
@@ -226,9 +231,11 @@ def _with_errors(image: StoredImage) -> StoredImage:
     )
 
 
-def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str) -> str:
-    """The identity of an image: of everything that a guest boots from."""
+def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str, recipe: str = "") -> str:
+    """The identity of an image: of everything that a guest boots from, and of its recipe."""
     words = [*(f"{part} {files[part]['sha256']}" for part in PARTS), f"cmdline {cmdline}"]
+    if recipe:
+        words.append(f"recipe {recipe}")
     text = "\n".join(words)
     return hashlib.sha256(text.encode()).hexdigest()
 

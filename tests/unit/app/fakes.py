@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from quicksand_tui.app import QuicksandApp
+from quicksand_tui.application import QuicksandApp
 from quicksand_tui.snapshot import (
     Failure,
     HostView,

@@ -97,3 +97,18 @@ def test_new_needs_an_image_that_works() -> None:
 def test_commands_quote_the_name() -> None:
     assert find_action("stop").command_for("a b;c") == "quicksand-tui stop 'a b;c'"
     assert find_action("help").command_for("x") == ""
+
+
+def test_the_command_to_delete_is_another_for_one_that_runs() -> None:
+    delete = find_action("delete")
+    assert delete.command_for("web") == "quicksand-tui rm web"
+    assert delete.command_for("web", live=True) == "quicksand-tui rm --force web"
+
+
+def test_the_commands_exist() -> None:
+    from quicksand_tui.cli.verbs import VERBS
+
+    verbs = {verb.name for verb in VERBS}
+    for action in ACTIONS:
+        for command in (action.command, action.command_if_live):
+            assert not command or command.split()[1] in verbs

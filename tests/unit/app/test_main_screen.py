@@ -9,7 +9,8 @@ import pytest
 from textual import events
 from textual.widgets import Button, Input
 
-from quicksand_tui.app import QuicksandApp, farewell
+from quicksand_tui.app import farewell
+from quicksand_tui.application import QuicksandApp
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.help import HelpScreen
@@ -192,7 +193,7 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
         (DB, "x", "db does not run"),
         (DB, "s", "db does not run: S starts it"),
         (WEB, "S", "web is already running"),
-        (PAUSED, "s", "builder is paused"),
+        (PAUSED, "s", "builder is paused: `quicksand-tui resume` lets it go on"),
         (BROKEN, "enter", "cc33dd44ee55 is broken"),
         (WEB, "c", "nothing is under way for web"),
     ],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from quicksand_tui.app import QuicksandApp
+from quicksand_tui.application import QuicksandApp
 from quicksand_tui.screens.new_sandbox import NewSandboxScreen
 from quicksand_tui.snapshot import NewSpec
 from tests.unit.app.fakes import (

@@ -126,7 +126,7 @@ def test_any_other_error_says_its_kind_and_where() -> None:
 
 def test_the_first_paint_needs_no_engine() -> None:
     code = (
-        "import sys, quicksand_tui.app; "
+        "import sys, quicksand_tui.application; "
         "bad = [m for m in sys.modules if m.split('.')[0] in ('quicksand', 'qemu')];"
         "sys.exit(str(bad) if bad else 0)"
     )

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import Any
 
-from quicksand_tui.app import QuicksandApp
+from quicksand_tui.application import QuicksandApp
 from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.snapshot import Failure
 from quicksand_tui.terminal_loan import Ended, Loan, shell_argv

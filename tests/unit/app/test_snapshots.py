@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from quicksand_tui.app import QuicksandApp
+from quicksand_tui.application import QuicksandApp
 from quicksand_tui.snapshot import Failure, LogKind, Snapshot
 from tests.unit.app.fakes import (
     DB,

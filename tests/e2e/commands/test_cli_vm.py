@@ -10,15 +10,15 @@ import resource
 import signal
 import stat
 import subprocess
-import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from quicksand.host.paths import Paths
 
 from tests.conftest import our_processes, wait_for
-from tests.e2e.conftest import IMAGE, quicksand, start_quicksand
+from tests.e2e.commands.conftest import IMAGE, pipe_of, quicksand, start_quicksand
 
 pytestmark = pytest.mark.vm
 
@@ -39,8 +39,7 @@ def runs_in(vm: str, command: str) -> bool:
 
 
 def read_line(process: subprocess.Popen[bytes]) -> bytes:
-    assert process.stdout is not None
-    return process.stdout.readline()
+    return pipe_of(process.stdout).readline()
 
 
 # exec
@@ -127,57 +126,61 @@ def test_json_has_the_output_and_how_it_ended(vm: str) -> None:
     assert (result.returncode, json.loads(result.stdout)["timed_out"]) == (124, True)
 
 
-def consume(process: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """Digest and size of all that a process writes to stdout."""
-    assert process.stdout is not None
-    digest, size = hashlib.sha256(), 0
-    while data := process.stdout.read1(1 << 20):  # type: ignore[attr-defined]
+@dataclass
+class Consumed:
+    """What came out of a process, and the most memory that it was seen to have."""
+
+    digest: str
+    size: int
+    memory: int
+
+
+def consume(process: subprocess.Popen[bytes]) -> Consumed:
+    """Read all that a process writes to stdout."""
+    digest, size, memory = hashlib.sha256(), 0, 0
+    while data := os.read(pipe_of(process.stdout).fileno(), 1 << 20):
+        if size // (8 * MB) != (size + len(data)) // (8 * MB) or not memory:
+            memory = peak_memory(process)
         digest.update(data)
         size += len(data)
-    return digest.hexdigest(), size
+    return Consumed(digest.hexdigest(), size, memory)
 
 
 def peak_memory(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process; return the most memory that it had, in bytes."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss * (1024 if os.uname().sysname == "Linux" else 1)
+    """The most memory that a running process has had, in bytes. (A child's rusage would count what
+    its parent had before the exec.)"""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
 
 
 def test_500_mb_of_output_come_through_fast_and_whole_in_little_memory(vm: str) -> None:
     piece = random.Random(2).randbytes(20 * MB)
     in_vm(vm, "sh", "-c", "cat > /var/tmp/piece", stdin=piece)
-    expected = hashlib.sha256(piece * 25).hexdigest()
+    expected = hashlib.sha256()
+    for _ in range(25):
+        expected.update(piece)
     again = "for i in $(seq 25); do cat /var/tmp/piece; done"
     started = time.monotonic()
     with start_quicksand("exec", vm, "--", "sh", "-c", again) as process:
-        digest, size = consume(process)
-        memory = peak_memory(process)
+        found = consume(process)
     seconds = time.monotonic() - started
     in_vm(vm, "rm", "/var/tmp/piece")
-    assert (process.returncode, size) == (0, 500 * MB)
-    assert digest == expected
-    assert memory < 100 * MB
-    assert size / seconds > 20 * MB, f"{size / seconds / MB:.0f} MB/s"
+    assert (process.returncode, found.size) == (0, 500 * MB)
+    assert found.digest == expected.hexdigest()
+    assert found.memory < 100 * MB
+    assert found.size / seconds > 20 * MB, f"{found.size / seconds / MB:.0f} MB/s"
 
 
 def feed_and_measure(vm: str, megabytes: int) -> tuple[bytes, int]:
     """Feed zeros to `wc -c` in the VM; return what it says and the client's peak memory."""
     with start_quicksand("exec", "-i", vm, "--", "wc", "-c", stdin=subprocess.PIPE) as process:
-
-        def feed() -> None:
-            assert process.stdin is not None
-            for _ in range(megabytes):
-                process.stdin.write(bytes(MB))
-            process.stdin.close()
-
-        thread = threading.Thread(target=feed)
-        thread.start()
-        assert process.stdout is not None
-        said = process.stdout.read()
-        thread.join()
+        stdin = pipe_of(process.stdin)
+        for _ in range(megabytes):
+            stdin.write(bytes(MB))
         memory = peak_memory(process)
-    return said, memory
+        stdin.close()
+        return pipe_of(process.stdout).read(), memory
 
 
 def test_much_stdin_goes_through_in_little_memory(vm: str) -> None:
@@ -196,21 +199,17 @@ def test_1_gb_of_stdin_goes_through_in_little_memory(vm: str) -> None:
 def test_a_slow_reader_holds_the_command_up_and_loses_nothing(vm: str) -> None:
     script = "head -c 30000000 /dev/zero; touch /tmp/wrote-all"
     with start_quicksand("exec", vm, "--", "sh", "-c", script) as process:
-        assert process.stdout is not None
-        first = process.stdout.read(1)
-        assert not quicksand("exec", vm, "--", "test", "-e", "/tmp/wrote-all").returncode == 0
-        rest, _ = process.communicate()
-    assert len(first) + len(rest) == 30 * MB
+        first = os.read(pipe_of(process.stdout).fileno(), 1)
+        assert quicksand("exec", vm, "--", "test", "-e", "/tmp/wrote-all").returncode == 1
+        assert len(first) + consume(process).size == 30 * MB
     in_vm(vm, "rm", "/tmp/wrote-all")
 
 
 def test_a_reader_that_goes_away_ends_the_command(vm: str) -> None:
     with start_quicksand("exec", vm, "--", "yes", "gone") as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.read(5) == b"gone\n"
-        process.stdout.close()
-        assert process.stderr.read() == b""
+        assert pipe_of(process.stdout).read(5) == b"gone\n"
+        pipe_of(process.stdout).close()
+        assert pipe_of(process.stderr).read() == b""
     assert process.returncode == 141
     assert not runs_in(vm, "yes gone")
 
@@ -452,9 +451,8 @@ def test_a_foreground_sandbox_dies_with_its_client() -> None:
 def test_a_command_whose_machine_dies_says_so() -> None:
     result = quicksand("run", IMAGE, "--name", "doomed", "--rm", "-d", "--json")
     assert result.returncode == 0
-    (pid,) = (
-        e["pid"] for e in json.loads(quicksand("ps", "--json").stdout) if e["name"] == "doomed"
-    )
+    found = json.loads(quicksand("ps", "--json").stdout)
+    (pid,) = (entry["pid"] for entry in found if entry["name"] == "doomed")
     with start_quicksand("exec", "doomed", "--", "sh", "-c", "echo ready; sleep 60") as process:
         assert read_line(process) == b"ready\n"
         os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,322 @@
+"""The app's class: shows snapshots, runs operations, lends the terminal to shells."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import work
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.theme import Theme
+
+from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui.operations import Operations
+from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.snapshot import (
+    Failure,
+    NewSpec,
+    OperationError,
+    SandboxView,
+    Service,
+    Snapshot,
+    State,
+)
+from quicksand_tui.view import with_jobs
+
+LOOK_EVERY_S = 0.5
+LOOK_WAIT_S = 5.0
+REPAINT_EVERY_S = 10.0
+"""Seconds after which ages are shown anew though nothing has changed."""
+
+QUICKSAND_THEME = Theme(
+    name="quicksand",
+    primary="#c9a66b",
+    secondary="#8aa1b4",
+    accent="#d9b26f",
+    foreground="#d6d3cc",
+    background="#16181b",
+    surface="#22252a",
+    panel="#2a2e34",
+    success="#8fb573",
+    warning="#d9a441",
+    error="#d9685f",
+    dark=True,
+    variables={
+        "border": "#3a3f46",
+        "scrollbar": "#3a3f46",
+        "scrollbar-hover": "#5a616b",
+        "scrollbar-active": "#d9b26f",
+        "scrollbar-background": "#16181b",
+        "scrollbar-background-hover": "#16181b",
+        "scrollbar-background-active": "#16181b",
+        "scrollbar-corner-color": "#16181b",
+    },
+)
+
+
+class QuicksandApp(App[int]):
+    """Holds the last snapshot and the jobs; everything shown derives from them."""
+
+    TITLE = "quicksand"
+    # Of a first screen Textual does not load the sheet; the others have theirs.
+    CSS_PATH = Path(__file__).parent / "screens" / "main.tcss"
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "quit", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        clock: Callable[[], float] = time.time,
+        ascii_glyphs: bool = False,
+        painted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``painted`` is called once, after the first paint."""
+        super().__init__()
+        self.service = service
+        self.ascii = ascii_glyphs
+        self.operations = Operations(
+            service,
+            run_worker=self._run_operation,
+            changed=self._jobs_changed,
+            done=self._operation_done,
+            failed=self.show_failure,
+            look=self.look,
+            clock=clock,
+        )
+        self._painted_first = painted
+        self._world = Snapshot(taken=clock(), loaded=False)
+        """As the service saw it; with the jobs it is what is shown."""
+        self._painted = 0.0
+        self._look_again = asyncio.Event()
+        self._look_fresh = False
+        self._lookers: list[asyncio.Future[None]] = []
+        """Wait for a look that begins after they asked."""
+        self._shell: asyncio.subprocess.Process | None = None
+        self.register_theme(QUICKSAND_THEME)
+        self.theme = os.environ.get("TEXTUAL_THEME") or "quicksand"
+
+    def get_default_screen(self) -> MainScreen:
+        return MainScreen(self._world, ascii_only=self.ascii)
+
+    @property
+    def main(self) -> MainScreen:
+        screen = self.screen_stack[0]
+        assert isinstance(screen, MainScreen)
+        return screen
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The world with what this app is doing to it."""
+        return with_jobs(self._world, self.operations.jobs)
+
+    def on_mount(self) -> None:
+        self.set_class(self.ascii, "-ascii")
+        self._handle_signals()
+        # The first look loads the engine, so it waits until there is a screen to look at.
+        self.call_after_refresh(self._watch)
+
+    def watch_theme(self, theme: str) -> None:
+        """With NO_COLOR, Textual draws its ANSI themes black on black: refuse them."""
+        chosen = self.available_themes.get(theme)
+        if self.no_color and chosen is not None and getattr(chosen, "ansi", False):
+            self.theme = "quicksand"
+
+    # The world
+
+    @work(group="watch", exclusive=True)
+    async def _watch(self) -> None:
+        """Look at the disk now and then, and at once when asked to."""
+        self._painted_first()
+        while True:
+            fresh, self._look_fresh = self._look_fresh, False
+            self._look_again.clear()
+            lookers, self._lookers = self._lookers, []
+            visible = self.main.visible_sandboxes
+            world = await asyncio.to_thread(self.service.read, visible=visible, fresh=fresh)
+            before = replace(self._world, taken=world.taken)
+            stale = world.taken - self._painted >= REPAINT_EVERY_S or self.operations.jobs
+            self._world = world
+            if world != before or stale or fresh:
+                self._painted = world.taken
+                self._show()
+            for looker in lookers:
+                if not looker.done():
+                    looker.set_result(None)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._look_again.wait(), LOOK_EVERY_S)
+
+    def refresh_now(self, *, fresh: bool = False) -> None:
+        """Look at the disk without waiting; ``fresh`` remembers nothing."""
+        self._look_fresh = self._look_fresh or fresh
+        self._look_again.set()
+
+    async def look(self) -> None:
+        """Look at the disk, and return when it is shown."""
+        looker = asyncio.get_running_loop().create_future()
+        self._lookers.append(looker)
+        self._look_again.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(looker, LOOK_WAIT_S)
+
+    def _show(self) -> None:
+        if not self.is_running or self._batch_count:
+            return  # a shell has the terminal
+        snapshot = self.snapshot
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen):
+                screen.show(snapshot)
+            elif (update := getattr(screen, "update_snapshot", None)) is not None:
+                update(snapshot)
+
+    def _jobs_changed(self) -> None:
+        if not self.is_running:
+            return
+        self._show()
+        self.main.show_command(self.operations.log[-1] if self.operations.log else None)
+        self.refresh_now()
+
+    # Operations
+
+    def _run_operation(self, operation: Coroutine[Any, Any, None], name: str) -> None:
+        self.run_worker(operation, name=name, group="operations", exit_on_error=True)
+
+    def _operation_done(self, what: str) -> None:
+        if what:
+            self.tell(what)
+
+    def show_failure(self, failure: Failure) -> None:
+        from quicksand_tui.screens.failure import FailureScreen
+
+        if self.is_running:
+            self.push_screen(FailureScreen(failure))
+
+    def tell(self, text: str, *, severity: Any = "information") -> None:
+        """A toast. Never markup."""
+        self.notify(text, severity=severity, markup=False, timeout=4)
+
+    # Dialogs
+
+    def confirm(
+        self,
+        title: str,
+        losses: Iterable[str],
+        verb: str,
+        then: Callable[[], None],
+        *,
+        undo: str = "This cannot be undone.",
+    ) -> None:
+        """Ask before something is lost; ``then`` runs after a yes."""
+        from quicksand_tui.screens.confirm import ConfirmScreen, Question
+
+        question = Question(title=title, losses=tuple(losses), verb=verb, undo=undo)
+        self.push_screen(ConfirmScreen(question), lambda yes: then() if yes else None)
+
+    def ask_for_new(self, image: str | None, then: Callable[[NewSpec | None], None]) -> None:
+        from quicksand_tui.screens.new_sandbox import NewSandboxScreen
+
+        form = NewSandboxScreen(self.snapshot, image=image, ascii_only=self.ascii)
+        self.push_screen(form, then)
+
+    def open_log(self, sandbox: SandboxView) -> None:
+        from quicksand_tui.screens.log import LogScreen
+
+        self.operations.note_command(find_action("log").command_for(sandbox.name))
+        self.push_screen(LogScreen(self.service, sandbox, self.snapshot, ascii_only=self.ascii))
+
+    def open_help(self) -> None:
+        from quicksand_tui.screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(Scope.MAIN, ascii_only=self.ascii))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: the registry's actions that are possible now, and the themes."""
+        if isinstance(screen, MainScreen):
+            snapshot, selection = self.snapshot, screen.selection
+            for action in in_scope(Scope.MAIN):
+                if action.disabled_reason(snapshot, selection) is None and action.id != "escape":
+                    yield SystemCommand(
+                        f"{action.label.capitalize()} ({key_text(action.keys[0])})",
+                        action.tooltip,
+                        lambda chosen=action.id: screen.action_do(chosen),
+                    )
+        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+
+    # Shells
+
+    def open_shell(self, sandbox: SandboxView) -> None:
+        self.operations.note_command(find_action("shell").command_for(sandbox.name))
+        self._lend_to_shell(sandbox)
+
+    @work(group="shell", exclusive=True)
+    async def _lend_to_shell(self, sandbox: SandboxView) -> None:
+        from quicksand_tui.terminal_loan import Loan, shell_argv
+
+        try:
+            ended = await self.run_in_terminal(Loan(shell_argv(sandbox.id), sandbox.name))
+        except OperationError as error:
+            self.show_failure(error.failure)
+            return
+        finally:
+            self.refresh_now(fresh=True)
+        if ended.failure is not None:
+            self.show_failure(ended.failure)
+
+    async def run_in_terminal(self, loan: Any) -> Any:
+        """Give the terminal to another program until it ends; the app's loop goes on."""
+        with self.batch_update(), self.suspend():
+            return await loan.run(self)
+
+    # Leaving
+
+    async def action_quit(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Quit; with work under way, ask first."""
+        jobs = self.operations.jobs
+        if not jobs:
+            self.exit(0)
+            return
+        losses = tuple(f"{job.name}: its {job.verb.value} is under way" for job in jobs)
+        self.confirm(
+            "Leave now?",
+            losses,
+            "Leave",
+            lambda: self.exit(0),
+            undo="A start is cancelled; a stop goes on in the guest.",
+        )
+
+    def _handle_signals(self) -> None:
+        """End as on quitting, with the terminal restored. The exit status is a shell's 128 + n."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self._end_by_signal, number)
+
+    def _end_by_signal(self, number: int) -> None:
+        if self._shell is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._shell.terminate()
+        self.exit(128 + number, return_code=128 + number)
+
+    @property
+    def running_names(self) -> tuple[str, ...]:
+        """What goes on after the app has ended."""
+        return tuple(
+            view.name
+            for view in self._world.sandboxes
+            if view.state in (State.RUNNING, State.PAUSED) and not view.discard
+        )
