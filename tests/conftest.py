@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from quicksand.host.paths import Paths, paths
 
-PREFIX = "qst-"
-"""Of every directory that a test makes in /tmp: what is left of one names its culprit. Not in
+PREFIX = f"qst-{os.getpid()}-"
+"""Of every directory that this run makes in /tmp; others may be running beside it. Not in
 pytest's long directories: a Unix socket's path has 104 bytes."""
 
 

@@ -13,7 +13,7 @@ from quicksand.errors import ConfigError, QuicksandError
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.exits import MEANINGS, Exit
-from quicksand_tui.cli.output import PROGRAM, abandon_stdout, complain
+from quicksand_tui.cli.output import PROGRAM, abandon_stdout, complain, explain_os_error
 from quicksand_tui.cli.verbs import VERBS, Verb
 
 COMPLETE_VARIABLE = "_QUICKSAND_TUI_COMPLETE"
@@ -72,16 +72,29 @@ def cli() -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    _open_standard_streams()
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
         return code
     except OSError as error:
         if error.errno != errno.EPIPE:
-            complain(error)
+            complain(explain_os_error(error))
             return Exit.FAILURE
         abandon_stdout()
         return Exit.READER_GONE
+
+
+def _open_standard_streams() -> None:
+    """Put /dev/null where a standard stream is closed: else the next file or socket that is opened
+    would take its place, and output would go into that."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _dispatch(argv: Sequence[str]) -> int:

@@ -30,6 +30,12 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
         say(f"hint: {clean_lines(hint)}")
 
 
+def explain_os_error(error: OSError) -> str:
+    """What the system says, and of which file."""
+    reason = error.strerror or str(error)
+    return f"{os.fspath(error.filename)}: {reason}" if error.filename else reason
+
+
 def print_json(value: Any) -> None:
     """One JSON value on stdout, indented for people only."""
     text = json.dumps(value, indent=2 if sys.stdout.isatty() else None)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from quicksand.errors import ConfigError, QuicksandError
 
 from quicksand_tui.cli.exits import BY_SIGNAL, Exit
-from quicksand_tui.cli.output import complain
+from quicksand_tui.cli.output import complain, explain_os_error
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -95,6 +95,11 @@ def run_in_sandbox(main: Callable[[Signals], Awaitable[int]]) -> int:
         return error.code
     except ConfigError:
         raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # our own stdin or stdout: a full disk
+        complain(explain_os_error(error))
+        return Exit.SANDBOX_FAILED
     except QuicksandError as error:
         complain(error)
         return Exit.SANDBOX_FAILED

@@ -121,6 +121,20 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
 
 
 @pytest.mark.vm
+def test_a_start_ends_with_its_app_and_leaves_nothing(places: Paths) -> None:
+    with Terminal(APP) as terminal:
+        terminal.sees("Press n to start one from debian")
+        terminal.press("n")
+        terminal.sees("New sandbox")
+        terminal.press("Enter")
+        terminal.sees("boot the guest", timeout=BOOT_S)
+        os.kill(terminal.pid_of("-m quicksand_tui"), signal.SIGTERM)
+        left_clean(terminal, 128 + signal.SIGTERM)
+        assert states(places) == []
+        assert not [line for line in our_processes() if str(places.data) in line]
+
+
+@pytest.mark.vm
 def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths) -> None:
     with Terminal(APP) as one, Terminal(APP, columns=120, rows=36) as two:
         two.sees("No sandboxes yet")

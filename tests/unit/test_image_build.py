@@ -18,7 +18,7 @@ from quicksand.host.files import try_lock
 from quicksand.host.tools import ToolError
 from quicksand.images.store import ImageStore, StoredImage
 from quicksand_images import build, disk, kernel
-from quicksand_images.recipe import find_recipe, load_recipe
+from quicksand_images.recipe import Recipe, find_recipe, load_recipe
 from quicksand_images.rootfs import (
     Builder,
     Mirrors,
@@ -259,7 +259,7 @@ def test_equal_contents_give_equal_identities() -> None:
 # --- the build as a whole
 
 
-async def fake_build(recipe: object, store: ImageStore, place: Path, _: object) -> StoredImage:
+async def fake_build(recipe: Recipe, store: ImageStore, place: Path, _: object) -> StoredImage:
     staging = place / "staging"
     staging.mkdir()
     for name in ("disk.qcow2", "kernel", "initrd"):
@@ -272,6 +272,7 @@ async def fake_build(recipe: object, store: ImageStore, place: Path, _: object) 
             "name": "debian",
             "version": "13",
             "arch": "x86_64",
+            "recipe": build.recipe_digest(recipe),
             "created": 1,
             "files": {part: {"name": name} for part, name in files.items()},
         },

@@ -18,7 +18,7 @@ import pytest
 from quicksand.host.paths import Paths
 
 from tests.conftest import our_processes, wait_for
-from tests.e2e.commands.conftest import IMAGE, pipe_of, quicksand, start_quicksand
+from tests.e2e.commands.conftest import IMAGE, PROGRAM, pipe_of, quicksand, start_quicksand
 
 pytestmark = pytest.mark.vm
 
@@ -212,6 +212,29 @@ def test_a_reader_that_goes_away_ends_the_command(vm: str) -> None:
         assert pipe_of(process.stderr).read() == b""
     assert process.returncode == 141
     assert not runs_in(vm, "yes gone")
+
+
+def test_a_full_disk_here_is_told_and_ends_the_command(vm: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run(
+            [*PROGRAM, "exec", vm, "--", "yes", "full"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert result.returncode == 125
+    assert result.stderr == b"quicksand-tui: No space left on device\n"
+    wait_for(lambda: not runs_in(vm, "yes full"), what="the command to end")
+
+
+def test_closed_streams_are_no_trouble(vm: str) -> None:
+    script = '"$@" >&- 2>&- <&-; echo code=$?'
+    command = [*PROGRAM, "exec", "-i", vm, "--", "sh", "-c", "cat; echo out; echo err >&2; exit 4"]
+    result = subprocess.run(
+        ["sh", "-c", script, "sh", *command], capture_output=True, timeout=60, check=True
+    )
+    assert result.stdout == b"code=4\n"
 
 
 def test_ctrl_c_reaches_the_command_and_the_client_waits_for_its_end(vm: str) -> None:

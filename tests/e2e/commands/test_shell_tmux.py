@@ -155,7 +155,7 @@ def test_one_can_leave_a_shell_and_come_back(vm: str, person: Person) -> None:
     person.terminal.press("d")
     person.terminal.sees("left; ", "--session p")
     person.is_back(0)
-    session = person.terminal.text.partition("--session ")[2].split()[0]
+    session = person.terminal.text.partition("--session ")[2].partition("`")[0]
 
     listed = quicksand("shell", vm, "--list").stdout.decode()
     assert session in listed.split()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from quicksand.agent import wire
 from quicksand.agent.session import OUTPUT_WINDOW, Session, connect
 from quicksand.agent.wire import Stream
@@ -44,6 +43,11 @@ class FakeAgent:
                     else:
                         tasks.create_task(self.handler(self, frame.message))
 
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
     def reply(self, request: dict[str, Any], result: dict[str, Any]) -> None:
         self.writer.write(wire.encode_message({"id": request["id"], "result": result}))
 
@@ -53,11 +57,14 @@ class FakeAgent:
 
 @contextlib.asynccontextmanager
 async def session_with(handler: Handler, *, before: bytes = b"") -> AsyncIterator[Session]:
-    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    agents: list[FakeAgent] = []
+    serving: list[asyncio.Task[None]] = []
+
+    def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(before)
-        with contextlib.suppress(ConnectionError, ExceptionGroup):
-            await FakeAgent(writer, handler).serve(reader)
-        writer.close()
+        agent = FakeAgent(writer, handler)
+        agents.append(agent)
+        serving.append(asyncio.create_task(agent.serve(reader)))
 
     with tempfile.TemporaryDirectory(prefix="qst-") as directory:
         path = Path(directory) / "agent.sock"
@@ -68,6 +75,11 @@ async def session_with(handler: Handler, *, before: bytes = b"") -> AsyncIterato
         finally:
             session.close()
             server.close()
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+            for agent in agents:
+                await agent.close()
             await server.wait_closed()
 
 
@@ -263,6 +275,21 @@ async def test_crumbs_are_joined() -> None:
             pieces.append(item[1])
         assert b"".join(pieces) == b"ab" * 2000
         assert len(pieces) <= 2
+
+
+@pytest.mark.parametrize(
+    "event", [{"event": "started"}, {"event": "closed", "error": "broken frame"}], ids=str
+)
+async def test_an_agent_that_starts_anew_or_gives_up_ends_the_session(
+    event: dict[str, Any],
+) -> None:
+    async def handler(agent: FakeAgent, _: dict[str, Any]) -> None:
+        agent.send(wire.encode_message(event))
+
+    async with session_with(handler) as session:
+        with pytest.raises(AgentUnreachableError, match=r"restarted|broken frame"):
+            await session.request("execute", timeout=5)
+        assert session.closed.is_set()
 
 
 async def test_a_connection_that_is_refused_says_where() -> None:

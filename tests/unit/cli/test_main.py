@@ -191,6 +191,24 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(places: Paths) -> None:
     assert process.returncode == Exit.READER_GONE
 
 
+def test_a_full_disk_is_an_error() -> None:
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [*MODULE, "info", "--json"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert result.returncode == Exit.FAILURE
+    assert result.stderr == b"quicksand-tui: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_trouble(closed: str) -> None:
+    script = f'"$@" {closed}'
+    result = subprocess.run(
+        ["sh", "-c", script, "sh", *MODULE, "ps"], capture_output=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == Exit.OK
     assert capsys.readouterr().out.startswith("quicksand-tui, version ")

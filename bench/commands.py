@@ -1,0 +1,62 @@
+"""How long `quicksand-tui ps` takes as a process, with sandboxes on disk. Prints JSON.
+
+    python bench/commands.py [SANDBOXES] [RUNS]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from quicksand.config import SandboxConfig
+from quicksand.host.paths import Paths
+from quicksand.registry import Record, Registry, new_id
+
+
+def make_sandboxes(data: Path, count: int) -> None:
+    """Put ``count`` stopped sandboxes on disk."""
+    registry = Registry(Paths(runtime=data / "run", data=data, cache=data / "cache"))
+    for number in range(count):
+        record = Record(
+            id=new_id(),
+            name=f"bench-{number}",
+            config=SandboxConfig(image="debian"),
+            image_digest="",
+            chain=(),
+            created=time.time(),
+            committed=True,
+            discard=False,
+        )
+        os.close(registry.create(record))
+
+
+def main() -> None:
+    count, runs = (int(word) for word in [*sys.argv[1:], "20", "20"][:2])
+    with tempfile.TemporaryDirectory() as directory:
+        data = Path(directory)
+        make_sandboxes(data, count)
+        env = {
+            **os.environ,
+            "QUICKSAND_DATA_DIR": directory,
+            "QUICKSAND_RUNTIME_DIR": str(data / "run"),
+        }
+        command = [sys.executable, "-m", "quicksand_tui", "ps", "-a", "-q"]
+        seconds = []
+        for _ in range(runs + 1):
+            started = time.perf_counter()
+            output = subprocess.run(command, env=env, check=True, capture_output=True).stdout
+            seconds.append(time.perf_counter() - started)
+            assert len(output.splitlines()) == count
+    milliseconds = [value * 1000 for value in seconds[1:]]
+    result = {"sandboxes": count, "runs": runs, "median_ms": statistics.median(milliseconds)}
+    print(json.dumps(result | {"min_ms": min(milliseconds), "max_ms": max(milliseconds)}))
+
+
+if __name__ == "__main__":
+    main()
