@@ -1,6 +1,6 @@
 """How long `quicksand-tui ps` takes as a process, with sandboxes on disk. Prints JSON.
 
-    python bench/commands.py [SANDBOXES] [RUNS]
+python bench/commands.py [SANDBOXES] [RUNS]
 """
 
 from __future__ import annotations

@@ -81,6 +81,9 @@ class SandboxConfig:
     accel: Accelerator | str | None = "auto"
     """None means TCG, as in the specification."""
     disk_size: str | None = None
+    agent_http: bool = False
+    """Serve the agent's HTTP too, through a free port of the host's loopback. Other users of the
+    host reach that port, but not without the token."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.image, str) or not self.image:
@@ -92,9 +95,12 @@ class SandboxConfig:
             if forward.host and forward.host in seen:
                 raise ConfigError(f"host port {forward.host} is forwarded twice")
             seen.add(forward.host)
-        if self.port_forwards and self.network_mode is NetworkMode.NONE:
+        if not isinstance(self.agent_http, bool):
+            raise ConfigError(f"agent_http must be true or false, not {self.agent_http!r}")
+        if (self.port_forwards or self.agent_http) and self.network_mode is NetworkMode.NONE:
+            what = "port forwards need" if self.port_forwards else "agent_http needs"
             raise ConfigError(
-                "port forwards need a network card, but network_mode is NONE",
+                f"{what} a network card, but network_mode is NONE",
                 hint="use NetworkMode.MOUNTS_ONLY: only the forwarded ports are open then",
             )
 
@@ -144,6 +150,7 @@ class SandboxConfig:
             "boot_timeout": self.boot_timeout,
             "accel": None if self.accel is None else str(self.accel),
             "disk_size": self.disk_size,
+            "agent_http": self.agent_http,
         }
 
 

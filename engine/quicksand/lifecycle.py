@@ -38,7 +38,7 @@ from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
-from quicksand.qemu.command import Boot, Machine, plan
+from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
 from quicksand.registry import (
     Record,
@@ -121,7 +121,8 @@ async def boot(
     watch.lap("setup_disk_s")
     watch.begin("qemu")
     forwards = pick_ports(record.config.port_forwards)
-    machine = _plan_machine(record, image, initrd, place.disk, arch, status, forwards)
+    http_port = pick_port(PortForward(0, AGENT_HTTP_PORT)) if record.config.agent_http else None
+    machine = _plan_machine(record, image, initrd, place.disk, arch, status, forwards, http_port)
     async with contextlib.AsyncExitStack() as undo:
         undo.callback(remove_quietly, runtime.root)
         make_private_dir(registry.paths.runtime)
@@ -224,6 +225,7 @@ def _plan_machine(
     arch: Architecture,
     status: AcceleratorStatus,
     forwards: tuple[PortForward, ...],
+    http_port: int | None,
 ) -> Machine:
     config = record.config
     return Machine(
@@ -243,6 +245,7 @@ def _plan_machine(
         forwards=forwards,
         mac=mac_address(record.id),
         aio="threads",
+        http_port=http_port,
         extra=config.extra_qemu_args,
     )
 
@@ -358,19 +361,22 @@ async def until_unlocked(lock: Path, *, timeout: float) -> bool:
 
 def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:
     """Replace host port 0 by a free one. Raises PortInUseError for a taken one, by its number."""
-    picked = []
-    for forward in forwards:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", forward.host))
-            except OSError as error:
-                raise PortInUseError(
-                    f"host port {forward.host} cannot be used: {error.strerror}",
-                    hint=f"choose another one, or 0 for any: PortForward(0, {forward.guest})",
-                ) from error
-            picked.append(PortForward(host=probe.getsockname()[1], guest=forward.guest))
-    return tuple(picked)
+    return tuple(PortForward(host=pick_port(f), guest=f.guest) for f in forwards)
+
+
+def pick_port(forward: PortForward) -> int:
+    """The host port to use for ``forward``. Raises PortInUseError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", forward.host))
+        except OSError as error:
+            raise PortInUseError(
+                f"host port {forward.host} cannot be used: {error.strerror}",
+                hint=f"choose another one, or 0 for any: PortForward(0, {forward.guest})",
+            ) from error
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def hostname(name: str) -> str:

@@ -467,6 +467,17 @@ class Sandbox:
         """Guest port -> host port, as they are (a host port of 0 became a free one)."""
         return {guest: host for host, guest in self._run.forwards} if self._run else {}
 
+    @property
+    def agent_url(self) -> str | None:
+        """Where the agent's HTTP is (guest-agent/openapi.yaml), if ``agent_http`` was asked for."""
+        port = self._run.http_port if self._run is not None else None
+        return None if port is None else f"http://127.0.0.1:{port}"
+
+    @property
+    def agent_token(self) -> str | None:
+        """The bearer token that the agent's HTTP asks for. A secret; new with every start."""
+        return self._run.token if self._run is not None else None
+
     def _entry(self) -> Entry:
         entry = self._registry.inspect(self._id)
         if entry is None:

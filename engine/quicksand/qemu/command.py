@@ -29,6 +29,10 @@ space randomization every program is translated anew at each start: `true` took 
 The mitigations are for real CPUs' speculation; TCG does not speculate."""
 
 
+AGENT_HTTP_PORT = 8300
+"""The guest port of the agent's HTTP, where that is asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
     """Descriptors of listening Unix sockets that QEMU inherits."""
@@ -67,7 +71,7 @@ class Machine:
     aio: str
     """"threads" or "io_uring"."""
     http_port: int | None = None
-    """The guest port of the agent's HTTP, if it is to serve that."""
+    """The host port that leads to the agent's HTTP, if it is to serve that."""
     extra: Sequence[str] = ()
 
 
@@ -137,7 +141,7 @@ def _kernel_words(machine: Machine) -> list[str]:
         words += [f"quicksand.ip={GUEST_IP}/24", f"quicksand.gw={GATEWAY_IP}"]
         words.append(f"quicksand.dns={DNS_IP}")
     if machine.http_port is not None:
-        words.append(f"quicksand.http={machine.http_port}")
+        words.append(f"quicksand.http={AGENT_HTTP_PORT}")
     if machine.boot.cmdline:
         words.append(machine.boot.cmdline)
     return words
@@ -201,10 +205,13 @@ def _plan_network(machine: Machine) -> list[str]:
         "ipv6": False,
         "restrict": machine.network is not NetworkMode.FULL,
     }
-    if machine.forwards:
+    forwards = [*machine.forwards]
+    if machine.http_port is not None:
+        forwards.append(PortForward(host=machine.http_port, guest=AGENT_HTTP_PORT))
+    if forwards:
         netdev["hostfwd"] = [
             {"str": f"tcp:127.0.0.1:{forward.host}-{GUEST_IP}:{forward.guest}"}
-            for forward in machine.forwards
+            for forward in forwards
         ]
     card = {"driver": "virtio-net-pci", "netdev": "net0", "mac": machine.mac, "romfile": ""}
     return [*_json("-netdev", netdev), *_json("-device", card)]
