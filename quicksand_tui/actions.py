@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from quicksand_tui.snapshot import Panel, SandboxView, Selection, Snapshot, State, Verb
-
-Reason = Callable[[Snapshot, Selection], str | None]
-"""Why an action is not possible now; None if it is."""
-
-NO_IMAGE = "there is no image yet: `quicksand-tui images build debian` makes one"
-
+from quicksand_tui import reasons
 
 class Group(StrEnum):
     """A heading of the help."""
@@ -31,10 +25,6 @@ class Scope(StrEnum):
     LOG = "log"
 
 
-def always(snapshot: Snapshot, selection: Selection) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One action. Screens have a method ``do_<id>`` for each of their scope."""
@@ -47,7 +37,7 @@ class Action:
     tooltip: str
     """A sentence for help and palette, without a full stop."""
     group: Group
-    disabled_reason: Reason = always
+    disabled_reason: reasons.Reason = reasons.always
     command: str = ""
     """The command that does the same; ``{name}`` is the sandbox's."""
     command_if_live: str = ""
@@ -61,126 +51,6 @@ class Action:
         return template.format(name=shlex.quote(name))
 
 
-def _selected(snapshot: Snapshot, selection: Selection) -> tuple[SandboxView | None, str]:
-    """The selected sandbox, or why there is none."""
-    if selection.panel is Panel.IMAGES:
-        return None, "an image is selected: tab goes to the sandboxes"
-    if selection.sandbox is None:
-        return None, "no sandbox is selected"
-    return selection.sandbox, ""
-
-
-def _busy(snapshot: Snapshot, sandbox: SandboxView) -> str | None:
-    job = snapshot.job(sandbox.id)
-    if job is None:
-        return None
-    doing = {Verb.START: "started", Verb.DELETE: "deleted"}.get(job.verb, "stopped")
-    return f"{sandbox.name} is just being {doing}"
-
-
-def _new(snapshot: Snapshot, selection: Selection) -> str | None:
-    if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
-        return f"the image {selection.image.name} is broken"
-    return None if snapshot.usable_images else NO_IMAGE
-
-
-def _shell(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(snapshot, sandbox):
-        return busy
-    if sandbox.state is State.RUNNING:
-        return None
-    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: S starts it')}"
-
-
-_NO_SHELL = {
-    State.STARTING: "is still starting",
-    State.BROKEN: "is broken",
-    State.PAUSED: "is paused: `quicksand-tui resume` lets it go on",
-}
-
-
-def _start(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(snapshot, sandbox):
-        return busy
-    if sandbox.state in (State.STOPPED, State.CRASHED):
-        return None
-    return f"{sandbox.name} is {_already(sandbox.state)}"
-
-
-def _already(state: State) -> str:
-    return state.value if state is State.BROKEN else f"already {state.value}"
-
-
-def _open(snapshot: Snapshot, selection: Selection) -> str | None:
-    if selection.panel is Panel.IMAGES:
-        if selection.image is None:
-            return "no image is selected"
-        return _new(snapshot, selection)
-    if _start(snapshot, selection) is None:
-        return None
-    return _shell(snapshot, selection)
-
-
-def _stop(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(snapshot, sandbox):
-        return busy
-    if sandbox.state in (State.RUNNING, State.PAUSED):
-        return None
-    if sandbox.state is State.STARTING:
-        return f"{sandbox.name} is being started by another program"
-    return f"{sandbox.name} does not run"
-
-
-def _kill(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is not None:
-        job = snapshot.job(sandbox.id)
-        if job is not None and job.verb is Verb.STOP:
-            return None  # who does not want to wait for the guest
-    return why if sandbox is None else _stop(snapshot, selection)
-
-
-def _delete(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(snapshot, sandbox):
-        return busy
-    if sandbox.state is State.STARTING:
-        return f"{sandbox.name} is being started by another program"
-    return None
-
-
-def _log(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    return why if sandbox is None else None
-
-
-def _cancel(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is None:
-        return why
-    job = snapshot.job(sandbox.id)
-    if job is None:
-        return f"nothing is under way for {sandbox.name}"
-    if job.cancelling:
-        return "it is being cancelled"
-    if job.verb is not Verb.START:
-        return "only a start can be cancelled" + (
-            "; K ends it at once" if job.verb is Verb.STOP else ""
-        )
-    return None
-
-
 ACTIONS: tuple[Action, ...] = (
     Action(
         id="new",
@@ -188,25 +58,25 @@ ACTIONS: tuple[Action, ...] = (
         label="new",
         tooltip="Start a new sandbox from an image",
         group=Group.SANDBOX,
-        disabled_reason=_new,
+        disabled_reason=reasons.new,
         command="quicksand-tui run IMAGE --name {name} --detach",
     ),
     Action(
         id="open",
         keys=("enter",),
         label="open",
-        tooltip="Shell of a running sandbox; start of a stopped one",
+        tooltip="Shell of a running sandbox; start, or go on, of others",
         group=Group.SANDBOX,
-        disabled_reason=_open,
+        disabled_reason=reasons.open_,
         footer=False,
     ),
     Action(
         id="shell",
         keys=("s",),
         label="shell",
-        tooltip="Open a shell on the whole screen; exit comes back",
+        tooltip="Shell on the whole screen; exit or ctrl-] d comes back",
         group=Group.SANDBOX,
-        disabled_reason=_shell,
+        disabled_reason=reasons.shell,
         command="quicksand-tui shell {name}",
     ),
     Action(
@@ -215,7 +85,7 @@ ACTIONS: tuple[Action, ...] = (
         label="start",
         tooltip="Start a stopped sandbox",
         group=Group.SANDBOX,
-        disabled_reason=_start,
+        disabled_reason=reasons.start,
         command="quicksand-tui start {name}",
     ),
     Action(
@@ -224,8 +94,27 @@ ACTIONS: tuple[Action, ...] = (
         label="stop",
         tooltip="Stop gently: the guest syncs and powers down",
         group=Group.SANDBOX,
-        disabled_reason=_stop,
+        disabled_reason=reasons.stop,
         command="quicksand-tui stop {name}",
+    ),
+    Action(
+        id="pause",
+        keys=("p",),
+        label="pause",
+        tooltip="Freeze a running sandbox where it is",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.pause,
+        command="quicksand-tui pause {name}",
+        footer=False,
+    ),
+    Action(
+        id="resume",
+        keys=("P",),
+        label="resume",
+        tooltip="Let a paused sandbox go on",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.resume,
+        command="quicksand-tui resume {name}",
     ),
     Action(
         id="kill",
@@ -233,7 +122,7 @@ ACTIONS: tuple[Action, ...] = (
         label="kill",
         tooltip="Pull the plug, after a question",
         group=Group.SANDBOX,
-        disabled_reason=_kill,
+        disabled_reason=reasons.kill,
         command="quicksand-tui kill {name}",
         footer=False,
     ),
@@ -243,7 +132,7 @@ ACTIONS: tuple[Action, ...] = (
         label="delete",
         tooltip="Delete a sandbox with its disk, after a question",
         group=Group.SANDBOX,
-        disabled_reason=_delete,
+        disabled_reason=reasons.delete,
         command="quicksand-tui rm {name}",
         command_if_live="quicksand-tui rm --force {name}",
     ),
@@ -253,7 +142,7 @@ ACTIONS: tuple[Action, ...] = (
         label="log",
         tooltip="Read what the guest wrote to its console",
         group=Group.SANDBOX,
-        disabled_reason=_log,
+        disabled_reason=reasons.log,
         command="quicksand-tui logs -f {name}",
     ),
     Action(
@@ -262,7 +151,16 @@ ACTIONS: tuple[Action, ...] = (
         label="cancel",
         tooltip="Cancel a start that is under way; nothing of it stays",
         group=Group.SANDBOX,
-        disabled_reason=_cancel,
+        disabled_reason=reasons.cancel,
+    ),
+    Action(
+        id="copy",
+        keys=("y",),
+        label="copy",
+        tooltip="Copy the name, where the terminal allows it",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.copy,
+        footer=False,
     ),
     Action(
         id="filter",
@@ -270,6 +168,7 @@ ACTIONS: tuple[Action, ...] = (
         label="filter",
         tooltip="Filter: words, !word, state:running, image:debian",
         group=Group.VIEW,
+        disabled_reason=reasons.filter_,
     ),
     Action(
         id="escape",
@@ -286,6 +185,22 @@ ACTIONS: tuple[Action, ...] = (
         tooltip="Read everything anew (changes show by themselves)",
         group=Group.VIEW,
         command="quicksand-tui ps -a",
+        footer=False,
+    ),
+    Action(
+        id="commands",
+        keys=("at",),
+        label="commands",
+        tooltip="Show what was done, as commands",
+        group=Group.VIEW,
+        footer=False,
+    ),
+    Action(
+        id="palette",
+        keys=("colon", "ctrl+p"),
+        label="palette",
+        tooltip="Search all actions and themes",
+        group=Group.APP,
         footer=False,
     ),
     Action(
@@ -373,9 +288,8 @@ ACTIONS: tuple[Action, ...] = (
 MOVES = (
     ("↑ ↓  k j", "Move by a line"),
     ("g G", "Go to the first, the last"),
-    ("pgup pgdn", "Move by a page"),
-    ("tab", "Go to the other panel"),
-    ("ctrl+p", "Search all actions and themes"),
+    ("pgup pgdn", "Move by a page, as ctrl+u and ctrl+d"),
+    ("tab  1 2", "Go to the other panel"),
 )
 """Keys that Textual's own widgets handle, for the help."""
 
@@ -383,6 +297,8 @@ _KEY_NAMES = {
     "slash": "/",
     "question_mark": "?",
     "escape": "esc",
+    "colon": ":",
+    "at": "@",
 }
 
 

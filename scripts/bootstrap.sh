@@ -176,5 +176,7 @@ if ! [ -x "$venv/bin/python" ] || ! is_good_python "$venv/bin/python" ||
     make_venv "$python"
 fi
 install_packages
+# Where Python is told to write no bytecode, every command would compile the package anew.
+"$venv/bin/python" -m compileall -q engine quicksand_tui images
 fingerprint >"$stamp"
 say "Python is ready"

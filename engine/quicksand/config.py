@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -20,14 +19,17 @@ MEMORY_MIN = 64 * MIB
 CPUS_MAX = 255
 """Without an IOMMU, x2APIC ids above 254 cannot get interrupts (QEMU, hw/i386/x86.c)."""
 
+BOOT_TIMEOUT_MAX = 7 * 24 * 3600
+"""Seconds. Clocks overflow far above this; nobody waits so long."""
+
 GUEST_IP = "10.0.2.15"
 GATEWAY_IP = "10.0.2.2"
 DNS_IP = "10.0.2.3"
 """Addresses of QEMU's user network (QEMU system docs, "Network emulation")."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
-_UNITS = {"K": 1024, "M": MIB, "G": 1024 * MIB, "T": 1024 * 1024 * MIB}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([KMGT])(?:i?B)?|(B))?\s*", re.IGNORECASE)
+_UNITS = {"B": 1, "K": 1024, "M": MIB, "G": 1024 * MIB, "T": 1024 * 1024 * MIB}
 
 
 class NetworkMode(StrEnum):
@@ -86,9 +88,11 @@ class SandboxConfig:
     host reach that port, but not without the token."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.image, str) or not self.image:
+        if not isinstance(self.image, str) or not self.image or "\0" in self.image:
             raise ConfigError(f"image must be a name or a path, not {self.image!r}")
         self._check_numbers()
+        if any("\0" in argument for argument in self.extra_qemu_args):
+            raise ConfigError("extra_qemu_args must not have NUL characters")
         _ = self.memory_bytes, self.disk_size_bytes
         seen: set[int] = set()
         for forward in self.port_forwards:
@@ -109,8 +113,14 @@ class SandboxConfig:
             raise ConfigError(f"cpus must be a whole number, not {self.cpus!r}")
         if not 1 <= self.cpus <= CPUS_MAX:
             raise ConfigError(f"cpus must be 1 to {CPUS_MAX}, not {self.cpus}")
-        if not (math.isfinite(self.boot_timeout) and self.boot_timeout > 0):
-            raise ConfigError(f"boot_timeout must be above 0 seconds, not {self.boot_timeout}")
+        timeout = self.boot_timeout
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise ConfigError(f"boot_timeout must be a number of seconds, not {timeout!r}")
+        if not 0 < timeout <= BOOT_TIMEOUT_MAX:
+            raise ConfigError(
+                f"boot_timeout must be above 0 seconds and at most {BOOT_TIMEOUT_MAX}, "
+                f"not {timeout}"
+            )
 
     @property
     def memory_bytes(self) -> int:
@@ -125,6 +135,8 @@ class SandboxConfig:
         """Make a config of keyword arguments or of JSON. Raises ConfigError for any bad one."""
         refuse_unknown(options, {f.name for f in fields(cls)})
         known = dict(options)
+        if "image" not in known:
+            raise ConfigError("image is missing", hint="the name of one, or a path")
         if "arch" in known and known["arch"] is not None:
             known["arch"] = Architecture.parse(known["arch"])
         known["network_mode"] = parse_choice(
@@ -133,8 +145,8 @@ class SandboxConfig:
         accel = known.get("accel", "auto")
         if accel is not None and accel != "auto":
             known["accel"] = parse_choice(Accelerator, accel, "accel", extra=("auto",))
-        known["port_forwards"] = tuple(_forward(f) for f in known.get("port_forwards") or ())
-        known["extra_qemu_args"] = tuple(str(a) for a in known.get("extra_qemu_args") or ())
+        known["port_forwards"] = tuple(_forward(f) for f in _items(known, "port_forwards"))
+        known["extra_qemu_args"] = tuple(str(a) for a in _items(known, "extra_qemu_args"))
         return cls(**known)
 
     def to_json(self) -> dict[str, Any]:
@@ -222,7 +234,7 @@ def parse_size(text: str | int, *, what: str, default_unit: str = "") -> int:
         raise ConfigError(
             f"{what} {text!r} is not a size", hint='write it like "512M", "1.5G" or "2048"'
         )
-    unit = match[2].upper() or default_unit
+    unit = (match[2] or match[3] or default_unit).upper()
     size = float(match[1]) * _UNITS.get(unit, 1)
     if not 0 < size < 2**60:
         raise ConfigError(f"{what} {text!r} is out of range")
@@ -252,6 +264,16 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
                 f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
                 hint=f"the options are {', '.join(known)}",
             )
+
+
+def _items(options: Mapping[str, Any], name: str) -> Iterable[Any]:
+    """The list that is given as ``name``; None is an empty one."""
+    value = options.get(name)
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ConfigError(f"{name} must be a list, not {value!r}")
+    return value
 
 
 def _forward(value: object) -> PortForward:

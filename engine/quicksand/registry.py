@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -89,9 +90,9 @@ class Record:
         if value.get("schema_version") != SCHEMA:
             raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
         try:
-            return cls(
+            record = cls(
                 id=str(value["id"]),
-                name=str(value["name"]),
+                name=check_name(value["name"]),
                 config=SandboxConfig.parse(value["config"]),
                 image_digest=str(value["image_digest"]),
                 chain=tuple(str(path) for path in value["chain"]),
@@ -99,8 +100,11 @@ class Record:
                 committed=bool(value["committed"]),
                 discard=bool(value["discard"]),
             )
-        except (KeyError, TypeError, ConfigError) as error:
+        except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad record: {error!r}") from error
+        if not math.isfinite(record.created):
+            raise ValueError(f"bad record: created is {record.created}")
+        return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +144,7 @@ class RunState:
                 paused=bool(value["paused"]),
                 qemu_command=tuple(str(a) for a in value["qemu_command"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"bad state: {error!r}") from error
 
 
@@ -197,9 +201,11 @@ class Registry:
     def inspect(self, id_: str) -> Entry | None:
         """The state of one sandbox, or None if it does not exist (any more)."""
         place = sandbox_dir(self.paths, id_)
-        live = is_locked(place.lock)
         try:
+            live = is_locked(place.lock)
             record = Record.from_json(read_json(place.record))
+            if record.id != id_:
+                raise ValueError(f"bad record: it is of the sandbox {record.id!r}")
         except FileNotFoundError:
             return None  # not yet, or being removed
         except (OSError, ValueError) as error:
@@ -227,12 +233,12 @@ class Registry:
         """Why the last run ended unasked, or "" if it ended well."""
         try:
             ended = read_json(place.exit)
+            panic = find_panic(place)
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as error:
             return f"how it ended cannot be read: {error}"
         code = ended.get("code")
-        panic = find_panic(place)
         if panic:
             return panic
         if ended.get("asked") or code == 0:
@@ -262,12 +268,16 @@ class Registry:
                     )
             with map_os_errors(place.root):
                 place.root.mkdir(mode=0o700)
+            lock = None
             try:
-                lock = lock_within(place.lock, LOCK_WAIT_S)
+                with map_os_errors(place.lock):
+                    lock = lock_within(place.lock, LOCK_WAIT_S)
                 assert lock is not None, "nobody knows this directory yet"
                 write_json(place.record, record.to_json())
             except BaseException:
                 shutil.rmtree(place.root, ignore_errors=True)
+                if lock is not None:
+                    os.close(lock)
                 raise
         return lock
 
@@ -339,7 +349,9 @@ class Registry:
 
     @contextlib.contextmanager
     def _names_locked(self) -> Iterator[None]:
-        lock = lock_within(self.paths.sandboxes / ".names.lock", LOCK_WAIT_S)
+        path = self.paths.sandboxes / ".names.lock"
+        with map_os_errors(path):
+            lock = lock_within(path, LOCK_WAIT_S)
         if lock is None:
             raise StateError("another process has been making a sandbox for too long")
         try:

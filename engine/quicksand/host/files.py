@@ -40,7 +40,9 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
             if durable:
                 sync_dir(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        # Where it could not be made it cannot be removed either; that is no error of its own.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def map_os_errors(path: Path) -> Iterator[None]:
             raise DiskSpaceError(
                 f"no space left for {path}", hint="free some disk space and try again"
             ) from error
-        raise PathError(f"cannot write {path}: {error.strerror}") from error
+        raise PathError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | None:

@@ -12,6 +12,9 @@ OVERHEAD = 96 * 1024 * 1024
 
 GIB = 1024 * 1024 * 1024
 
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
+
 
 def available_memory() -> int:
     """Bytes that can be had without swapping: the host's, or less if a control group says so."""
@@ -32,7 +35,7 @@ def check_memory(wanted: int) -> None:
 
 def _host_available() -> int:
     try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        for line in (PROC / "meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except FileNotFoundError:
@@ -44,20 +47,29 @@ def _cgroup_available() -> list[int]:
     """What the control groups of this process leave, v2 (kernel doc, cgroup-v2.rst)."""
     found = []
     try:
-        own = Path("/proc/self/cgroup").read_text(encoding="ascii").strip().rpartition("::")[2]
+        own = os.fsdecode((PROC / "self" / "cgroup").read_bytes()).strip().rpartition("::")[2]
     except FileNotFoundError:
         return []
-    group = Path("/sys/fs/cgroup") / own.lstrip("/")
-    while group != Path("/sys/fs"):
+    group = CGROUPS / own.lstrip("/")
+    while group != CGROUPS.parent:
         try:
             limit = (group / "memory.max").read_text(encoding="ascii").strip()
             if limit != "max":
                 used = int((group / "memory.current").read_text(encoding="ascii"))
-                found.append(int(limit) - used)
+                found.append(int(limit) - used + _reclaimable(group))
         except (OSError, ValueError):
             pass  # no limit here: the root, or cgroup v1
         group = group.parent
     return found
+
+
+def _reclaimable(group: Path) -> int:
+    """Bytes of a control group's use that are file cache the kernel drops when it needs memory."""
+    for line in (group / "memory.stat").read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(" ")
+        if name == "inactive_file":
+            return int(value)
+    return 0
 
 
 def _show(size: int) -> str:

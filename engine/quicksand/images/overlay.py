@@ -6,7 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-from quicksand.errors import ConfigError
+from quicksand.errors import ConfigError, PathError
 from quicksand.host.files import map_os_errors
 
 CLUSTER_BITS = 16
@@ -16,6 +16,9 @@ L2_COVERS = CLUSTER * (CLUSTER // 8)
 
 SIZE_MAX = (CLUSTER // 8) * L2_COVERS
 """4 TiB: what a first-level table of one cluster can map."""
+
+BACKING_NAME_MAX = 1023
+"""Bytes of the backing file's name; QEMU opens no image with a longer one."""
 
 _MAGIC = 0x514649FB
 _VERSION = 3
@@ -34,6 +37,8 @@ def create_overlay(path: Path, *, backing: Path, size: int) -> None:
         raise ConfigError(f"a disk of {size} bytes is not possible", hint="the most is 4T")
     size = -(-size // 512) * 512
     name = os.fsencode(backing)
+    if len(name) > BACKING_NAME_MAX:
+        raise PathError(f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of qcow2")
     extensions = struct.pack(">II", _EXT_BACKING_FORMAT, 5) + b"qcow2".ljust(8, b"\0")
     extensions += struct.pack(">II", 0, 0)
     header = struct.pack(

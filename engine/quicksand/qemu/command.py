@@ -4,6 +4,7 @@ that no path or name needs quoting."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from quicksand.config import DNS_IP, GATEWAY_IP, GUEST_IP, Accelerator, NetworkM
 from quicksand.host.arch import Architecture
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-"""All of QEMU's seccomp filters (qemu -sandbox): a broken-out guest can start no program."""
+"""All of QEMU's seccomp filters (qemu -sandbox): a broken-out guest can start no program.
+Linux only: other builds of QEMU know the option and refuse it."""
 
 TB_SIZE_MIB = 128
 """TCG's buffer of translated code. QEMU's default is 1 GiB on 64-bit hosts; one guest's kernel and
@@ -75,25 +77,27 @@ class Machine:
     extra: Sequence[str] = ()
 
 
-def plan(machine: Machine, inherited: Inherited) -> list[str]:
-    """QEMU's arguments, without the program's name."""
+def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -> list[str]:
+    """QEMU's arguments on a host of the kind ``platform``, without the program's name."""
     return [
-        *_plan_machine(machine),
+        *_plan_machine(machine, platform),
         *_plan_boot(machine),
         *_plan_disk(machine),
         *_plan_network(machine),
-        *_plan_devices(inherited),
+        *_plan_devices(machine.arch, inherited),
         *_plan_monitors(inherited),
         *machine.extra,
     ]
 
 
-def _plan_machine(machine: Machine) -> list[str]:
+def _plan_machine(machine: Machine, platform: str) -> list[str]:
     if machine.arch is Architecture.X86_64:
         kind = "q35,usb=off,vmport=off,smm=off,hpet=off,sata=off,smbus=off,graphics=off"
     else:
         kind = "virt,gic-version=max" if machine.accel is Accelerator.TCG else "virt"
-    arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-sandbox", SANDBOX]
+    arguments = ["-nodefaults", "-no-user-config", "-display", "none"]
+    if platform.startswith("linux"):
+        arguments += ["-sandbox", SANDBOX]
     arguments += ["-machine", kind, *plan_cpu(machine.arch, machine.accel)]
     arguments += ["-m", f"{machine.memory_bytes // (1024 * 1024)}M", "-smp", str(machine.cpus)]
     return [*arguments, "-rtc", "base=utc"]
@@ -217,10 +221,12 @@ def _plan_network(machine: Machine) -> list[str]:
     return [*_json("-netdev", netdev), *_json("-device", card)]
 
 
-def _plan_devices(inherited: Inherited) -> list[str]:
+def _plan_devices(arch: Architecture, inherited: Inherited) -> list[str]:
     arguments = ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
     arguments += _json("-device", {"driver": "virtio-rng-pci", "rng": "rng0"})
-    arguments += _json("-device", {"driver": "vmgenid", "guid": "auto"})
+    if arch is Architecture.X86_64:
+        # It is an ACPI device of the PC machines only (QEMU, hw/acpi/Kconfig).
+        arguments += _json("-device", {"driver": "vmgenid", "guid": "auto"})
     # A panic ends QEMU at once, before the kernel gets to reboot (-action panic=shutdown).
     arguments += _json("-device", {"driver": "pvpanic-pci"})
     # The console is QEMU's stdout, which the keeper writes to a bounded log.

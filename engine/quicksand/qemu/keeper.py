@@ -44,14 +44,19 @@ class BoundedLog:
     def write(self, data: bytes) -> None:
         try:
             if self.size + len(data) > LOG_LIMIT:
-                self.file.close()
-                os.replace(self.path, self.path + ".1")
-                self.file = open(self.path, "ab", buffering=0)  # noqa: SIM115
-                self.size = 0
+                self.rotate()
             self.size += self.file.write(data)
         except OSError:
             # A full disk loses log lines; it must not stop QEMU, whose pipe would fill up.
             return
+
+    def rotate(self) -> None:
+        """Begin a new piece. May fail half-way on a full disk; the next write tries again."""
+        if os.path.exists(self.path):
+            os.replace(self.path, self.path + ".1")
+        file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        self.file.close()
+        self.file, self.size = file, 0
 
 
 def launch(argv: list[str], env: dict[str, str]) -> tuple[int, int, int]:
@@ -110,17 +115,21 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: None)
         try:
+            # Before QEMU runs: without its logs it would have nobody to look after it.
+            console, messages = (
+                BoundedLog(os.path.join(self.sandbox_dir, name))
+                for name in ("console.log", "qemu.log")
+            )
             self.pid, out, err = launch(argv, env)
         except OSError as error:
             os.write(1, b"failed %d\n" % (error.errno or 0))
             return
+        self.logs = {out: console, err: messages}
+        files = (console.file.fileno(), messages.file.fileno())
         for descriptor in open_descriptors():
-            if descriptor > 2 and descriptor not in (wake_read, wake_write, out, err, self.lock):
+            ours = (wake_read, wake_write, out, err, self.lock, *files)
+            if descriptor > 2 and descriptor not in ours:
                 close_quietly(descriptor)
-        self.logs = {
-            out: BoundedLog(os.path.join(self.sandbox_dir, "console.log")),
-            err: BoundedLog(os.path.join(self.sandbox_dir, "qemu.log")),
-        }
         os.write(1, b"started %d %d\n" % (os.getpid(), self.pid))
         self.poll = select.poll()
         for descriptor in (wake_read, *self.logs):

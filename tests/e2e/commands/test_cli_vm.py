@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import random
-import resource
 import signal
 import stat
 import subprocess
@@ -154,22 +153,19 @@ def peak_memory(process: subprocess.Popen[bytes]) -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_500_mb_of_output_come_through_fast_and_whole_in_little_memory(vm: str) -> None:
+def test_500_mb_of_output_come_through_whole_in_little_memory(vm: str) -> None:
     piece = random.Random(2).randbytes(20 * MB)
     in_vm(vm, "sh", "-c", "cat > /var/tmp/piece", stdin=piece)
     expected = hashlib.sha256()
     for _ in range(25):
         expected.update(piece)
     again = "for i in $(seq 25); do cat /var/tmp/piece; done"
-    started = time.monotonic()
     with start_quicksand("exec", vm, "--", "sh", "-c", again) as process:
         found = consume(process)
-    seconds = time.monotonic() - started
     in_vm(vm, "rm", "/var/tmp/piece")
     assert (process.returncode, found.size) == (0, 500 * MB)
     assert found.digest == expected.hexdigest()
     assert found.memory < 100 * MB
-    assert found.size / seconds > 20 * MB, f"{found.size / seconds / MB:.0f} MB/s"
 
 
 def feed_and_measure(vm: str, megabytes: int) -> tuple[bytes, int]:
@@ -482,21 +478,3 @@ def test_a_command_whose_machine_dies_says_so() -> None:
         _, err = process.communicate()
     assert process.returncode == 125
     assert b"'doomed'" in err
-
-
-# Speed
-
-
-def test_ps_is_quick(places: Paths) -> None:
-    """Measured in CPU time: the machine may be busy. Twenty sandboxes are on disk."""
-    from tests.unit.cli.run_cli import make_stopped
-
-    made = [make_stopped(places, f"many-{number}").name for number in range(20)]
-    times = []
-    for _ in range(7):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert quicksand("ps", "-a").returncode == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert quicksand("rm", *made).returncode == 0
-    assert min(times) < 0.120, times
