@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from quicksand_tui import reasons
 
+
 class Group(StrEnum):
     """A heading of the help."""
 
@@ -65,7 +66,7 @@ ACTIONS: tuple[Action, ...] = (
         id="open",
         keys=("enter",),
         label="open",
-        tooltip="Shell of a running sandbox; start, or go on, of others",
+        tooltip="Open a shell; start a stopped one, resume a paused one",
         group=Group.SANDBOX,
         disabled_reason=reasons.open_,
         footer=False,
@@ -169,6 +170,15 @@ ACTIONS: tuple[Action, ...] = (
         tooltip="Filter: words, !word, state:running, image:debian",
         group=Group.VIEW,
         disabled_reason=reasons.filter_,
+    ),
+    Action(
+        id="order",
+        keys=("o",),
+        label="order",
+        tooltip="Order by state, name, age, CPU, memory, disk in turn",
+        group=Group.VIEW,
+        disabled_reason=reasons.filter_,
+        footer=False,
     ),
     Action(
         id="escape",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -24,12 +25,12 @@ from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.snapshot import (
     Failure,
     NewSpec,
-    OperationError,
     SandboxView,
     Service,
     Snapshot,
     State,
 )
+from quicksand_tui.text import plain, sanitise
 from quicksand_tui.view import with_jobs
 
 LOOK_EVERY_S = 0.5
@@ -37,7 +38,7 @@ LOOK_WAIT_S = 5.0
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
 
-QUICKSAND_THEME = Theme(
+DARK_THEME = Theme(
     name="quicksand",
     primary="#c9a66b",
     secondary="#8aa1b4",
@@ -61,6 +62,37 @@ QUICKSAND_THEME = Theme(
         "scrollbar-corner-color": "#16181b",
     },
 )
+LIGHT_THEME = Theme(
+    name="quicksand-light",
+    primary="#8a6a2f",
+    secondary="#4d6478",
+    accent="#9a6a12",
+    foreground="#2b2a27",
+    background="#faf8f3",
+    surface="#f0ece2",
+    panel="#e6e1d4",
+    success="#4a7a2e",
+    warning="#9a6200",
+    error="#b3372c",
+    dark=False,
+    variables={
+        "border": "#c9c2b2",
+        "scrollbar": "#c9c2b2",
+        "scrollbar-hover": "#a89f8b",
+        "scrollbar-active": "#9a6a12",
+        "scrollbar-background": "#faf8f3",
+        "scrollbar-background-hover": "#faf8f3",
+        "scrollbar-background-active": "#faf8f3",
+        "scrollbar-corner-color": "#faf8f3",
+    },
+)
+
+
+def fitting_theme() -> str:
+    """The light theme where the terminal says that it is light: "foreground;background", as rxvt,
+    konsole and others do."""
+    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return LIGHT_THEME.name if ground in ("7", "15") else DARK_THEME.name
 
 
 class QuicksandApp(App[int]):
@@ -69,7 +101,6 @@ class QuicksandApp(App[int]):
     TITLE = "quicksand"
     # Of a first screen Textual does not load the sheet; the others have theirs.
     CSS_PATH = Path(__file__).parent / "screens" / "main.tcss"
-    COMMAND_PALETTE_BINDING = "ctrl+p"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "quit", show=False, priority=True),
@@ -105,8 +136,12 @@ class QuicksandApp(App[int]):
         self._lookers: list[asyncio.Future[None]] = []
         """Wait for a look that begins after they asked."""
         self._shell: asyncio.subprocess.Process | None = None
-        self.register_theme(QUICKSAND_THEME)
-        self.theme = os.environ.get("TEXTUAL_THEME") or "quicksand"
+        self.shell_opens = False
+        """From the key until the terminal is the shell's: keys are meant for it already."""
+        self.register_theme(DARK_THEME)
+        self.register_theme(LIGHT_THEME)
+        wish = os.environ.get("TEXTUAL_THEME", "")
+        self.theme = wish if wish in self.available_themes else fitting_theme()
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen(self._world, ascii_only=self.ascii)
@@ -194,7 +229,8 @@ class QuicksandApp(App[int]):
         self.run_worker(operation, name=name, group="operations", exit_on_error=True)
 
     def _operation_done(self, what: str) -> None:
-        if what:
+        # On the main screen the row and the command line tell it.
+        if what and not isinstance(self.screen, MainScreen):
             self.tell(what)
 
     def show_failure(self, failure: Failure) -> None:
@@ -236,6 +272,11 @@ class QuicksandApp(App[int]):
         self.operations.note_command(find_action("log").command_for(sandbox.name))
         self.push_screen(LogScreen(self.service, sandbox, self.snapshot, ascii_only=self.ascii))
 
+    def open_commands(self) -> None:
+        from quicksand_tui.screens.commands import CommandsScreen
+
+        self.push_screen(CommandsScreen(self.operations.log, ascii_only=self.ascii))
+
     def open_help(self) -> None:
         from quicksand_tui.screens.help import HelpScreen
 
@@ -257,7 +298,7 @@ class QuicksandApp(App[int]):
     # Shells
 
     def open_shell(self, sandbox: SandboxView) -> None:
-        self.operations.note_command(find_action("shell").command_for(sandbox.name))
+        self.shell_opens = True
         self._lend_to_shell(sandbox)
 
     @work(group="shell", exclusive=True)
@@ -265,14 +306,38 @@ class QuicksandApp(App[int]):
         from quicksand_tui.terminal_loan import Loan, shell_argv
 
         try:
-            ended = await self.run_in_terminal(Loan(shell_argv(sandbox.id), sandbox.name))
-        except OperationError as error:
-            self.show_failure(error.failure)
-            return
+            session = await self._choose_shell(sandbox)
+            if session is None:
+                return
+            command = find_action("shell").command_for(sandbox.name)
+            if session:
+                command += f" --session {shlex.quote(sanitise(session))}"
+            self.operations.note_command(command)
+            banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
+            ended = await self.run_in_terminal(
+                Loan(
+                    shell_argv(sandbox.id, session or None),
+                    sandbox.name,
+                    banner=plain(banner) if self.ascii else banner,
+                )
+            )
         finally:
+            self.shell_opens = False
             self.refresh_now(fresh=True)
         if ended.failure is not None:
             self.show_failure(ended.failure)
+
+    async def _choose_shell(self, sandbox: SandboxView) -> str | None:
+        """The session to come back to, "" for a new terminal; None if it is none after all."""
+        left = await self.service.shells(sandbox.id)
+        if not left:
+            return ""
+        from quicksand_tui.screens.shells import ShellsScreen
+
+        now = self._world.taken
+        return await self.push_screen_wait(
+            ShellsScreen(sandbox.name, left, now=now, ascii_only=self.ascii)
+        )
 
     async def run_in_terminal(self, loan: Any) -> Any:
         """Give the terminal to another program until it ends; the app's loop goes on."""

@@ -35,6 +35,8 @@ DONE_WORDS = {
     Verb.START: "started",
     Verb.STOP: "stopped",
     Verb.KILL: "killed",
+    Verb.PAUSE: "paused",
+    Verb.RESUME: "running again",
     Verb.DELETE: "deleted",
 }
 
@@ -96,6 +98,12 @@ class Operations:
     def kill(self, sandbox: SandboxView) -> None:
         """Also of one that is being stopped: then this takes the place of that job."""
         self._begin_on(sandbox, Verb.KILL, lambda _: self._service.kill(sandbox.id))
+
+    def pause(self, sandbox: SandboxView) -> None:
+        self._begin_on(sandbox, Verb.PAUSE, lambda _: self._service.pause(sandbox.id))
+
+    def resume(self, sandbox: SandboxView) -> None:
+        self._begin_on(sandbox, Verb.RESUME, lambda _: self._service.resume(sandbox.id))
 
     def delete(self, sandbox: SandboxView) -> None:
         self._begin_on(sandbox, Verb.DELETE, lambda _: self._service.delete(sandbox.id))

@@ -18,8 +18,10 @@ from quicksand_tui.snapshot import (
     OperationError,
     Progress,
     Report,
+    ShellView,
     Snapshot,
 )
+from quicksand_tui.text import sanitise
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -34,6 +36,7 @@ STAGES = {
     "guest": "boot the guest",
 }
 CLOSE_WAIT_S = 10.0
+SHELLS_WAIT_S = 2.0
 
 
 class EngineService:
@@ -106,6 +109,23 @@ class EngineService:
 
     async def kill(self, sandbox_id: str) -> None:
         await self._run("The sandbox was not killed", lambda: _end(sandbox_id, kill=True))
+
+    async def pause(self, sandbox_id: str) -> None:
+        await self._run("The sandbox was not paused", lambda: _pause(sandbox_id, paused=True))
+
+    async def resume(self, sandbox_id: str) -> None:
+        await self._run("The sandbox does not go on", lambda: _pause(sandbox_id, paused=False))
+
+    async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
+        found: list[ShellView] = []
+
+        async def operation() -> None:
+            async with asyncio.timeout(SHELLS_WAIT_S):
+                found.extend(await _left_shells(sandbox_id))
+
+        with contextlib.suppress(OperationError):
+            await self._run("The terminals are not known", operation)
+        return tuple(sorted(found, key=lambda shell: -shell.created))
 
     async def delete(self, sandbox_id: str) -> None:
         await self._run("The sandbox was not deleted", lambda: _delete(sandbox_id))
@@ -211,6 +231,32 @@ async def _end(sandbox_id: str, *, kill: bool) -> None:
 
     sandbox = Sandbox.attach(sandbox_id)
     await (sandbox.kill() if kill else sandbox.stop())
+
+
+async def _pause(sandbox_id: str, *, paused: bool) -> None:
+    from quicksand.sandbox import Sandbox
+
+    sandbox = Sandbox.attach(sandbox_id)
+    await (sandbox.pause() if paused else sandbox.resume())
+
+
+async def _left_shells(sandbox_id: str) -> list[ShellView]:
+    from quicksand.sandbox import Sandbox
+
+    sandbox = Sandbox.attach(sandbox_id)
+    try:
+        listed = await sandbox.shells()
+    finally:
+        sandbox.close()
+    return [
+        ShellView(
+            session=shell.session,
+            command=sanitise(" ".join(shell.argv), limit=60),
+            created=shell.created,
+        )
+        for shell in listed
+        if shell.alive and not shell.attached
+    ]
 
 
 async def _delete(sandbox_id: str) -> None:

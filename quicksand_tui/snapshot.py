@@ -97,6 +97,8 @@ class Verb(StrEnum):
     START = "start"
     STOP = "stop"
     KILL = "kill"
+    PAUSE = "pause"
+    RESUME = "resume"
     DELETE = "delete"
 
 
@@ -106,6 +108,7 @@ JOB_STATES = {
     Verb.KILL: State.STOPPING,
     Verb.DELETE: State.DELETING,
 }
+"""What a sandbox is shown to be while that is under way; the others leave it as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +208,17 @@ class OperationError(Exception):
         self.failure = failure
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellView:
+    """A terminal in a guest that nobody looks at. All text is fit to be shown."""
+
+    session: str
+    """The guest's name for it; exactly as it has it."""
+    command: str
+    created: float
+    """Unix time, by the guest's clock."""
+
+
 class LogKind(StrEnum):
     CONSOLE = "console"
     QEMU = "qemu"
@@ -254,6 +268,14 @@ class Service(Protocol):
     async def stop(self, sandbox_id: str) -> None: ...
 
     async def kill(self, sandbox_id: str) -> None: ...
+
+    async def pause(self, sandbox_id: str) -> None: ...
+
+    async def resume(self, sandbox_id: str) -> None: ...
+
+    async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
+        """The terminals that were left in it, newest first. Never raises for what it finds: who
+        cannot be asked has none."""
 
     async def delete(self, sandbox_id: str) -> None:
         """Remove a sandbox and its disk; one that runs is killed."""

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 
+from quicksand_tui.reasons import NO_IMAGE
 from quicksand_tui.snapshot import NewSpec, Snapshot
 from quicksand_tui.text import sanitise, size_text
 
@@ -44,7 +45,7 @@ def find_problems(spec: NewSpec, snapshot: Snapshot) -> dict[str, str]:
 
     image = snapshot.image(spec.image)
     if not spec.image:
-        problems["image"] = "there is no image yet: `quicksand-tui images build debian` makes one"
+        problems["image"] = NO_IMAGE
     elif image is not None and image.error:
         problems["image"] = image.error
     check("name", lambda: check_name(spec.name))

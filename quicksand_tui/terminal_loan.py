@@ -30,22 +30,27 @@ class Ended:
     failure: Failure | None = None
 
 
-def shell_argv(sandbox_id: str) -> list[str]:
+def shell_argv(sandbox_id: str, session: str | None = None) -> list[str]:
     """The command `quicksand-tui shell`, run as this very Python runs. ``-P``: a directory called
     quicksand_tui in the working directory is not meant."""
-    return [sys.executable, "-P", "-m", "quicksand_tui", "shell", sandbox_id]
+    argv = [sys.executable, "-P", "-m", "quicksand_tui", "shell", sandbox_id]
+    return argv if session is None else [*argv, f"--session={session}"]
 
 
 class Loan:
     """One program on the app's terminal."""
 
-    def __init__(self, argv: list[str], title: str) -> None:
+    def __init__(self, argv: list[str], title: str, *, banner: str = "") -> None:
+        """``banner`` is a line that is shown before the program says anything."""
         self._argv = argv
         self._title = title
+        self._banner = banner
 
     async def run(self, app: QuicksandApp) -> Ended:
         """Run it to its end. The app must be suspended. Cancelled, it ends the program."""
         with _signals_ignored():
+            if self._banner:
+                _write(1, f"{self._banner}\n".encode("utf-8", "replace"))
             process = await asyncio.create_subprocess_exec(
                 *self._argv, stderr=asyncio.subprocess.PIPE
             )
@@ -76,10 +81,14 @@ async def _pass_on(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
     kept = b""
     while data := await process.stderr.read(4096):
-        with contextlib.suppress(OSError):
-            os.write(2, data)
+        _write(2, data)
         kept = (kept + data)[-STDERR_KEPT:]
     return kept.decode("utf-8", "replace")
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, data)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from quicksand_tui.snapshot import (
     JOB_STATES,
@@ -84,7 +85,7 @@ def with_jobs(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:
     views = []
     for view in snapshot.sandboxes:
         job = running.get(view.id)
-        views.append(view if job is None else replace(view, state=JOB_STATES[job.verb], error=""))
+        views.append(view if job is None else _under_way(view, job))
     known = {view.id for view in views} | {view.name for view in views}
     for job in running.values():
         # Until its record is on disk, a new sandbox is known from its job only.
@@ -99,6 +100,10 @@ def with_jobs(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:
                 )
             )
     return replace(snapshot, sandboxes=tuple(views), jobs=tuple(running.values()))
+
+
+def _under_way(view: SandboxView, job: Job) -> SandboxView:
+    return replace(view, state=JOB_STATES.get(job.verb, view.state), error="")
 
 
 # Filter
@@ -125,6 +130,27 @@ def matches(view: SandboxView, query: str) -> bool:
         if found != wanted:
             return False
     return True
+
+
+# Order
+
+ORDERS = ("state", "name", "age", "cpu", "memory", "disk")
+"""Columns by which sandboxes can be ordered; the first is how it begins."""
+
+
+def ordered(views: Iterable[SandboxView], order: str) -> list[SandboxView]:
+    """Those with a machine first, then what went wrong, then the others, each in the order in which
+    they were made; or by name, or the youngest, busiest or largest first."""
+    made = sorted(views, key=lambda view: (view.created or 0.0, view.id))
+    keys: dict[str, Callable[[SandboxView], Any]] = {
+        "state": lambda view: (not view.is_live, view.state is State.STOPPED),
+        "name": lambda view: view.name.lower(),
+        "age": lambda view: -(view.created or 0.0),
+        "cpu": lambda view: -(view.cpu_percent or 0.0),
+        "memory": lambda view: -(view.memory_used or 0),
+        "disk": lambda view: -(view.disk or 0),
+    }
+    return sorted(made, key=keys[order])
 
 
 # Tables
@@ -159,10 +185,9 @@ def plan_sandbox_columns(width: int) -> tuple[Column, ...]:
     return tuple(replace(c, width=name) if c.key == "name" else c for c in kept)
 
 
-def sandbox_rows(snapshot: Snapshot, query: str = "") -> tuple[Row, ...]:
-    return tuple(
-        _sandbox_row(view, snapshot) for view in snapshot.sandboxes if matches(view, query)
-    )
+def sandbox_rows(snapshot: Snapshot, query: str = "", order: str = ORDERS[0]) -> tuple[Row, ...]:
+    found = (view for view in snapshot.sandboxes if matches(view, query))
+    return tuple(_sandbox_row(view, snapshot) for view in ordered(found, order))
 
 
 def _sandbox_row(view: SandboxView, snapshot: Snapshot) -> Row:
@@ -216,15 +241,21 @@ def _image_row(image: ImageView, now: float) -> Row:
 # Lines of text
 
 
-def counts_text(snapshot: Snapshot) -> str:
-    """For example "2 running · 1 stopped"."""
+def counts_text(snapshot: Snapshot, room: int = 1000) -> str:
+    """For example "2 running · 1 stopped"; with little room "2 ● · 1 ○"."""
     if not snapshot.loaded:
         return "reading…"
     counts: dict[State, int] = {}
     for view in snapshot.sandboxes:
         counts[view.state] = counts.get(view.state, 0) + 1
     words = [f"{counts[state]} {state.value}" for state in State if counts.get(state)]
-    return " · ".join(words) or "nothing runs"
+    text = " · ".join(words) or "nothing runs"
+    if len(text) <= room:
+        return text
+    by_glyph: dict[str, int] = {}
+    for state in State:
+        by_glyph[GLYPHS[state]] = by_glyph.get(GLYPHS[state], 0) + counts.get(state, 0)
+    return " · ".join(f"{count} {glyph}" for glyph, count in by_glyph.items() if count)
 
 
 def host_text(snapshot: Snapshot) -> str:
@@ -246,10 +277,10 @@ def empty_text(snapshot: Snapshot, query: str) -> str:
     if not usable:
         if snapshot.images:
             return "No sandboxes yet, and no image can be used.\ntab goes to them and shows why."
-        return "No sandboxes yet, and no image to start one from.\nSee below how to make one."
+        return "No sandboxes yet, and no image to start one from.\nSee below how to get one."
     names = [image.name for image in usable]
     image = "debian" if "debian" in names else names[0]
     return f"No sandboxes yet.\nPress n to start one from {image}."
 
 
-NO_IMAGES_TEXT = "No images yet. Make one:\nquicksand-tui images build debian"
+NO_IMAGES_TEXT = "No images yet. Get one:\nquicksand-tui setup"

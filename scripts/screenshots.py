@@ -99,12 +99,14 @@ async def shoot(
     name: str,
     size: tuple[int, int],
     *keys: str,
+    theme: str = "quicksand",
     then: Callable[[QuicksandApp], Awaitable[None]] | None = None,
 ) -> None:
     """One picture: the app at ``size`` after ``keys``."""
     service = EngineService()
     app = QuicksandApp(service)
     app.animation_level = "none"
+    app.theme = theme
     try:
         async with app.run_test(size=size) as pilot:
             await until(lambda: app.main.sandboxes.table.row_count == len(BOXES))
@@ -134,6 +136,7 @@ async def shoot_all() -> None:
     TARGET.mkdir(exist_ok=True)
     await shoot("main", LARGE)
     await shoot("small", SMALL)
+    await shoot("light", LARGE, theme="quicksand-light")
     await shoot("crashed", LARGE, "j", "j")
     await shoot("new", LARGE, "n")
     await shoot("delete", LARGE, "j", "d")

@@ -19,17 +19,30 @@ if TYPE_CHECKING:
     from quicksand.execution import Command, ExecuteResult
     from quicksand.guest_files import GuestFile, GuestFiles
     from quicksand.host.arch import Architecture
-    from quicksand.images.named import DebianSandbox
+    from quicksand.images.named import AlpineSandbox, DebianSandbox, UbuntuSandbox
     from quicksand.images.resolve import ImageProvider, ResolvedImage
-    from quicksand.qemu.accelerator import AcceleratorStatus, detect_accelerator
+    from quicksand.qemu.accelerator import AcceleratorStatus
     from quicksand.registry import Entry, Status
+    from quicksand.runtime import (
+        OS,
+        MachineType,
+        PlatformConfig,
+        RuntimeInfo,
+        detect_accelerator,
+        get_accelerator,
+        get_platform_config,
+        get_runtime,
+        is_runtime_available,
+    )
     from quicksand.sandbox import Sandbox
     from quicksand.shell import Shell, ShellInfo
     from quicksand.stats import GuestProcess, HostUsage, SandboxStats
 
 __all__ = [
+    "OS",
     "Accelerator",
     "AcceleratorStatus",
+    "AlpineSandbox",
     "Architecture",
     "BootTiming",
     "Command",
@@ -43,17 +56,25 @@ __all__ = [
     "GuestProcess",
     "HostUsage",
     "ImageProvider",
+    "MachineType",
     "NetworkMode",
+    "PlatformConfig",
     "PortForward",
     "QuicksandError",
     "ResolvedImage",
+    "RuntimeInfo",
     "Sandbox",
     "SandboxConfig",
     "SandboxStats",
     "Shell",
     "ShellInfo",
     "Status",
+    "UbuntuSandbox",
     "detect_accelerator",
+    "get_accelerator",
+    "get_platform_config",
+    "get_runtime",
+    "is_runtime_available",
 ]
 
 _HOMES = {
@@ -63,10 +84,21 @@ _HOMES = {
     "execution": ("Command", "ExecuteResult"),
     "guest_files": ("GuestFile", "GuestFiles"),
     "host.arch": ("Architecture",),
-    "images.named": ("DebianSandbox",),
+    "images.named": ("AlpineSandbox", "DebianSandbox", "UbuntuSandbox"),
     "images.resolve": ("ImageProvider", "ResolvedImage"),
-    "qemu.accelerator": ("AcceleratorStatus", "detect_accelerator"),
+    "qemu.accelerator": ("AcceleratorStatus",),
     "registry": ("Entry", "Status"),
+    "runtime": (
+        "OS",
+        "MachineType",
+        "PlatformConfig",
+        "RuntimeInfo",
+        "detect_accelerator",
+        "get_accelerator",
+        "get_platform_config",
+        "get_runtime",
+        "is_runtime_available",
+    ),
     "sandbox": ("Sandbox",),
     "shell": ("Shell", "ShellInfo"),
     "stats": ("GuestProcess", "HostUsage", "SandboxStats"),

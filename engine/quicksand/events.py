@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from quicksand.errors import QuicksandError
+from quicksand.errors import QemuDiedError, QuicksandError
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry, Status
@@ -56,11 +57,18 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
     """Yield events until the machine ends; the last one says how. Ends at once if it is stopped.
 
     While somebody watches, a VM that was paused by a full host disk is resumed when there is space.
+    Raises StateError when all its monitors are in use, MachineError when QEMU does not answer.
     """
     resuming: asyncio.Task[None] | None = None
     try:
         monitor = await Monitor.connect(runtime_dir(registry.paths, sandbox_id))
+    except QemuDiedError:
+        yield await _ended(registry, sandbox_id)
+        return
     except QuicksandError:
+        entry = registry.inspect(sandbox_id)
+        if entry is not None and entry.is_live:
+            raise
         yield _last_event(registry, sandbox_id)
         return
     try:
@@ -94,12 +102,14 @@ def _translate(message: dict[str, Any]) -> Event | None:
 async def _resume_when_free(registry: Registry, sandbox_id: str, monitor: Monitor) -> None:
     """Continue the VM once the host has space. A poll: no file system tells when it has."""
     root = sandbox_dir(registry.paths, sandbox_id).root
-    while True:
-        await asyncio.sleep(RESUME_POLL_S)
-        free = os.statvfs(root)
-        if free.f_bavail * free.f_frsize >= RESUME_FREE:
-            await monitor.execute("cont")
-            return
+    # If the sandbox is gone meanwhile, or QEMU refuses, there is nothing to continue.
+    with contextlib.suppress(QuicksandError, FileNotFoundError):
+        while True:
+            await asyncio.sleep(RESUME_POLL_S)
+            free = os.statvfs(root)
+            if free.f_bavail * free.f_frsize >= RESUME_FREE:
+                await monitor.execute("cont")
+                return
 
 
 async def _ended(registry: Registry, sandbox_id: str) -> Event:

@@ -13,6 +13,7 @@ import math
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.config import SandboxConfig, check_name
-from quicksand.errors import ConfigError, NameTakenError, SandboxNotFoundError, StateError
+from quicksand.errors import (
+    ConfigError,
+    NameTakenError,
+    QuicksandError,
+    SandboxNotFoundError,
+    StateError,
+)
 from quicksand.host.files import (
     is_locked,
     lock_within,
@@ -36,6 +43,9 @@ from quicksand.layout import RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 SCHEMA = 1
 ID_BYTES = 6
 LOCK_WAIT_S = 5.0
+REMOVED = ".removed-"
+"""Directories so named are on their way out."""
+
 PANIC_MARK = "Kernel panic - not syncing"
 
 
@@ -287,7 +297,10 @@ class Registry:
         Raises StateError if it runs, SandboxNotFoundError if it is gone.
         """
         place = sandbox_dir(self.paths, id_)
-        lock = lock_within(place.lock, 0.5)
+        lock = None
+        if place.root.exists():
+            with map_os_errors(place.lock):
+                lock = lock_within(place.lock, 0.5)
         if not place.root.exists():
             if lock is not None:
                 os.close(lock)
@@ -304,38 +317,61 @@ class Registry:
         """Remove a stopped sandbox and its disk. Raises as `lock` does."""
         lock = self.lock(id_)
         try:
-            remove_tree(sandbox_dir(self.paths, id_).root)
-            remove_tree(runtime_dir(self.paths, id_).root)
+            self._remove_locked(id_)
         finally:
             os.close(lock)
 
+    def _remove_locked(self, id_: str) -> None:
+        remove_tree(runtime_dir(self.paths, id_).root)
+        root = sandbox_dir(self.paths, id_).root
+        # It goes as a whole: once its lock file is unlinked, others could lock what is left of it.
+        doomed = root.with_name(f"{REMOVED}{new_id()}")
+        with map_os_errors(root):
+            root.rename(doomed)
+        remove_tree(doomed)
+
     def reap(self) -> builtins.list[str]:
         """Remove what dead owners left: half-made sandboxes, those to be discarded, and runtime
-        directories without a machine. Returns the ids. Live ones are never touched."""
+        directories without a machine. Returns the ids. Live ones are never touched, and one that
+        cannot be removed is no reason to leave the others."""
         reaped = []
         for id_ in {*self._ids(), *self._runtime_ids()}:
-            place = sandbox_dir(self.paths, id_)
-            if is_locked(place.lock):
-                continue
-            if self._is_leftover(place):
-                with contextlib.suppress(StateError, SandboxNotFoundError):
-                    self.remove(id_)
+            with contextlib.suppress(QuicksandError, OSError):
+                if self._reap_one(id_):
                     reaped.append(id_)
-            elif runtime_dir(self.paths, id_).root.exists() and not is_locked(place.lock):
-                remove_tree(runtime_dir(self.paths, id_).root)
-                reaped.append(id_)
+        for doomed in self.paths.sandboxes.glob(f"{REMOVED}*"):
+            shutil.rmtree(doomed, ignore_errors=True)
         return reaped
 
-    @staticmethod
-    def _is_leftover(place: SandboxDir) -> bool:
+    def _reap_one(self, id_: str) -> bool:
+        place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
         if not place.root.exists():
+            if not _is_abandoned(runtime):
+                return False
+            remove_tree(runtime.root)
             return True
+        if is_locked(place.lock):
+            return False
+        if not self._is_leftover(place, patience=LOCK_WAIT_S) and not runtime.root.exists():
+            return False
+        lock = self.lock(id_)
+        try:
+            remove_tree(runtime.root)
+            # Asked again: somebody may have started it just before we had the lock.
+            if self._is_leftover(place, patience=0):
+                self._remove_locked(id_)
+        finally:
+            os.close(lock)
+        return True
+
+    @staticmethod
+    def _is_leftover(place: SandboxDir, *, patience: float) -> bool:
         try:
             record = Record.from_json(read_json(place.record))
         except FileNotFoundError:
             # Without a record it never was: but its maker may be between two instructions.
             with contextlib.suppress(OSError):
-                return time.time() - place.root.stat().st_mtime > LOCK_WAIT_S
+                return time.time() - place.root.stat().st_mtime >= patience
             return False
         except (OSError, ValueError):
             return False  # somebody's data that we cannot read: shown as broken, never removed
@@ -358,6 +394,20 @@ class Registry:
             yield
         finally:
             os.close(lock)
+
+
+def _is_abandoned(runtime: RuntimeDir) -> bool:
+    """Whether no machine uses a runtime directory whose sandbox is not in our data directory: it
+    may be in another one (QUICKSAND_DATA_DIR), so what counts is whether its sockets are served."""
+    if time.time() - runtime.root.stat().st_mtime < LOCK_WAIT_S:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(runtime.qmp_socket(0)))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return True
+        return False
 
 
 def new_id() -> str:

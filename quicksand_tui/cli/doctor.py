@@ -107,11 +107,11 @@ async def _qemu() -> list[Check]:
 
 async def _accelerator(*, fresh: bool) -> list[Check]:
     from quicksand.config import Accelerator
-    from quicksand.qemu.accelerator import detect_accelerator
+    from quicksand.qemu.accelerator import find_accelerator
     from quicksand.qemu.binaries import find_binaries
 
     binaries = await asyncio.to_thread(find_binaries)
-    status = await detect_accelerator(binaries, fresh=fresh)
+    status = await find_accelerator(binaries, fresh=fresh)
     if status.accelerator is not Accelerator.TCG:
         return [Check("accelerator", Level.OK, f"{status.accelerator}, probed")]
     return [

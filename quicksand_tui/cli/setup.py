@@ -48,7 +48,7 @@ def command(image: str) -> int:
 
 async def _prepare(image: str) -> int:
     from quicksand.host.arch import Architecture
-    from quicksand.qemu.accelerator import detect_accelerator
+    from quicksand.qemu.accelerator import find_accelerator
     from quicksand.qemu.provision import ensure_qemu
     from quicksand_images import ensure_image
 
@@ -56,7 +56,7 @@ async def _prepare(image: str) -> int:
     binaries = await ensure_qemu(lines.stage, arch=Architecture.host().value)
     lines.end()
     say(f"ok QEMU {binaries.version_text} ({binaries.origin})")
-    status = await detect_accelerator(binaries)
+    status = await find_accelerator(binaries)
     why = f"; {status.error}" if status.error else ""
     say(f"ok accelerator {status.accelerator}{why}")
     found = await ensure_image(image, lines.stage)

@@ -55,7 +55,10 @@ def help_content(scope: Scope) -> Content:
             "  Each action is a command, too: the line above the footer shows the one that\n"
             "  does the same as your last action. ",
             ("quicksand-tui --help", "bold"),
-            " lists them all.",
+            " lists them all.\n\n",
+            ("Colours\n", "bold $text-accent"),
+            "  Theme in the palette changes them; in the environment,\n"
+            "  TEXTUAL_THEME=quicksand-light and NO_COLOR=1 are obeyed.",
         ]
     return Content.assemble(*parts)
 

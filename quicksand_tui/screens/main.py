@@ -26,6 +26,7 @@ from quicksand_tui.snapshot import (
 from quicksand_tui.text import age_text, plain, size_text
 from quicksand_tui.view import (
     NO_IMAGES_TEXT,
+    ORDERS,
     counts_text,
     empty_text,
     host_text,
@@ -43,16 +44,24 @@ if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
 
 
+USUAL_WIDTH = 70
+"""Cells below which there is one column."""
+
+TOP_USED = 4 + len("quicksand") + 4
+"""Cells of the first line that are neither counts nor host."""
+
+
 class MainScreen(Screen[None]):
     """Shows a snapshot; each action of the registry has its method ``do_<id>`` here."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - declared by Textual
         (0, "-narrow"),
-        (70, "-usual"),
+        (USUAL_WIDTH, "-usual"),
         (110, "-broad"),
     ]
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - declared by Textual
-        (0, "-low"),
+        (0, "-tiny"),
+        (13, "-low"),
         (20, "-middle"),
         (30, "-high"),
     ]
@@ -60,6 +69,8 @@ class MainScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(b for b in bindings_of(in_scope(Scope.MAIN)) if b.key != "enter"),
         Binding("tab,shift+tab", "other_panel", show=False),
+        Binding("1", "panel('sandboxes')", show=False),
+        Binding("2", "panel('images')", show=False),
     ]
 
     def __init__(self, snapshot: Snapshot, *, ascii_only: bool) -> None:
@@ -67,43 +78,39 @@ class MainScreen(Screen[None]):
         self._snapshot = snapshot
         self._ascii = ascii_only
         self._query = ""
+        self._order = ORDERS[0]
         self._wanted = ""
         """Name of a sandbox that the cursor should go to when it appears."""
+        # Kept and not looked up: a snapshot may come when the screen is just being taken down.
+        self._counts = Static(id="counts", markup=False)
+        self._host = Static(id="host", markup=False)
+        self._top = ("", "")
+        self.sandboxes = ListPanel(
+            "Sandboxes", plan_sandbox_columns, ascii_only=ascii_only, id="sandboxes"
+        )
+        self.images = ListPanel("Images", plan_image_columns, ascii_only=ascii_only, id="images")
+        self._details = Details(ascii_only=ascii_only, id="details")
+        self._command_line = CommandLine(ascii_only=ascii_only, id="command-line")
+        self._actions = ActionBar(Scope.MAIN, id="actions")
 
     def compose(self) -> ComposeResult:
-        ascii_only = self._ascii
         with Horizontal(id="top"):
             yield Static(Content("quicksand"), id="brand", markup=False)
-            yield Static(id="counts", markup=False)
-            yield Static(id="host", markup=False)
-        yield ListPanel(
-            "Sandboxes",
-            plan_sandbox_columns,
-            ascii_only=ascii_only,
-            id="sandboxes",
-        )
+            yield self._counts
+            yield self._host
+        yield self.sandboxes
         with Horizontal(id="bottom"):
-            yield ListPanel("Images", plan_image_columns, ascii_only=ascii_only, id="images")
-            yield Details(ascii_only=ascii_only, id="details")
-        yield CommandLine(ascii_only=ascii_only, id="command-line")
-        yield ActionBar(Scope.MAIN, id="actions")
+            yield self.images
+            yield self._details
+        yield self._command_line
+        yield self._actions
 
     def on_mount(self) -> None:
-        self.show_command(None)
-        if self._snapshot.loaded:
-            self.show(self._snapshot)
+        self.show(self._snapshot)
 
     @property
     def _app(self) -> QuicksandApp:
         return cast("QuicksandApp", self.app)
-
-    @property
-    def sandboxes(self) -> ListPanel:
-        return self.query_one("#sandboxes", ListPanel)
-
-    @property
-    def images(self) -> ListPanel:
-        return self.query_one("#images", ListPanel)
 
     @property
     def selection(self) -> Selection:
@@ -126,12 +133,12 @@ class MainScreen(Screen[None]):
     def show(self, snapshot: Snapshot) -> None:
         """Show another moment."""
         self._snapshot = snapshot
-        self.query_one("#counts", Static).update(self._text(counts_text(snapshot)))
-        self.query_one("#host", Static).update(self._text(host_text(snapshot)))
+        self._show_top()
         self.sandboxes.show(
-            sandbox_rows(snapshot, self._query),
+            sandbox_rows(snapshot, self._query, self._order),
             total=len(snapshot.sandboxes),
             query=self._query,
+            order="" if self._order == ORDERS[0] else self._order,
             empty=empty_text(snapshot, self._query),
         )
         self.images.show(
@@ -143,8 +150,20 @@ class MainScreen(Screen[None]):
         self._go_to_wanted()
         self._show_selection()
 
+    def _show_top(self) -> None:
+        host = "" if self.size.width < USUAL_WIDTH else host_text(self._snapshot)
+        room = self.size.width - len(host) - TOP_USED
+        top = (counts_text(self._snapshot, room), host)
+        if top != self._top:
+            self._top = top
+            self._counts.update(self._text(top[0]))
+            self._host.update(self._text(top[1]))
+
+    def on_resize(self) -> None:
+        self._show_top()
+
     def show_command(self, record: CommandRecord | None) -> None:
-        self.query_one(CommandLine).show(record)
+        self._command_line.show(record)
 
     def want(self, name: str) -> None:
         """Put the cursor on the sandbox called ``name``, now or when it appears."""
@@ -161,8 +180,8 @@ class MainScreen(Screen[None]):
     @on(DataTable.RowHighlighted)
     def _show_selection(self) -> None:
         selection = self.selection
-        self.query_one(Details).show(self._snapshot, selection)
-        self.query_one(ActionBar).show(self._snapshot, selection)
+        self._details.show(self._snapshot, selection)
+        self._actions.show(self._snapshot, selection)
 
     def on_descendant_focus(self) -> None:
         self._show_selection()
@@ -181,14 +200,30 @@ class MainScreen(Screen[None]):
         event.stop()
         self.action_do("open")
 
+    @on(DataTable.HeaderSelected, "#sandboxes KeyedTable")
+    def _header_clicked(self, event: DataTable.HeaderSelected) -> None:
+        if event.column_key.value in ORDERS:
+            self._set_order(event.column_key.value)
+
+    def _set_order(self, order: str) -> None:
+        self._order = order
+        self.show(self._snapshot)
+
     def action_other_panel(self) -> None:
-        other = self.sandboxes if self.images.table.has_focus else self.images
+        self._go_to(self.sandboxes if self.images.table.has_focus else self.images)
+
+    def action_panel(self, name: str) -> None:
+        self._go_to(self.images if name == self.images.id else self.sandboxes)
+
+    def _go_to(self, panel: ListPanel) -> None:
         # Hidden in a narrow terminal, it must be there before it can be focused.
-        self.set_class(other is self.images, "-images")
-        other.table.focus()
+        self.set_class(panel is self.images, "-images")
+        panel.table.focus()
 
     def action_do(self, action_id: str) -> None:
         """Carry out an action of the registry, or say why not."""
+        if self._app.shell_opens:
+            return  # what is typed now is meant for the shell
         action = find_action(action_id)
         reason = action.disabled_reason(self._snapshot, self.selection)
         if reason is not None:
@@ -218,6 +253,8 @@ class MainScreen(Screen[None]):
             self.do_new()
         elif selection.sandbox is not None and selection.sandbox.state is State.RUNNING:
             self.do_shell()
+        elif selection.sandbox is not None and selection.sandbox.state is State.PAUSED:
+            self.do_resume()
         else:
             self.do_start()
 
@@ -232,6 +269,14 @@ class MainScreen(Screen[None]):
     def do_stop(self) -> None:
         if (sandbox := self.selection.sandbox) is not None:
             self._app.operations.stop(sandbox)
+
+    def do_pause(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.operations.pause(sandbox)
+
+    def do_resume(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.operations.resume(sandbox)
 
     def do_kill(self) -> None:
         sandbox = self.selection.sandbox
@@ -277,6 +322,23 @@ class MainScreen(Screen[None]):
 
     def do_refresh(self) -> None:
         self._app.refresh_now(fresh=True)
+
+    def do_order(self) -> None:
+        self._set_order(ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)])
+
+    def do_copy(self) -> None:
+        selection = self.selection
+        image = selection.panel is Panel.IMAGES
+        chosen = selection.image if image else selection.sandbox
+        if chosen is not None:
+            self._app.copy_to_clipboard(chosen.name)
+            self._app.tell(f"Copied {chosen.name}, if the terminal allows it")
+
+    def do_commands(self) -> None:
+        self._app.open_commands()
+
+    def do_palette(self) -> None:
+        self._app.action_command_palette()
 
     def do_help(self) -> None:
         self._app.open_help()

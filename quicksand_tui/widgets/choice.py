@@ -19,7 +19,7 @@ class Choice(Widget, can_focus=True):
     """A small replacement for a drop-down: nothing opens, Enter stays with the form."""
 
     DEFAULT_CSS = """
-    Choice { padding: 0 1; background: $boost; }
+    Choice { padding: 0 1; background: $background; }
     Choice:focus { background: $accent 25%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

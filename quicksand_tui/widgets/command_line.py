@@ -17,22 +17,28 @@ OUTCOMES = {
     "failed": ("✗ failed", "$text-error"),
     "cancelled": ("○ cancelled", "$text-warning"),
 }
+FIRST = Content.assemble(("$ quicksand-tui ps -a", MUTED), ("  shows the same", MUTED))
+"""Before anything was done."""
 
 
 class CommandLine(Static):
-    """One line of the command log."""
+    """One line of the command log. Always there, so that nothing moves when it is first needed."""
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(markup=False, **options)
+        super().__init__(FIRST, markup=False, **options)
         self._ascii = ascii_only
+        self._shown: CommandRecord | None = None
 
     def show(self, record: CommandRecord | None) -> None:
-        self.display = record is not None
-        if record is None:
+        if record is None or record == self._shown:
             return
-        word, style = OUTCOMES[record.outcome]
-        seconds = "" if record.seconds is None else f" {record.seconds:.1f} s"
-        line = Content.assemble(
-            ("$ ", MUTED), record.command, "  ", (word, style), (seconds, MUTED)
-        )
-        self.update(Content(plain(line.plain)) if self._ascii else line)
+        self._shown = record
+        line = command_content(record)
+        self.update(Content(plain(line.plain)) if self._ascii else line, layout=False)
+
+
+def command_content(record: CommandRecord) -> Content:
+    """A command with how it ended."""
+    word, style = OUTCOMES[record.outcome]
+    seconds = "" if record.seconds is None else f" {record.seconds:.1f} s"
+    return Content.assemble(("$ ", MUTED), record.command, "  ", (word, style), (seconds, MUTED))

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Selection, Snapshot, State
-from quicksand_tui.text import age_text, plain, size_text
+from quicksand_tui.text import age_text, percent_text, plain, size_text
 from quicksand_tui.view import MUTED, ROLES, state_text
 
 TCG_WARNING = "no security boundary"
@@ -22,6 +22,13 @@ STYLES = {
     "": "",
 }
 LABEL_WIDTH = 9
+TIPS = (
+    ("n", "starts a sandbox from an image"),
+    ("tab", "goes to the images"),
+    (":", "searches all actions"),
+    ("?", "shows all keys"),
+)
+"""Shown while there is nothing else to tell."""
 
 Part = tuple[str, str]
 """A text and its role."""
@@ -35,13 +42,18 @@ class Details(VerticalScroll, can_focus=False):
         self._text = Static(markup=False)
         self._ascii = ascii_only
         self._lines: list[tuple[str, list[Part]]] = []
+        self._title = ""
+        self._drawn = 0
+        """How many lines are shown."""
 
     def compose(self) -> ComposeResult:
         yield self._text
 
     def show(self, snapshot: Snapshot, selection: Selection) -> None:
         title, lines = describe(snapshot, selection)
-        self.border_title = Content(self._fit(title))
+        if title != self._title:
+            self._title = title
+            self.border_title = Content(self._fit(title))
         if lines != self._lines:
             self._lines = lines
             self._draw()
@@ -58,7 +70,9 @@ class Details(VerticalScroll, can_focus=False):
             for number, piece in enumerate(Content.assemble(*parts).wrap(width)):
                 head = label if number == 0 else ""
                 drawn.append(Content.styled(f"{head:<{LABEL_WIDTH}}", STYLES["muted"]) + piece)
-        self._text.update(Content("\n").join(drawn))
+        # A layout of the whole screen is only needed for another number of lines.
+        self._text.update(Content("\n").join(drawn), layout=len(drawn) != self._drawn)
+        self._drawn = len(drawn)
 
     def _fit(self, text: str) -> str:
         return plain(text) if self._ascii else text
@@ -70,6 +84,8 @@ def describe(snapshot: Snapshot, selection: Selection) -> tuple[str, list[tuple[
         return selection.image.name, _image_lines(selection.image, snapshot)
     if selection.sandbox is not None:
         return selection.sandbox.name, _sandbox_lines(selection.sandbox, snapshot)
+    if snapshot.loaded and not snapshot.sandboxes:
+        return "Details", [(key, [(meaning, "muted")]) for key, meaning in TIPS]
     return "Details", []
 
 
@@ -83,13 +99,13 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[tuple[str, lis
         if slow:
             parts.append((f" – {TCG_WARNING}", "warning"))
         lines.append(("Runs on", parts))
-        if view.accel_reason:
-            lines.append(("", [(view.accel_reason, "muted")]))
     if view.image:
         machine = f"{view.image} · {size_text(view.memory_limit)}"
         if view.cpus is not None:
             machine += f" · {view.cpus} CPU{'s' if view.cpus != 1 else ''}"
         lines.append(("Machine", [(machine, "")]))
+    if use := _use(view):
+        lines.append(("Uses", [(use, "")]))
     if view.network:
         network: list[Part] = [(view.network.replace("_", " "), "")]
         network += [(f" · 127.0.0.1:{host} → {guest}", "") for host, guest in view.ports]
@@ -98,7 +114,22 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[tuple[str, lis
     kept = " · removed when it stops" if view.discard else ""
     if not view.id.startswith("new:"):
         lines.append(("Id", [(view.id if view.id.isalnum() else "?", ""), (age + kept, "muted")]))
+    if view.accel_reason:
+        # Last, as it is long and always the same.
+        lines.append(("Why " + view.accel.upper(), [(view.accel_reason, "muted")]))
     return lines
+
+
+def _use(view: SandboxView) -> str:
+    """What it takes of the host: columns that a narrow table does not have."""
+    parts = []
+    if view.cpu_percent is not None and view.is_live:
+        parts.append(f"{percent_text(view.cpu_percent)} CPU")
+    if view.memory_used is not None:
+        parts.append(f"{size_text(view.memory_used)} RAM")
+    if view.disk is not None:
+        parts.append(f"{size_text(view.disk)} disk")
+    return " · ".join(parts)
 
 
 def _state_parts(view: SandboxView, snapshot: Snapshot) -> list[Part]:
@@ -110,6 +141,8 @@ def _state_parts(view: SandboxView, snapshot: Snapshot) -> list[Part]:
         parts.append((f" · {age_text(snapshot.taken - job.started)}", "muted"))
         if view.state is State.STARTING and not job.cancelling:
             parts.append((" · c cancels", "muted"))
+    elif view.state is State.PAUSED:
+        parts.append((" · P lets it go on", "muted"))
     elif view.started is not None:
         parts.append((f" for {age_text(snapshot.taken - view.started)}", ""))
     return parts

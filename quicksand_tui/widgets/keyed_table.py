@@ -24,6 +24,8 @@ class KeyedTable(DataTable[Text]):
         Binding("k", "cursor_up", show=False),
         Binding("g", "scroll_top", show=False),
         Binding("G", "scroll_bottom", show=False),
+        Binding("ctrl+d", "page_down", show=False),
+        Binding("ctrl+u", "page_up", show=False),
     ]
 
     def __init__(self, plan: PlanColumns, *, ascii_only: bool, **options: Any) -> None:
@@ -63,6 +65,13 @@ class KeyedTable(DataTable[Text]):
         # The theme's colours are written into the cells.
         self.app.theme_changed_signal.subscribe(self, lambda _: self._rebuild())
 
+    def on_click(self, event: events.Click) -> None:
+        """One click selects, two open: Textual would open whatever is clicked while selected."""
+        row = event.style.meta.get("row", -1)
+        if event.chain < 2 and 0 <= row < self.row_count:
+            event.prevent_default()
+            self.move_cursor(row=row, column=event.style.meta.get("column", 0))
+
     def on_resize(self, event: events.Resize) -> None:
         if self._plan(self.size.width) != self._columns:
             self._rebuild()
@@ -95,7 +104,7 @@ class KeyedTable(DataTable[Text]):
         """Lay out columns and rows anew, with the cursor where it was."""
         if not self.size.width:
             return
-        selected, position = self.selected_key, self.cursor_row
+        selected, position, top = self.selected_key, self.cursor_row, self.scroll_y
         with self.app.batch_update():
             self.clear(columns=True)
             self._shown = {}
@@ -107,6 +116,9 @@ class KeyedTable(DataTable[Text]):
                 self._append(row)
         if selected is None or not self.select(selected):
             self.move_cursor(row=max(0, min(position, self.row_count - 1)))
+        if top <= self.cursor_row < top + self.size.height - 1:
+            # Only now are the new rows measured; until then there is nothing to scroll.
+            self.call_after_refresh(self.scroll_to, y=top, animate=False, immediate=True)
 
     def _append(self, row: Row) -> None:
         self.add_row(*(self._draw(row.cells[c.key], c) for c in self._columns), key=row.key)
@@ -133,4 +145,5 @@ class KeyedTable(DataTable[Text]):
     def _colour(self, role: str) -> str:
         if role in ("", "muted"):
             return "dim" if role else ""
-        return self.app.theme_variables.get(role, "")
+        # The shade for text: the plain one is too pale on a light ground. Rich has no "ansi_".
+        return self.app.theme_variables.get(f"text-{role}", "").removeprefix("ansi_")

@@ -30,17 +30,26 @@ class ListPanel(Vertical):
         self._empty = Static(classes="empty", markup=False)
         self._title = title
         self._ascii = ascii_only
+        self._drawn: tuple[str, str, str] | None = None
+        """Title, count and words for when it is empty, as they are on the screen."""
 
     def compose(self) -> ComposeResult:
         yield self.table
         yield self._empty
 
-    def show(self, rows: tuple[Row, ...], *, total: int, query: str, empty: str) -> None:
+    def show(
+        self, rows: tuple[Row, ...], *, total: int, query: str, empty: str, order: str = ""
+    ) -> None:
         """Show rows, or if there are none, ``empty``."""
         self.table.show(rows)
         self.set_class(not rows, "-empty")
-        self._empty.update(Content(plain(empty) if self._ascii else empty))
-        title = f"{self._title} /{query}" if query else self._title
-        self.border_title = Content(plain(title) if self._ascii else title)
+        title = f"{self._title} by {order}" if order else self._title
+        title += f" /{query}" if query else ""
         count = f"{len(rows)} of {total}" if query else (str(total) if total else "")
+        drawn = (title, count, empty)
+        if drawn == self._drawn:
+            return  # setting any of them paints the whole panel
+        self._drawn = drawn
+        self._empty.update(Content(plain(empty) if self._ascii else empty))
+        self.border_title = Content(plain(title) if self._ascii else title)
         self.border_subtitle = Content(count)

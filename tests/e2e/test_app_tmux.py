@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import QuicksandError, Sandbox
@@ -75,6 +76,11 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.press("Enter")
         terminal.sees("─ Sandboxes ─", "$ quicksand-tui shell debian-1")
 
+        terminal.press("p")
+        terminal.sees("‖ paused    debian-1", "$ quicksand-tui pause debian-1")
+        terminal.press("P")
+        terminal.sees("● running   debian-1", "$ quicksand-tui resume debian-1")
+
         terminal.press("l")
         terminal.sees("debian-1 · console · ● running", "following")
         terminal.until(lambda text: "nothing yet" not in text, what="output of the console")
@@ -101,7 +107,67 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
 
         terminal.press("q")
         left_clean(terminal, 0)
-        assert "running" not in terminal.text
+        assert "goes on running" not in terminal.text
+
+
+@pytest.mark.vm
+def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
+    with Terminal(APP) as terminal:
+        start_sandbox(terminal)
+        terminal.press("s")
+        terminal.sees("ctrl-] d leaves it running", "root@debian-1")
+        terminal.type("sleep 600")
+        terminal.press("Enter")
+        terminal.sees("# sleep 600")
+        terminal.press("C-]", "d")
+        terminal.sees("─ Sandboxes ─", "s shell")
+        terminal.resize(100, 30)
+
+        terminal.press("s")
+        terminal.sees("Shell in debian-1", "Come back to", "Open a new one")
+        terminal.press("Enter")
+        terminal.until(lambda text: text.count("# sleep 600") == 2, what="what was shown before")
+        terminal.press("C-c")
+        terminal.until(lambda text: text.rstrip().endswith("root@debian-1:~#"), what="a prompt")
+        terminal.type("stty size; echo $((6 * 7))-again")
+        terminal.press("Enter")
+        terminal.sees("30 100", "42-again")
+        terminal.type("exit")
+        terminal.press("Enter")
+        terminal.sees("─ Sandboxes ─", "--session")
+
+        # The first one has ended: there is nothing to come back to.
+        terminal.press("s")
+        terminal.until(lambda text: "Sandboxes" not in text, what="a new shell")
+        terminal.type("exit")
+        terminal.press("Enter")
+        terminal.sees("─ Sandboxes ─")
+        terminal.press("d")
+        terminal.sees("Delete debian-1?")
+        terminal.press("y")
+        terminal.sees("No sandboxes yet")
+
+
+@pytest.mark.vm
+def test_a_machine_that_is_killed_while_it_is_shown(places: Paths) -> None:
+    with Terminal(APP) as terminal:
+        start_sandbox(terminal)
+        run = Registry(places).find("debian-1").run
+        assert run is not None
+        os.kill(run.qemu_pid, signal.SIGKILL)
+        terminal.sees("✗ crashed   debian-1", "QEMU was ended by SIGKILL", "S start")
+
+
+def test_without_qemu_it_says_what_to_do(places: Paths) -> None:
+    (places.data / "qemu").unlink()
+    with Terminal(APP, PATH=f"{Path(sys.executable).parent}:/nowhere") as terminal:
+        terminal.sees("Press n to start one from debian")
+        terminal.press("n")
+        terminal.sees("New sandbox")
+        terminal.press("Enter")
+        terminal.sees("debian-1 did not start", "quicksand-tui setup")
+        terminal.press("Enter")
+        terminal.sees("✗ failed", "No sandboxes yet")
 
 
 @pytest.mark.vm

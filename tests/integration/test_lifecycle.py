@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand import NetworkMode, PortForward, Sandbox, Status
+from quicksand import PortForward, Sandbox, Status
 from quicksand.errors import (
     AgentUnreachableError,
     BootTimeoutError,
@@ -474,53 +474,3 @@ async def test_a_foreign_pid_in_a_stale_record_is_never_touched(places: Paths) -
     assert stranger.poll() is None
     stranger.kill()
     stranger.wait()
-
-
-# Network
-
-
-async def test_the_network_modes_give_what_they_say(places: Paths) -> None:
-    connections = 0
-
-    def on_connect(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        writer.close()
-
-    server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    probe = f"timeout 5 bash -c 'exec 3<>/dev/tcp/10.0.2.2/{port}' && echo reached"
-    reached = {}
-    for mode in NetworkMode:
-        async with Sandbox(image="debian", network_mode=mode) as sandbox:
-            result = await sandbox.execute(probe, shell="/bin/bash", timeout=20)
-            links = (await sandbox.execute("ls /sys/class/net")).stdout.split()
-            reached[mode] = ("reached" in result.stdout, "eth0" in links)
-    server.close()
-    assert reached == {
-        NetworkMode.NONE: (False, False),
-        NetworkMode.MOUNTS_ONLY: (False, True),
-        NetworkMode.FULL: (True, True),
-    }
-    assert connections == 1
-
-
-SERVER = """
-import socket
-listener = socket.create_server(("", 8080))
-print("up", flush=True)
-connection, _ = listener.accept()
-connection.send(b"hello")
-"""
-
-
-async def test_a_port_forward_leads_into_the_guest(places: Paths) -> None:
-    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080)])
-    async with sandbox, await sandbox.spawn(["python3", "-c", SERVER]) as command:
-        async for _, data in command.output():
-            if b"up" in data:
-                break
-        reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.port_forwards[8080])
-        assert await reader.read() == b"hello"
-        writer.close()
-        await writer.wait_closed()

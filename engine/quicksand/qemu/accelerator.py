@@ -93,7 +93,7 @@ def native_accelerator(platform: str = sys.platform) -> Accelerator | None:
     return {"darwin": Accelerator.HVF, "win32": Accelerator.WHPX}.get(platform)
 
 
-async def detect_accelerator(
+async def find_accelerator(
     binaries: QemuBinaries, arch: Architecture | None = None, *, fresh: bool = False
 ) -> AcceleratorStatus:
     """The fastest accelerator that works for guests of ``arch``. Never raises for a broken one.
@@ -119,7 +119,7 @@ async def choose_accelerator(
 ) -> AcceleratorStatus:
     """Resolve the caller's wish. Raises AcceleratorError when it cannot be had."""
     if wanted == "auto":
-        return await detect_accelerator(binaries, arch)
+        return await find_accelerator(binaries, arch)
     if wanted is None or wanted == Accelerator.TCG:
         return AcceleratorStatus(None, error="TCG was asked for")
     accelerator = Accelerator(wanted)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
-from qemu.qmp import EventListener, Message, QMPClient, QMPError
+from qemu.qmp import EventListener, Message, QMPClient, QMPError, Runstate
 
 from quicksand.errors import MachineError, QemuDiedError, StateError
 from quicksand.host.lease import Lease, take_lease
@@ -93,23 +93,32 @@ class Monitor:
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """QMP events as they come. Ends with the connection."""
-        ended = asyncio.ensure_future(self._client.runstate_changed())
+        ended = asyncio.ensure_future(self._until_ended())
+        arrived: asyncio.Future[Message] | None = None
         try:
             while True:
                 arrived = asyncio.ensure_future(self._listener.get())
                 done, _ = await asyncio.wait((arrived, ended), return_when=asyncio.FIRST_COMPLETED)
                 if arrived not in done:
-                    arrived.cancel()
                     return
                 yield dict(arrived.result())
         finally:
             ended.cancel()
+            if arrived is not None:
+                arrived.cancel()
+
+    async def _until_ended(self) -> None:
+        """Return when the connection has ended, also if it has long since."""
+        if self._client.runstate is Runstate.RUNNING:
+            await self._client.runstate_changed()
 
     async def close(self) -> None:
         """Disconnect and give the monitor back. Idempotent."""
-        with contextlib.suppress(QMPError, EOFError, OSError):
-            await self._client.disconnect()
-        self._lease.release()
+        try:
+            with contextlib.suppress(QMPError, EOFError, OSError):
+                await self._client.disconnect()
+        finally:
+            self._lease.release()
 
 
 def _quiet_logger() -> logging.Logger:

@@ -19,6 +19,7 @@ from quicksand_tui.snapshot import (
     Progress,
     Report,
     SandboxView,
+    ShellView,
     Snapshot,
     State,
 )
@@ -109,6 +110,8 @@ class FakeService:
         self.calls: list[str] = []
         self.hold: asyncio.Event | None = None
         """Operations wait for it."""
+        self.left_shells: tuple[ShellView, ...] = ()
+        self.hold_shells: asyncio.Event | None = None
         self.failure: Failure | None = None
         """Operations end with it."""
         self.undone: list[str] = []
@@ -145,6 +148,19 @@ class FakeService:
     async def kill(self, sandbox_id: str) -> None:
         await self._operate(f"kill {sandbox_id}")
         self._change(sandbox_id, State.STOPPED)
+
+    async def pause(self, sandbox_id: str) -> None:
+        await self._operate(f"pause {sandbox_id}")
+        self._change(sandbox_id, State.PAUSED)
+
+    async def resume(self, sandbox_id: str) -> None:
+        await self._operate(f"resume {sandbox_id}")
+        self._change(sandbox_id, State.RUNNING)
+
+    async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
+        if self.hold_shells is not None:
+            await self.hold_shells.wait()
+        return self.left_shells
 
     async def delete(self, sandbox_id: str) -> None:
         await self._operate(f"delete {sandbox_id}")

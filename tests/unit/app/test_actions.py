@@ -52,8 +52,8 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 @pytest.mark.parametrize(
     ("view", "possible"),
     [
-        (WEB, {"open", "shell", "stop", "kill", "delete", "log"}),
-        (PAUSED, {"stop", "kill", "delete", "log"}),
+        (WEB, {"open", "shell", "stop", "pause", "kill", "delete", "log"}),
+        (PAUSED, {"open", "resume", "stop", "kill", "delete", "log"}),
         (DB, {"open", "start", "delete", "log"}),
         (AGENT, {"open", "start", "delete", "log"}),
         (BROKEN, {"delete", "log"}),
@@ -62,7 +62,7 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
     ],
 )
 def test_what_is_possible_in_each_state(view: SandboxView | None, possible: set[str]) -> None:
-    about = ("open", "shell", "start", "stop", "kill", "delete", "log", "cancel")
+    about = ("open", "shell", "start", "stop", "pause", "resume", "kill", "delete", "log", "cancel")
     assert {name for name in about if reason(name, view) is None} == possible
 
 
@@ -89,7 +89,7 @@ def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
 def test_new_needs_an_image_that_works() -> None:
     new = find_action("new").disabled_reason
     assert new(EMPTY, Selection()) is None
-    assert "images build" in str(new(replace(EMPTY, images=(OLD,)), Selection()))
+    assert "quicksand-tui setup" in str(new(replace(EMPTY, images=(OLD,)), Selection()))
     assert "broken" in str(new(FULL, Selection(panel=Panel.IMAGES, image=OLD)))
     assert new(FULL, Selection(panel=Panel.IMAGES, image=DEBIAN)) is None
 

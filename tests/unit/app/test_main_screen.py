@@ -94,8 +94,8 @@ async def test_stop_shows_its_progress_and_its_command() -> None:
         assert "$ quicksand-tui stop web" in command_line(app)
         service.hold.set()
         await until(lambda: app.snapshot.sandbox(WEB.id).state is State.STOPPED)  # type: ignore[union-attr]
-        await until(lambda: "web is stopped" in toasts(app))
-        assert "✓" in command_line(app)
+        await until(lambda: "✓" in command_line(app))
+        assert toasts(app) == []
 
 
 async def test_enter_starts_a_stopped_sandbox_and_c_cancels_it() -> None:
@@ -193,7 +193,10 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
         (DB, "x", "db does not run"),
         (DB, "s", "db does not run: S starts it"),
         (WEB, "S", "web is already running"),
-        (PAUSED, "s", "builder is paused: `quicksand-tui resume` lets it go on"),
+        (PAUSED, "s", "builder is paused: P lets it go on"),
+        (PAUSED, "p", "builder is already paused: P lets it go on"),
+        (PAUSED, "S", "builder is paused: P lets it go on"),
+        (WEB, "P", "web is not paused"),
         (BROKEN, "enter", "cc33dd44ee55 is broken"),
         (WEB, "c", "nothing is under way for web"),
     ],
@@ -266,9 +269,9 @@ async def test_keys_move_as_in_vi() -> None:
         await ready(pilot)
         table = app.main.sandboxes.table
         await pilot.press("j", "j", "k")
-        assert table.selected_key == DB.id
+        assert table.selected_key == PAUSED.id
         await pilot.press("G")
-        assert table.selected_key == BROKEN.id
+        assert table.selected_key == DB.id
         await pilot.press("g")
         assert table.selected_key == WEB.id
 

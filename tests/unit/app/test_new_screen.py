@@ -19,7 +19,6 @@ from tests.unit.app.fakes import (
     make_app,
     ready,
     screen_text,
-    toasts,
     until,
 )
 
@@ -50,7 +49,7 @@ async def test_enter_starts_what_is_suggested_and_the_cursor_goes_there() -> Non
         selected = app.main.selection.sandbox
         assert selected is not None and selected.name == "debian-1"
         service.hold.set()
-        await until(lambda: "debian-1 is started" in toasts(app))
+        await until(lambda: "✓" in screen_text(app))
         selected = app.main.selection.sandbox
         assert selected is not None and selected.name == "debian-1"
         assert [s.name for s in app.snapshot.sandboxes].count("debian-1") == 1

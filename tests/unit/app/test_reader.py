@@ -152,7 +152,9 @@ def test_foreign_names_are_made_harmless(places: Paths) -> None:
     path.write_text(
         json.dumps({**record.to_json(), "name": "\x1b]0;x\x07[red]a\nb", "id": record.id})
     )
-    assert only(Reader().read(VISIBLE).sandboxes).name == "[red]a\N{REPLACEMENT CHARACTER}b"
+    view = only(Reader().read(VISIBLE).sandboxes)
+    assert (view.state, view.name) == (State.BROKEN, record.id)
+    assert not set(view.error) & {"\x1b", "\x07", "\n"}
 
 
 def test_an_unreadable_store_is_an_error_and_no_exception(

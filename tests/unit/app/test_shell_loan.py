@@ -6,9 +6,13 @@ import asyncio
 import sys
 from typing import Any
 
+import pytest
+from pytest import CaptureFixture
+
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.screens.failure import FailureScreen
-from quicksand_tui.snapshot import Failure
+from quicksand_tui.screens.shells import ShellsScreen
+from quicksand_tui.snapshot import Failure, ShellView
 from quicksand_tui.terminal_loan import Ended, Loan, shell_argv
 from tests.unit.app.fakes import NOW, WEB, FakeService, ready, screen_text, until
 
@@ -16,13 +20,14 @@ from tests.unit.app.fakes import NOW, WEB, FakeService, ready, screen_text, unti
 class AppWithoutTerminal(QuicksandApp):
     """There is no terminal in a test to be lent."""
 
-    def __init__(self, ended: Ended) -> None:
-        super().__init__(FakeService(), clock=lambda: NOW)
+    def __init__(self, ended: Ended, service: FakeService | None = None) -> None:
+        super().__init__(service or FakeService(), clock=lambda: NOW)
         self.lent: list[list[str]] = []
         self._ended = ended
 
     async def run_in_terminal(self, loan: Any) -> Ended:
         self.lent.append(loan._argv)
+        self.banner = loan._banner
         return self._ended
 
 
@@ -34,6 +39,7 @@ async def test_s_runs_the_command_shell_and_comes_back() -> None:
         await until(lambda: app.lent)
         assert app.lent == [shell_argv(WEB.id)]
         assert app.lent[0][-2:] == ["shell", WEB.id]
+        assert app.banner == "── web: exit ends this shell, ctrl-] d leaves it running ──"
         await until(lambda: "$ quicksand-tui shell web" in screen_text(app))
         assert app.screen is app.main
 
@@ -55,6 +61,67 @@ async def test_a_shell_that_could_not_be_opened_is_explained() -> None:
         await until(lambda: isinstance(app.screen, FailureScreen))
         await pilot.pause()
         assert "all agent sockets are in use" in screen_text(app)
+
+
+LEFT = (
+    ShellView(session="p2", command="-bash", created=NOW - 60),
+    ShellView(session="p1", command="[b]vi[/b] x", created=NOW - 600),
+)
+
+
+async def test_a_shell_that_was_left_is_offered() -> None:
+    service = FakeService()
+    service.left_shells = LEFT
+    app = AppWithoutTerminal(Ended(0), service)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("s")
+        await until(lambda: isinstance(app.screen, ShellsScreen))
+        await until(lambda: "Come back to p2: -bash, 1m old" in screen_text(app))
+        assert "Come back to p1: [b]vi[/b] x, 10m old" in screen_text(app)
+        await pilot.press("j", "enter")
+        await until(lambda: app.lent)
+        assert app.lent == [shell_argv(WEB.id, "p1")]
+        assert app.lent[0][-1] == "--session=p1"
+        await until(lambda: "$ quicksand-tui shell web --session p1" in screen_text(app))
+
+
+@pytest.mark.parametrize(("key", "lent"), [("n", [shell_argv(WEB.id)]), ("escape", [])])
+async def test_a_new_shell_or_none_can_be_had_instead(key: str, lent: list[list[str]]) -> None:
+    service = FakeService()
+    service.left_shells = LEFT
+    app = AppWithoutTerminal(Ended(0), service)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("s")
+        await until(lambda: isinstance(app.screen, ShellsScreen))
+        await pilot.press(key)
+        await until(lambda: app.screen is app.main and not app.shell_opens)
+        assert app.lent == lent
+
+
+async def test_what_is_typed_before_the_shell_is_there_is_no_command_of_the_app() -> None:
+    service = FakeService()
+    service.hold_shells = asyncio.Event()
+    app = AppWithoutTerminal(Ended(0), service)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("s", "x", "d", "q", "s")
+        await pilot.pause()
+        service.hold_shells.set()
+        await until(lambda: app.lent)
+        await until(lambda: not app.shell_opens)
+        assert service.calls in ([], ["read fresh"]) and len(app.lent) == 1
+        assert app.screen is app.main
+        await pilot.press("x")
+        await until(lambda: f"stop {WEB.id}" in service.calls)
+
+
+async def test_the_banner_comes_before_what_the_program_says(capfd: CaptureFixture[str]) -> None:
+    app = QuicksandApp(FakeService())
+    loan = Loan([sys.executable, "-c", "print('hello')"], "web", banner="── web")
+    assert await loan.run(app) == Ended(0)
+    assert capfd.readouterr().out == "── web\nhello\n"
 
 
 def python(code: str) -> Loan:

@@ -11,11 +11,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
-from quicksand_tui.snapshot import Failure, LogKind, Snapshot
+from quicksand_tui.snapshot import Failure, LogKind, ShellView, Snapshot
 from tests.unit.app.fakes import (
     DB,
     EMPTY,
     FULL,
+    NOW,
+    PAUSED,
     FakeService,
     make_app,
     ready,
@@ -125,9 +127,36 @@ def test_log(snap_compare: Compare) -> None:
 
 def test_light_theme(snap_compare: Compare) -> None:
     light = app()
-    light.theme = "textual-light"
+    light.theme = "quicksand-light"
     assert snap_compare(light, terminal_size=SMALL, run_before=show(sees="● running for"))
 
 
 def test_narrow(snap_compare: Compare) -> None:
     assert snap_compare(app(), terminal_size=(50, 18), run_before=show(sees="● running for"))
+
+
+def test_tiny(snap_compare: Compare) -> None:
+    assert snap_compare(app(), terminal_size=(40, 12), run_before=show(sees="● running"))
+
+
+def test_shells_that_were_left(snap_compare: Compare) -> None:
+    service = FakeService()
+    service.left_shells = (
+        ShellView(session="p2", command="-bash", created=NOW - 60),
+        ShellView(session="p1", command="vi /etc/hosts", created=NOW - 600),
+    )
+    assert snap_compare(
+        make_app(service), terminal_size=SMALL, run_before=show("s", sees="Come back to")
+    )
+
+
+def test_commands(snap_compare: Compare) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        app = await ready(pilot)
+        for key, sees in (("x", "stop web  ✓"), ("P", "resume builder  ✓")):
+            await pilot.press(key)
+            await until(lambda sees=sees: sees in screen_text(app))  # type: ignore[misc]
+            await select(pilot, PAUSED)
+        await show("at", sees="─ Commands ─")(pilot)
+
+    assert snap_compare(make_app(FakeService()), terminal_size=SMALL, run_before=run)

@@ -28,7 +28,7 @@ def test_a_good_spec_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("image", "", "images build"),
+        ("image", "", "quicksand-tui setup"),
         ("image", "old", "damaged"),
         ("name", "web", "taken"),
         ("name", "-x", "1 to 63"),

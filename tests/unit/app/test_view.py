@@ -114,6 +114,7 @@ def test_a_new_sandbox_is_a_row_before_its_record_is_on_disk_and_only_one_after(
 
 def test_counts_and_host() -> None:
     assert counts_text(FULL) == "1 running · 1 paused · 1 stopped · 1 crashed · 1 broken"
+    assert counts_text(FULL, room=30) == "1 ● · 1 ‖ · 1 ○ · 2 ✗"
     assert counts_text(EMPTY) == "nothing runs"
     assert counts_text(Snapshot(taken=NOW, loaded=False)) == "reading…"
     assert host_text(FULL) == "6.0G RAM · 40G disk free"
@@ -122,7 +123,7 @@ def test_counts_and_host() -> None:
 
 def test_emptiness_names_the_next_key() -> None:
     assert "Press n to start one from debian" in empty_text(EMPTY, "")
-    assert "how to make one" in empty_text(replace(EMPTY, images=()), "")
+    assert "how to get one" in empty_text(replace(EMPTY, images=()), "")
     assert "tab" in empty_text(replace(EMPTY, images=(OLD,)), "")
     assert "esc clears" in empty_text(FULL, "nothing")
     assert "no/such: denied" in empty_text(replace(EMPTY, error="no/such: denied"), "")

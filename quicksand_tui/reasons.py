@@ -1,0 +1,179 @@
+"""Why an action is not possible now: one function for each, pure, worded for a toast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quicksand_tui.snapshot import Panel, SandboxView, Selection, Snapshot, State, Verb
+
+Reason = Callable[[Snapshot, Selection], str | None]
+"""Why an action is not possible now; None if it is."""
+
+NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
+
+
+def always(snapshot: Snapshot, selection: Selection) -> str | None:
+    return None
+
+
+def _selected(snapshot: Snapshot, selection: Selection) -> tuple[SandboxView | None, str]:
+    """The selected sandbox, or why there is none."""
+    if selection.panel is Panel.IMAGES:
+        return None, "an image is selected: tab goes to the sandboxes"
+    if selection.sandbox is None:
+        return None, "no sandbox is selected"
+    return selection.sandbox, ""
+
+
+def _busy(snapshot: Snapshot, sandbox: SandboxView) -> str | None:
+    job = snapshot.job(sandbox.id)
+    if job is None:
+        return None
+    return f"{sandbox.name} is just being {_DOING[job.verb]}"
+
+
+_DOING = {
+    Verb.START: "started",
+    Verb.STOP: "stopped",
+    Verb.KILL: "stopped",
+    Verb.PAUSE: "paused",
+    Verb.RESUME: "resumed",
+    Verb.DELETE: "deleted",
+}
+
+
+def new(snapshot: Snapshot, selection: Selection) -> str | None:
+    if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
+        return f"the image {selection.image.name} is broken"
+    return None if snapshot.usable_images else NO_IMAGE
+
+
+def shell(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(snapshot, sandbox):
+        return busy
+    if sandbox.state is State.RUNNING:
+        return None
+    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: S starts it')}"
+
+
+_NO_SHELL = {
+    State.STARTING: "is still starting",
+    State.BROKEN: "is broken",
+    State.PAUSED: "is paused: P lets it go on",
+}
+
+
+def start(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(snapshot, sandbox):
+        return busy
+    if sandbox.state in (State.STOPPED, State.CRASHED):
+        return None
+    if sandbox.state is State.PAUSED:
+        return f"{sandbox.name} is paused: P lets it go on"
+    return f"{sandbox.name} is {_already(sandbox.state)}"
+
+
+def _already(state: State) -> str:
+    return state.value if state is State.BROKEN else f"already {state.value}"
+
+
+def open_(snapshot: Snapshot, selection: Selection) -> str | None:
+    if selection.panel is Panel.IMAGES:
+        if selection.image is None:
+            return "no image is selected"
+        return new(snapshot, selection)
+    if start(snapshot, selection) is None or resume(snapshot, selection) is None:
+        return None
+    return shell(snapshot, selection)
+
+
+def pause(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(snapshot, sandbox):
+        return busy
+    if sandbox.state is State.RUNNING:
+        return None
+    if sandbox.state is State.PAUSED:
+        return f"{sandbox.name} is already paused: P lets it go on"
+    return f"{sandbox.name} does not run"
+
+
+def resume(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(snapshot, sandbox):
+        return busy
+    return None if sandbox.state is State.PAUSED else f"{sandbox.name} is not paused"
+
+
+def stop(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(snapshot, sandbox):
+        return busy
+    if sandbox.state in (State.RUNNING, State.PAUSED):
+        return None
+    if sandbox.state is State.STARTING:
+        return f"{sandbox.name} is being started by another program"
+    return f"{sandbox.name} does not run"
+
+
+def kill(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is not None:
+        job = snapshot.job(sandbox.id)
+        if job is not None and job.verb is Verb.STOP:
+            return None  # who does not want to wait for the guest
+    return why if sandbox is None else stop(snapshot, selection)
+
+
+def delete(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(snapshot, sandbox):
+        return busy
+    if sandbox.state is State.STARTING:
+        return f"{sandbox.name} is being started by another program"
+    return None
+
+
+def log(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    return why if sandbox is None else None
+
+
+def cancel(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    job = snapshot.job(sandbox.id)
+    if job is None:
+        return f"nothing is under way for {sandbox.name}"
+    if job.cancelling:
+        return "it is being cancelled"
+    if job.verb is not Verb.START:
+        return "only a start can be cancelled" + (
+            "; K ends it at once" if job.verb is Verb.STOP else ""
+        )
+    return None
+
+
+def copy(snapshot: Snapshot, selection: Selection) -> str | None:
+    if selection.panel is Panel.IMAGES:
+        return None if selection.image is not None else "no image is selected"
+    return None if selection.sandbox is not None else "no sandbox is selected"
+
+
+def filter_(snapshot: Snapshot, selection: Selection) -> str | None:
+    return None if snapshot.sandboxes else "there is no sandbox yet"

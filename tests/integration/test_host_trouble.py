@@ -1,0 +1,190 @@
+"""Full disks, frozen processes, greedy guests (scoreboard R13, R16, S12)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import EventKind, Sandbox, Status
+from quicksand.errors import AgentRefusedError, DiskSpaceError
+from quicksand.host.paths import Paths, paths
+
+from tests.conftest import fresh_places, our_processes, wait_for
+
+pytestmark = pytest.mark.vm
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+@contextlib.contextmanager
+def small_disk(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
+    """The data directory on a file system of ``size`` bytes."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", at], check=True)
+    try:
+        for name in ("images", "qemu"):
+            (at / name).symlink_to(prepared.data / name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("QUICKSAND_DATA_DIR", str(at))
+            yield paths()
+            wait_for(lambda: not our_processes(str(at)), what="its processes to end")
+    finally:
+        subprocess.run(["umount", at], check=True)
+
+
+async def until(condition: object, *, what: str, timeout: float = 15.0) -> None:
+    """Wait until ``condition()`` is true, serving the event loop meanwhile."""
+    assert callable(condition)
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout} s for {what}"
+        await asyncio.sleep(0.02)
+
+
+async def test_a_full_host_disk_is_told_before_the_start(places: Paths, prepared: Paths) -> None:
+    with small_disk(prepared, places.data.parent / "disk", 32 * MIB) as small:
+        with pytest.raises(DiskSpaceError, match="free space") as caught:
+            await Sandbox(image="debian", name="none").start()
+        assert caught.value.hint
+        assert Sandbox.list() == []
+        assert [p.name for p in small.sandboxes.iterdir() if not p.name.startswith(".")] == []
+
+
+async def test_a_host_disk_that_fills_up_pauses_the_guest_and_loses_nothing(
+    places: Paths, prepared: Paths
+) -> None:
+    """Nobody looks on: the keeper lets it go on when there is space."""
+    with small_disk(prepared, places.data.parent / "disk", 160 * MIB) as small:
+        sandbox = Sandbox(image="debian", name="full")
+        await sandbox.start()
+        seen: list[EventKind] = []
+        watching = asyncio.create_task(watch(sandbox, seen))
+        ballast = small.data / "ballast"
+        ballast.write_bytes(bytes(60 * MIB))
+        script = "head -c 120M /dev/urandom > /root/f && sync && sha256sum /root/f"
+        writing = asyncio.create_task(sandbox.execute(script, timeout=120))
+        await until(lambda: Sandbox.list()[0].status is Status.PAUSED, what="the pause", timeout=60)
+        assert "disk is full" in Sandbox.list()[0].error
+        assert not writing.done()
+        ballast.unlink()
+        subprocess.run(["mount", "-o", "remount,size=600m", small.data], check=True)
+        await until(lambda: Sandbox.list()[0].status is Status.RUNNING, what="going on")
+        result = await writing
+        assert result.exit_code == 0
+        await sandbox.execute("echo 3 > /proc/sys/vm/drop_caches")
+        again = await sandbox.execute("sha256sum /root/f", timeout=60)
+        assert again.stdout == result.stdout
+        errors = "dmesg | grep -i -E 'I/O error|EXT4-fs error'"
+        assert (await sandbox.execute(errors)).stdout == ""
+        await sandbox.stop()
+        await watching
+        assert EventKind.DISK_FULL in seen
+        assert seen[-1] is EventKind.STOPPED
+
+
+async def watch(sandbox: Sandbox, seen: list[EventKind]) -> None:
+    async for event in sandbox.events():
+        seen.append(event.kind)
+
+
+@pytest.fixture
+async def vm(places: Paths) -> AsyncIterator[Sandbox]:
+    async with Sandbox(image="debian") as sandbox:
+        yield sandbox
+
+
+async def test_a_full_guest_disk_is_an_error_and_not_the_end(vm: Sandbox) -> None:
+    # Sparse blocks cost the host nothing, so the disk may be as large as it is.
+    fill = "fallocate -l $(($(df --output=avail -B1 / | tail -1) - 1000000)) /var/fill; df / >&2"
+    assert (await vm.execute(fill)).exit_code == 0
+    result = await vm.execute("head -c 20M /dev/zero > /var/more")
+    assert result.exit_code != 0
+    assert "No space left on device" in result.stderr
+    with pytest.raises(AgentRefusedError) as caught:
+        await vm.files.write("/var/other", os.urandom(20 * MIB))
+    assert caught.value.code == "no_space"
+    assert (await vm.execute("ls /var/other")).exit_code != 0
+    await vm.execute("rm /var/fill /var/more")
+    await vm.files.write("/var/other", b"works")
+    assert await vm.files.read("/var/other") == b"works"
+
+
+async def test_a_frozen_qemu_is_waited_for_and_goes_on(vm: Sandbox) -> None:
+    """As after the host was suspended: no call fails, and the guest's clock is right again."""
+    run = Sandbox.list()[0].run
+    assert run is not None
+    calls = [asyncio.create_task(vm.execute(f"sleep 1; echo {n}", timeout=60)) for n in range(3)]
+    os.kill(run.qemu_pid, signal.SIGSTOP)
+    try:
+        done, _ = await asyncio.wait(calls, timeout=4)
+        assert not done
+    finally:
+        os.kill(run.qemu_pid, signal.SIGCONT)
+    async with asyncio.timeout(20):
+        assert [(await call).stdout for call in calls] == ["0\n", "1\n", "2\n"]
+    assert abs(float((await vm.execute("date +%s.%N")).stdout) - time.time()) < 1
+
+
+async def test_a_paused_vm_fires_no_timeouts(vm: Sandbox) -> None:
+    """A command's seconds are the guest's: those of a pause do not count."""
+    call = asyncio.create_task(vm.execute("sleep 1; echo done", timeout=3))
+    await asyncio.wait((call,), timeout=0.5)
+    await vm.pause()
+    done, _ = await asyncio.wait((call,), timeout=5)
+    assert not done
+    await vm.resume()
+    result = await call
+    assert (result.stdout, result.timed_out) == ("done\n", False)
+
+
+async def test_a_frozen_qemu_can_be_stopped(places: Paths) -> None:
+    sandbox = Sandbox(image="debian", name="frozen")
+    await sandbox.start()
+    run = Sandbox.list()[0].run
+    assert run is not None
+    os.kill(run.qemu_pid, signal.SIGSTOP)
+    async with asyncio.timeout(20):
+        await sandbox.stop(grace=1)
+    assert not our_processes(str(places.data))
+
+
+async def test_a_greedy_guest_gets_its_share_and_no_more(vm: Sandbox) -> None:
+    """Eight spinning processes and one that takes all memory: one CPU and the guest's memory."""
+    run = Sandbox.list()[0].run
+    assert run is not None
+    spin = "for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait"
+    hog = ["python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 22))"]
+    async with await vm.spawn(spin):
+        before, started = cpu_seconds(run.qemu_pid), time.monotonic()
+        result = await vm.execute(hog, timeout=60)
+        assert result.exit_code in (1, 137)
+        used = cpu_seconds(run.qemu_pid) - before
+        # One for the CPU, the rest for QEMU's own threads.
+        assert used / (time.monotonic() - started) < 1.5
+        assert (await vm.execute("echo alive", timeout=20)).stdout == "alive\n"
+    assert resident(run.qemu_pid) < vm.config.memory_bytes + 400 * MIB
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,150 @@
+"""What a guest reaches, and what of ours can be reached (scoreboard S7, S8)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import NetworkMode, PortForward, Sandbox
+from quicksand.host.paths import Paths
+from quicksand.layout import runtime_dir
+
+from tests.conftest import fresh_places, our_processes, wait_for
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+PROBES = """
+import socket, sys
+
+def tcp(address, port):
+    try:
+        socket.create_connection((address, port), timeout=2).close()
+        return "open"
+    except OSError:
+        return "no way"
+
+def dns():
+    query = bytes.fromhex("123401000001000000000000076578616d706c6503636f6d0000010001")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.settimeout(2)
+        try:
+            probe.sendto(query, ("10.0.2.3", 53))
+            return "answer" if probe.recv(512)[:2] == query[:2] else "junk"
+        except OSError:
+            return "no way"
+
+port, own = int(sys.argv[1]), sys.argv[2]
+print("loopback", tcp("10.0.2.2", port))
+print("host", tcp(own, port))
+print("metadata", tcp("169.254.169.254", 80))
+print("ipv6", tcp("2001:4860:4860::8888", 53))
+print("dns", dns())
+"""
+
+
+async def probes(mode: NetworkMode, port: int, own: str) -> dict[str, str]:
+    async with Sandbox(image="debian", network_mode=mode) as sandbox:
+        result = await sandbox.execute(["python3", "-c", PROBES, str(port), own], timeout=60)
+        assert result.exit_code == 0, result.stderr
+        found = dict(line.split(" ", 1) for line in result.stdout.splitlines())
+        links = await sandbox.execute("ls /sys/class/net")
+        return found | {"card": "yes" if "eth0" in links.stdout.split() else "no"}
+
+
+def own_address() -> str:
+    """An address of this host that is not its loopback, if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing
+        return str(probe.getsockname()[0])
+
+
+async def test_the_network_modes_give_what_they_say(places: Paths) -> None:
+    connections = 0
+
+    def on_connect(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    server = await asyncio.start_server(on_connect, "0.0.0.0", 0)
+    port = server.sockets[0].getsockname()[1]
+    own = own_address()
+    nothing = {"loopback": "no way", "host": "no way", "metadata": "no way", "ipv6": "no way"}
+    for mode in (NetworkMode.NONE, NetworkMode.MOUNTS_ONLY):
+        found = await probes(mode, port, own)
+        card = "no" if mode is NetworkMode.NONE else "yes"
+        assert found == {**nothing, "dns": "no way", "card": card}, mode
+    assert connections == 0
+    found = await probes(NetworkMode.FULL, port, own)
+    server.close()
+    assert (found["loopback"], found["host"], found["card"]) == ("open", "open", "yes")
+    assert found["ipv6"] == "no way"
+    assert connections == 2
+
+
+async def test_two_sandboxes_are_strangers(places: Paths) -> None:
+    """Each has a network of its own: the same address is another guest."""
+    serve = "import socket; s = socket.create_server(('', 7000)); s.accept()"
+    probe = "timeout 3 bash -c 'exec 3<>/dev/tcp/10.0.2.15/7000' && echo reached"
+    first = Sandbox(image="debian", network_mode=NetworkMode.FULL)
+    second = Sandbox(image="debian", network_mode=NetworkMode.FULL)
+    async with first, second, await first.spawn(["python3", "-c", serve]):
+        assert "reached" not in (await second.execute(probe, shell="/bin/bash")).stdout
+
+
+def listening() -> set[tuple[str, str]]:
+    """(protocol, address) of all that listens on TCP or has a UDP port, by /proc/net."""
+    found = set()
+    for protocol in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" or protocol.startswith("udp"):
+                found.add((protocol, fields[1]))
+    return found
+
+
+async def test_nothing_of_ours_listens_but_the_ports_that_were_asked_for(places: Paths) -> None:
+    before = listening()
+    async with Sandbox(image="debian") as sandbox:
+        assert listening() - before == set()
+        runtime = runtime_dir(places, sandbox.id).root
+        assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in runtime.glob("*.sock")}
+        assert modes == {0o600}
+    async with Sandbox(image="debian", port_forwards=[PortForward(0, 80)]) as sandbox:
+        port = sandbox.port_forwards[80]
+        assert listening() - before == {("tcp", f"0100007F:{port:04X}")}
+    assert listening() - before == set()
+
+
+SERVER = """
+import socket
+listener = socket.create_server(("", 8080))
+print("up", flush=True)
+connection, _ = listener.accept()
+connection.send(b"hello")
+"""
+
+
+async def test_a_port_forward_leads_into_the_guest(places: Paths) -> None:
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080)])
+    async with sandbox, await sandbox.spawn(["python3", "-c", SERVER]) as command:
+        async for _, data in command.output():
+            if b"up" in data:
+                break
+        reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.port_forwards[8080])
+        assert await reader.read() == b"hello"
+        writer.close()
+        await writer.wait_closed()
