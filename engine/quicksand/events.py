@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,21 +10,16 @@ from enum import StrEnum
 from typing import Any
 
 from quicksand.errors import QemuDiedError, QuicksandError
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.layout import runtime_dir
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry, Status
-
-RESUME_POLL_S = 1.0
-RESUME_FREE = 64 * 1024 * 1024
-"""Bytes of host disk that must be free before a guest that ran out of it goes on."""
 
 
 class EventKind(StrEnum):
     PAUSED = "paused"
     RESUMED = "resumed"
     DISK_FULL = "disk_full"
-    """The host's disk is full: the VM waits, nothing is lost; it goes on by itself when there is
-    space again and a client looks on."""
+    """The host's disk is full: the VM waits, nothing is lost; it goes on when there is space."""
     DISK_ERROR = "disk_error"
     RESET = "reset"
     """The guest rebooted."""
@@ -56,10 +49,8 @@ _QMP_EVENTS = {
 async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Event]:
     """Yield events until the machine ends; the last one says how. Ends at once if it is stopped.
 
-    While somebody watches, a VM that was paused by a full host disk is resumed when there is space.
     Raises StateError when all its monitors are in use, MachineError when QEMU does not answer.
     """
-    resuming: asyncio.Task[None] | None = None
     try:
         monitor = await Monitor.connect(runtime_dir(registry.paths, sandbox_id))
     except QemuDiedError:
@@ -74,17 +65,9 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
     try:
         async for message in monitor.events():
             event = _translate(message)
-            if event is None:
-                continue
-            if event.kind is EventKind.DISK_FULL and (resuming is None or resuming.done()):
-                resuming = asyncio.create_task(
-                    _resume_when_free(registry, sandbox_id, monitor), name="quicksand-resume"
-                )
-            yield event
+            if event is not None:
+                yield event
     finally:
-        if resuming is not None:
-            resuming.cancel()
-            await asyncio.wait((resuming,))
         await monitor.close()
     yield await _ended(registry, sandbox_id)
 
@@ -97,19 +80,6 @@ def _translate(message: dict[str, Any]) -> Event | None:
     if name in _QMP_EVENTS:
         return Event(kind=_QMP_EVENTS[name], time=time.time())
     return None
-
-
-async def _resume_when_free(registry: Registry, sandbox_id: str, monitor: Monitor) -> None:
-    """Continue the VM once the host has space. A poll: no file system tells when it has."""
-    root = sandbox_dir(registry.paths, sandbox_id).root
-    # If the sandbox is gone meanwhile, or QEMU refuses, there is nothing to continue.
-    with contextlib.suppress(QuicksandError, FileNotFoundError):
-        while True:
-            await asyncio.sleep(RESUME_POLL_S)
-            free = os.statvfs(root)
-            if free.f_bavail * free.f_frsize >= RESUME_FREE:
-                await monitor.execute("cont")
-                return
 
 
 async def _ended(registry: Registry, sandbox_id: str) -> Event:

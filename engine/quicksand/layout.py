@@ -12,6 +12,7 @@
 
     <runtime>/<id>/             while it runs; 0700, removed by the keeper
         state.json              pids, accelerator, forwards: what a client needs to attach
+        disk-full               while the VM waits for space on the host's disk
         agentN.sock, agentN.lock    one client each
         qmpN.sock, qmpN.lock        one client each
 """
@@ -72,6 +73,10 @@ class RuntimeDir:
     @property
     def state(self) -> Path:
         return self.root / "state.json"
+
+    @property
+    def disk_full(self) -> Path:
+        return self.root / "disk-full"
 
     def agent_socket(self, port: int) -> Path:
         return self.root / f"agent{port}.sock"

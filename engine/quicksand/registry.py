@@ -46,6 +46,7 @@ LOCK_WAIT_S = 5.0
 REMOVED = ".removed-"
 """Directories so named are on their way out."""
 
+DISK_FULL = "the host's disk is full: it goes on when there is space"
 PANIC_MARK = "Kernel panic - not syncing"
 
 
@@ -168,7 +169,7 @@ class Entry:
     record: Record | None
     run: RunState | None = None
     error: str = ""
-    """Why it is BROKEN or CRASHED."""
+    """Why it is BROKEN or CRASHED, or PAUSED by a full host disk."""
 
     @property
     def is_live(self) -> bool:
@@ -232,11 +233,16 @@ class Registry:
         run: RunState | None = None
         with contextlib.suppress(OSError, ValueError):
             run = RunState.from_json(read_json(runtime_dir(self.paths, record.id).state))
+        status, reason = Status.RUNNING, ""
         if run is None:
             status = Status.STARTING
-        else:
-            status = Status.PAUSED if run.paused else Status.RUNNING
-        return Entry(id=record.id, name=record.name, status=status, record=record, run=run)
+        elif runtime_dir(self.paths, record.id).disk_full.exists():
+            status, reason = Status.PAUSED, DISK_FULL
+        elif run.paused:
+            status = Status.PAUSED
+        return Entry(
+            id=record.id, name=record.name, status=status, record=record, run=run, error=reason
+        )
 
     @staticmethod
     def _crash_reason(place: SandboxDir) -> str:

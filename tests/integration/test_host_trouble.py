@@ -45,7 +45,7 @@ def small_disk(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
             yield paths()
             wait_for(lambda: not our_processes(str(at)), what="its processes to end")
     finally:
-        subprocess.run(["umount", at], check=True)
+        subprocess.run(["umount", "-l", at], check=True)
 
 
 async def until(condition: object, *, what: str, timeout: float = 15.0) -> None:

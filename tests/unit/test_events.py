@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from quicksand import events
 from quicksand.errors import MachineError, QemuDiedError, StateError
 from quicksand.events import Event, EventKind, watch_events
 from quicksand.host.files import try_lock, write_json
@@ -292,53 +291,11 @@ async def test_what_the_guest_can_cause_is_no_way_to_long_texts(qemu: FakeQemu) 
     assert [len(event.detail) <= 200 for event in found] == [True] * 3
 
 
-# A full disk of the host
-
-
-async def test_a_machine_that_waits_for_disk_space_goes_on_when_there_is_some(
-    qemu: FakeQemu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked = asyncio.Event()
-    free = [0, 0]
-
-    def statvfs(_: object) -> os.statvfs_result:
-        looked.set()
-        blocks = free.pop() if free else events.RESUME_FREE
-        return os.statvfs_result((1, 1, blocks, blocks, blocks, 0, 0, 0, 0, 255))
-
-    monkeypatch.setattr(events, "RESUME_POLL_S", 0)
-    monkeypatch.setattr(os, "statvfs", statvfs)
+async def test_a_full_host_disk_is_told_and_left_to_the_keeper(qemu: FakeQemu) -> None:
     watcher = await watching(qemu)
     qemu.emit("BLOCK_IO_ERROR", nospace=True, reason="No space left on device")
-    qemu.emit("BLOCK_IO_ERROR", nospace=True, reason="No space left on device")
-    await asyncio.wait_for(qemu.continued.wait(), 10)
     qemu.emit("RESUME")
     qemu.end()
     found = await watcher
-    assert kinds(found) == [
-        EventKind.DISK_FULL,
-        EventKind.DISK_FULL,
-        EventKind.RESUMED,
-        EventKind.STOPPED,
-    ]
-    assert qemu.commands.count("cont") == 1
-    assert not free
-
-
-async def test_a_machine_that_ends_while_it_waits_for_disk_space_is_no_error(
-    qemu: FakeQemu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
-    monkeypatch.setattr(events, "RESUME_POLL_S", 0)
-
-    def gone(_: object) -> os.statvfs_result:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(os, "statvfs", gone)
-    watcher = await watching(qemu)
-    qemu.emit("BLOCK_IO_ERROR", nospace=True)
-    qemu.emit("RESET")
-    qemu.end()
-    assert kinds(await watcher) == [EventKind.DISK_FULL, EventKind.RESET, EventKind.STOPPED]
-    assert not failed
+    assert kinds(found) == [EventKind.DISK_FULL, EventKind.RESUMED, EventKind.STOPPED]
+    assert "cont" not in qemu.commands

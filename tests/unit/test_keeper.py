@@ -9,10 +9,11 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, RuntimeDir, runtime_dir, sandbox_dir
 from quicksand.qemu import keeper
 from quicksand.qemu.binaries import QemuBinaries
-from quicksand.qemu.keeper import LOG_LIMIT, TERM_GRACE_S, BoundedLog
+from quicksand.qemu.keeper import LOG_LIMIT, TERM_GRACE_S, BoundedLog, SpaceWatch
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
 
 from tests.conftest import wait_for
@@ -139,7 +140,8 @@ async def test_the_launcher_learns_the_process_ids(stage: Stage) -> None:
 async def test_arguments_arrive_exactly(stage: Stage) -> None:
     arguments = ["-device", "a,,b=c", "", " ", 'it\'s "it"', "new\nline", "--", "$HOME;`x`", "é"]
     await stage.end("printf '%s|' \"$@\"", *arguments)
-    assert stage.console() == "|".join(arguments) + "|"
+    # The last four are the keeper's own monitor.
+    assert stage.console().split("|")[:-5] == arguments
 
 
 async def test_the_environment_is_small_and_has_what_this_qemu_needs(
@@ -164,8 +166,8 @@ async def test_qemu_inherits_its_sockets_and_the_keeper_keeps_none(stage: Stage)
         links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
         return sum(link.startswith("socket:") for link in links)
 
-    assert sockets(owned.qemu_pid) == AGENT_PORTS + QMP_MONITORS
-    assert sockets(owned.keeper_pid) == 0, "else nobody would notice QEMU's end"
+    assert sockets(owned.qemu_pid) == AGENT_PORTS + QMP_MONITORS + 1
+    assert sockets(owned.keeper_pid) == 1, "its monitor; else nobody would notice QEMU's end"
 
 
 # Programs that do not run
@@ -503,3 +505,79 @@ async def test_what_is_kept_is_kept(stage: Stage) -> None:
     owned.cut()
     await asyncio.wait_for(owned.wait(), 10)
     assert (stage.place.root / "disk.qcow2").read_text() == "data"
+
+
+# A full disk of the host
+
+
+class Monitored:
+    """A `SpaceWatch` and QEMU's end of its monitor."""
+
+    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        ours, self.qemu = socket.socketpair()
+        self.free = 0
+        monkeypatch.setattr(keeper, "SPACE_POLL_S", 0.0)
+        monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(self._blocks()))
+        self.watch = SpaceWatch(ours, str(place), str(place))
+        self.mark = place / "disk-full"
+        assert self.said() == ["qmp_capabilities"]
+
+    def _blocks(self) -> tuple[int, ...]:
+        return (1, 1, self.free, self.free, self.free, 0, 0, 0, 0, 255, 0)
+
+    def emit(self, text: str) -> None:
+        self.qemu.sendall(text.encode() + b"\n")
+        assert self.watch.read()
+
+    def said(self) -> list[str]:
+        self.qemu.setblocking(False)
+        try:
+            lines = self.qemu.recv(65536).decode().splitlines()
+        except BlockingIOError:
+            return []
+        return [json.loads(line)["execute"] for line in lines]
+
+    def close(self) -> None:
+        self.qemu.close()
+        self.watch.monitor.close()
+
+
+@pytest.fixture
+def monitored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitored]:
+    found = Monitored(tmp_path, monkeypatch)
+    yield found
+    found.close()
+
+
+NO_SPACE = '{"event": "BLOCK_IO_ERROR", "data": {"device": "", "nospace": true}}'
+
+
+def test_a_guest_that_waits_for_disk_space_goes_on_when_there_is_some(
+    monitored: Monitored,
+) -> None:
+    monitored.emit(NO_SPACE[:20])
+    monitored.emit(NO_SPACE)
+    assert not monitored.mark.exists(), "half a line and a whole one are no event"
+    monitored.emit(NO_SPACE + "\n" + NO_SPACE)
+    assert monitored.mark.exists()
+    monitored.watch.look()
+    assert monitored.said() == []
+    monitored.free = keeper.SPACE_WANTED
+    monitored.watch.look()
+    assert monitored.said() == ["cont"]
+    monitored.emit('{"event": "RESUME"}')
+    assert not monitored.mark.exists()
+    monitored.watch.look()
+    assert monitored.said() == []
+
+
+def test_other_troubles_and_endless_lines_are_no_reason_to_resume(monitored: Monitored) -> None:
+    monitored.free = keeper.SPACE_WANTED
+    monitored.emit(NO_SPACE.replace("true", "false"))
+    for _ in range(40):
+        monitored.emit("x" * 50_000)
+    monitored.watch.look()
+    assert monitored.said() == []
+    assert len(monitored.watch.line) <= keeper.LINE_MAX
+    monitored.qemu.close()
+    assert not monitored.watch.read()

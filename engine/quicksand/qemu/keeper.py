@@ -1,8 +1,9 @@
 """The keeper: the small parent process of one QEMU. Run as a script, never imported by the engine.
 
-It exists because three things must happen when no client is there to do them: QEMU's exit status
-is recorded, the logs that a guest can write to without end stay bounded, and a sandbox that belongs
-to a script dies with it, even on kill -9. It imports as little as it can, to start in milliseconds.
+It exists because four things must happen when no client is there to do them: QEMU's exit status
+is recorded, the logs that a guest can write to without end stay bounded, a guest that was paused by
+a full host disk goes on when there is space, and a sandbox that belongs to a script dies with it,
+even on kill -9. It imports as little as it can, to start in milliseconds.
 
     keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD {keep|discard} [NAME=VALUE...] -- QEMU ARG...
 
@@ -22,6 +23,7 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import sys
 import time
 
@@ -31,6 +33,15 @@ LOG_LIMIT = 512 * 1024
 CHUNK = 64 * 1024
 TERM_GRACE_S = 2.0
 """QEMU closes its images on SIGTERM; after this it gets SIGKILL."""
+
+SPACE_POLL_S = 1.0
+"""No file system tells when it has space again."""
+
+SPACE_WANTED = 64 * 1024 * 1024
+"""Bytes that must be free before a guest that ran out of them goes on."""
+
+LINE_MAX = 64 * 1024
+"""Of a QMP message's beginning that is dropped while its end is awaited; QEMU's are far shorter."""
 
 
 class BoundedLog:
@@ -57,6 +68,68 @@ class BoundedLog:
         file = open(self.path, "ab", buffering=0)  # noqa: SIM115
         self.file.close()
         self.file, self.size = file, 0
+
+
+class SpaceWatch:
+    """Lets a guest go on that QEMU paused since the host's disk was full (werror=stop).
+
+    Meanwhile the file ``disk-full`` in the runtime directory tells clients.
+    """
+
+    def __init__(self, monitor: socket.socket, disk_dir: str, runtime_dir: str) -> None:
+        self.monitor = monitor
+        self.disk_dir = disk_dir
+        self.mark = os.path.join(runtime_dir, "disk-full")
+        self.line = b""
+        self.look_at: float | None = None
+        """When to look for space next; None while there is nothing to wait for."""
+        monitor.setblocking(False)
+        self.send("qmp_capabilities")
+
+    def send(self, command: str) -> None:
+        try:
+            self.monitor.send(b'{"execute": "%s"}\n' % command.encode())
+        except OSError:
+            return  # QEMU is ending, or has its hands full: the next look sends it again
+
+    def read(self) -> bool:
+        """Take what QEMU says; False at its end."""
+        try:
+            data = self.monitor.recv(CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        *lines, self.line = (self.line + data).split(b"\n")
+        self.line = self.line[-LINE_MAX:]
+        for line in lines:
+            if b'"event": "BLOCK_IO_ERROR"' in line and b'"nospace": true' in line:
+                self.begin()
+            elif b'"event": "RESUME"' in line:
+                self.end()
+        return bool(data)
+
+    def begin(self) -> None:
+        self.look_at = time.monotonic() + SPACE_POLL_S
+        try:
+            open(self.mark, "wb").close()
+        except OSError:
+            return  # there too is no space; the guest waits all the same
+
+    def end(self) -> None:
+        """It runs: resumed by us or by a client. If it fails again, QEMU says so again."""
+        self.look_at = None
+        try:
+            os.unlink(self.mark)
+        except OSError:
+            return
+
+    def look(self) -> None:
+        if self.look_at is not None and time.monotonic() >= self.look_at:
+            self.look_at = time.monotonic() + SPACE_POLL_S
+            free = os.statvfs(self.disk_dir)
+            if free.f_bavail * free.f_frsize >= SPACE_WANTED:
+                self.send("cont")
 
 
 def launch(argv: list[str], env: dict[str, str]) -> tuple[int, int, int]:
@@ -120,21 +193,24 @@ class Keeper:
                 BoundedLog(os.path.join(self.sandbox_dir, name))
                 for name in ("console.log", "qemu.log")
             )
-            self.pid, out, err = launch(argv, env)
+            monitor, theirs = socket.socketpair()
+            theirs.set_inheritable(True)
+            self.pid, out, err = launch([*argv, *monitor_arguments(theirs.fileno())], env)
         except OSError as error:
             os.write(1, b"failed %d\n" % (error.errno or 0))
             return
+        theirs.detach()  # closed below, with all that is QEMU's only
         self.logs = {out: console, err: messages}
         files = (console.file.fileno(), messages.file.fileno())
         for descriptor in open_descriptors():
-            ours = (wake_read, wake_write, out, err, self.lock, *files)
+            ours = (wake_read, wake_write, out, err, self.lock, monitor.fileno(), *files)
             if descriptor > 2 and descriptor not in ours:
                 close_quietly(descriptor)
         os.write(1, b"started %d %d\n" % (os.getpid(), self.pid))
+        self.space = SpaceWatch(monitor, self.sandbox_dir, self.runtime_dir)
         self.poll = select.poll()
-        for descriptor in (wake_read, *self.logs):
+        for descriptor in (0, wake_read, monitor.fileno(), *self.logs):
             self.poll.register(descriptor, select.POLLIN)
-        self.poll.register(0, select.POLLIN)
         status = self.wait(wake_read)
         self.drain()
         self.finish(status)
@@ -142,9 +218,8 @@ class Keeper:
     def wait(self, wake_read: int) -> int:
         """Serve until QEMU has ended; return its wait status."""
         while True:
-            timeout = None
-            if self.kill_at is not None:
-                timeout = max(0.0, self.kill_at - time.monotonic()) * 1000
+            due = [moment for moment in (self.kill_at, self.space.look_at) if moment is not None]
+            timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
             events = self.poll.poll(timeout)
             for descriptor, _ in events:
                 if descriptor == wake_read:
@@ -153,8 +228,12 @@ class Keeper:
                             self.stop(TERM_GRACE_S)
                 elif descriptor == 0:
                     self.lifeline()
+                elif descriptor == self.space.monitor.fileno():
+                    if not self.space.read():
+                        self.poll.unregister(descriptor)
                 else:
                     self.log(descriptor)
+            self.space.look()
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 return status
@@ -211,6 +290,12 @@ class Keeper:
             shutil.rmtree(self.runtime_dir, ignore_errors=True)
             if self.discard and not self.owned:
                 shutil.rmtree(self.sandbox_dir, ignore_errors=True)
+
+
+def monitor_arguments(descriptor: int) -> list[str]:
+    """QEMU's arguments for our own monitor, the other end of a socket pair."""
+    chardev = f"socket,id=keeper,fd={descriptor}"
+    return ["-chardev", chardev, "-mon", "chardev=keeper,mode=control"]
 
 
 def open_descriptors() -> list[int]:

@@ -1,0 +1,167 @@
+"""A guest's memory, seen from outside of QEMU. Linux only.
+
+QEMU maps a memory image privately (`memory-backend-file`, share=off): a page that the guest has
+written is anonymous memory of the process, every other one is still the file's. The kernel tells
+which is which in /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst), and
+process_vm_readv(2) and process_vm_writev(2) move pages without stopping anybody.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import MachineError
+
+PAGE = mmap.PAGESIZE
+
+ENTRY = 8
+"""Bytes of a pagemap entry."""
+
+IOV_MAX = 1024
+"""Pieces that one call of process_vm_readv takes (limits.h, UIO_MAXIOV)."""
+
+CALL_MAX = 256 * 1024 * 1024
+"""Bytes that one call moves: between two calls the thread can be told to end."""
+
+_WRITTEN = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
+"""Of the entries' topmost bytes: present or swapped (bits 63, 62) and not of a file (bit 61)."""
+
+_SOFT_DIRTY = re.compile(rb"[\x80-\xff]+")
+"""Of the bytes below those: bit 55."""
+
+Runs = list[tuple[int, int]]
+"""Pages that follow one another: (number of the first, how many), ascending, never touching."""
+
+
+class _Piece(ctypes.Structure):
+    """struct iovec."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def count_pages(runs: Iterable[tuple[int, int]]) -> int:
+    return sum(pages for _, pages in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class GuestRam:
+    """Where the guest's memory lies in QEMU's address space."""
+
+    pid: int
+    address: int
+    size: int
+    """Bytes, a multiple of PAGE."""
+
+    @classmethod
+    def find(cls, pid: int, image: Path, size: int) -> GuestRam:
+        """The mapping of ``image``. Raises MachineError if QEMU is gone or maps it otherwise."""
+        try:
+            wanted = image.stat()
+            lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise MachineError(f"the memory of QEMU cannot be found: {error}") from error
+        device = f"{os.major(wanted.st_dev):02x}:{os.minor(wanted.st_dev):02x}"
+        start = end = None
+        for line in lines.splitlines():
+            addresses, _, offset, found, inode = line.split(maxsplit=5)[:5]
+            if (found, int(inode)) != (device, wanted.st_ino):
+                continue
+            first, last = (int(number, 16) for number in addresses.split("-"))
+            if start is None and int(offset, 16) == 0:
+                start = first
+            elif first != end:
+                break
+            end = last
+        if start is None or end is None or end - start != size:
+            raise MachineError(f"QEMU does not map {image} as the guest's memory")
+        return cls(pid, start, size)
+
+    def written(self) -> Runs:
+        """Pages that are no longer the image's: written since QEMU started."""
+        return [(m.start(), m.end() - m.start()) for m in _WRITTEN.finditer(self._pagemap()[7::8])]
+
+    def soft_dirty(self) -> Runs:
+        """Pages written since `clear_soft_dirty`. Means nothing without CONFIG_MEM_SOFT_DIRTY."""
+        entries = self._pagemap()
+        both = _and(_marks(_WRITTEN, entries[7::8]), _marks(_SOFT_DIRTY, entries[6::8]))
+        return [(m.start(), m.end() - m.start()) for m in re.finditer(rb"\x01+", both)]
+
+    def clear_soft_dirty(self) -> None:
+        """Begin to track anew. Raises MachineError."""
+        try:
+            Path(f"/proc/{self.pid}/clear_refs").write_text("4", encoding="ascii")
+        except OSError as error:
+            raise MachineError(f"soft-dirty bits cannot be cleared: {error}") from error
+
+    def _pagemap(self) -> bytes:
+        want = self.size // PAGE * ENTRY
+        try:
+            with open(f"/proc/{self.pid}/pagemap", "rb", buffering=0) as file:
+                file.seek(self.address // PAGE * ENTRY)
+                data = file.read(want) or b""
+        except OSError as error:
+            raise MachineError(f"the page map of QEMU cannot be read: {error}") from error
+        if len(data) != want:
+            raise MachineError("QEMU ended while its memory was looked at")
+        return data
+
+    def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
+        """Copy the pages of ``runs``, one after the other, to ``into``. Raises MachineError."""
+        self._move("process_vm_readv", runs, into)
+
+    def write(self, runs: Sequence[tuple[int, int]], data: memoryview) -> None:
+        """Copy ``data`` to the pages of ``runs``. The VM must not run. Raises MachineError."""
+        self._move("process_vm_writev", runs, data)
+
+    def _move(self, function: str, runs: Sequence[tuple[int, int]], buffer: memoryview) -> None:
+        if count_pages(runs) * PAGE != buffer.nbytes:
+            raise ValueError("the buffer does not fit the pages")
+        call = getattr(ctypes.CDLL(None, use_errno=True), function)
+        call.restype = ctypes.c_ssize_t
+        here = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer.nbytes else 0
+        for batch in _batches(runs):
+            length = count_pages(batch) * PAGE
+            local = _Piece(here, length)
+            remote = (_Piece * len(batch))(
+                *(_Piece(self.address + first * PAGE, pages * PAGE) for first, pages in batch)
+            )
+            moved = call(self.pid, ctypes.byref(local), 1, remote, len(batch), 0)
+            if moved != length:
+                reason = os.strerror(ctypes.get_errno()) if moved < 0 else "a part is missing"
+                raise MachineError(f"the guest's memory cannot be copied: {reason}")
+            here += length
+
+
+def _batches(runs: Iterable[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]:
+    """Portions of ``runs`` that one system call can move."""
+    batch: list[tuple[int, int]] = []
+    room = CALL_MAX // PAGE
+    for first, pages in runs:
+        while pages:
+            part = min(pages, room)
+            batch.append((first, part))
+            first, pages, room = first + part, pages - part, room - part
+            if not room or len(batch) == IOV_MAX:
+                yield batch
+                batch, room = [], CALL_MAX // PAGE
+    if batch:
+        yield batch
+
+
+def _marks(pattern: re.Pattern[bytes], text: bytes) -> bytes:
+    """One byte for each of ``text``: 1 where ``pattern`` matches."""
+    marks = bytearray(len(text))
+    for match in pattern.finditer(text):
+        marks[match.start() : match.end()] = b"\x01" * (match.end() - match.start())
+    return bytes(marks)
+
+
+def _and(a: bytes, b: bytes) -> bytes:
+    both = int.from_bytes(a, "little") & int.from_bytes(b, "little")
+    return both.to_bytes(len(a), "little")
