@@ -102,7 +102,7 @@ class GuestRam:
     def _pagemap(self) -> bytes:
         want = self.size // PAGE * ENTRY
         try:
-            with open(f"/proc/{self.pid}/pagemap", "rb", buffering=0) as file:
+            with Path(f"/proc/{self.pid}/pagemap").open("rb", buffering=0) as file:
                 file.seek(self.address // PAGE * ENTRY)
                 data = file.read(want) or b""
         except OSError as error:
@@ -143,10 +143,11 @@ def _batches(runs: Iterable[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]
     batch: list[tuple[int, int]] = []
     room = CALL_MAX // PAGE
     for first, pages in runs:
-        while pages:
-            part = min(pages, room)
-            batch.append((first, part))
-            first, pages, room = first + part, pages - part, room - part
+        done = 0
+        while done < pages:
+            part = min(pages - done, room)
+            batch.append((first + done, part))
+            done, room = done + part, room - part
             if not room or len(batch) == IOV_MAX:
                 yield batch
                 batch, room = [], CALL_MAX // PAGE
