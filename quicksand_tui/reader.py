@@ -71,7 +71,7 @@ class Reader:
         found: dict[str, tuple[Stamp, SandboxView]] = {}
         for id_ in _directories(self._paths.sandboxes):
             place, runtime = sandbox_dir(self._paths, id_), runtime_dir(self._paths, id_)
-            stamp = (*_stamp(place.root), *_stamp(runtime.root))
+            stamp = (*_stamp(place.root), *_stamp(runtime.current().root))
             known = self._known.get(id_)
             if known is not None and known[0] == stamp and not (due and known[1].is_live):
                 found[id_] = known

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from quicksand.sandbox import Sandbox
     from quicksand.shell import Shell, ShellInfo
+    from quicksand.snapshots.checkpoint import Checkpoint
     from quicksand.stats import GuestProcess, HostUsage, SandboxStats
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "AlpineSandbox",
     "Architecture",
     "BootTiming",
+    "Checkpoint",
     "Command",
     "DebianSandbox",
     "Entry",
@@ -101,6 +103,7 @@ _HOMES = {
     ),
     "sandbox": ("Sandbox",),
     "shell": ("Shell", "ShellInfo"),
+    "snapshots.checkpoint": ("Checkpoint",),
     "stats": ("GuestProcess", "HostUsage", "SandboxStats"),
 }
 

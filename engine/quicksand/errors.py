@@ -13,6 +13,8 @@
     │   ├── AcceleratorError              the accelerator asked for does not work here
     │   ├── MemoryBudgetError, DiskSpaceError, PortInUseError
     │   └── PathError                     a directory is missing, unwritable or not ours
+    ├── HistoryError                      a checkpoint is damaged, unfit, or its history is busy
+    │   └── CheckpointNotFoundError (ValueError)  the caller: no checkpoint of that tag
     ├── ImageError                        an image is damaged or unfit
     │   └── ImageNotFound (RuntimeError)
     ├── MachineError                      the VM failed
@@ -21,6 +23,7 @@
     │   └── BootTimeoutError (TimeoutError)
     └── AgentError                        the guest's agent failed or refused
         ├── AgentUnreachableError         no answer, or the connection broke; outcome unknown
+        │   └── RevertedError             the sandbox went back to a checkpoint meanwhile
         ├── AgentProtocolError            it sent something that it must not send
         └── AgentRefusedError             it refused: ``code`` says why
 """
@@ -92,6 +95,14 @@ class PathError(HostError):
     """A directory of ours is missing, cannot be written or belongs to somebody else."""
 
 
+class HistoryError(QuicksandError):
+    """A checkpoint is damaged or does not fit, or another client changes the history."""
+
+
+class CheckpointNotFoundError(HistoryError, ValueError):
+    """No checkpoint has that tag or id."""
+
+
 class ImageError(QuicksandError):
     """An image is damaged or unfit."""
 
@@ -133,6 +144,10 @@ class AgentUnreachableError(AgentError):
 
     Whether a command that was under way has run is unknown; nothing is retried.
     """
+
+
+class RevertedError(AgentUnreachableError):
+    """The sandbox went back to a checkpoint: what ran has never been."""
 
 
 class AgentProtocolError(AgentError):

@@ -52,7 +52,7 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
     Raises StateError when all its monitors are in use, MachineError when QEMU does not answer.
     """
     try:
-        monitor = await Monitor.connect(runtime_dir(registry.paths, sandbox_id))
+        monitor = await Monitor.connect(runtime_dir(registry.paths, sandbox_id).current())
     except QemuDiedError:
         yield await _ended(registry, sandbox_id)
         return

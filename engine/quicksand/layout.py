@@ -5,16 +5,24 @@
     <data>/sandboxes/<id>/      what outlives a stop
         sandbox.json            the record: name, config, image, when
         lock                    flock'ed by whoever starts it, then by keeper and QEMU
-        disk.qcow2              the overlay that the guest writes to
+        head.json               which layers the guest's disk is made of at this moment
+        history.lock            flock'ed by whoever changes layers or checkpoints
+        layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
+        memory/<id>.pages       pages of guest memory that checkpoints are made of
+        memory/blank            an empty file of the memory's size: what a cold start maps
+        checkpoints/<id>/       node.json (written last), devices, pages.index
         console.log[.1]         what the guest wrote to its console, the last two pieces
         qemu.log[.1]            QEMU's stderr, likewise
         exit.json               how the last run ended
 
     <runtime>/<id>/             while it runs; 0700, removed by the keeper
-        state.json              pids, accelerator, forwards: what a client needs to attach
-        disk-full               while the VM waits for space on the host's disk
-        agentN.sock, agentN.lock    one client each
-        qmpN.sock, qmpN.lock        one client each
+        keeper.sock             the keeper's
+        current                 a symbolic link to the directory of the QEMU that runs
+        <number>/               one directory a QEMU: going back to a checkpoint takes a new one
+            state.json          pids, accelerator, forwards: what a client needs to attach
+            disk-full           while the VM waits for space on the host's disk
+            agentN.sock, agentN.lock    one client each
+            qmpN.sock, qmpN.lock        one client each
 """
 
 from __future__ import annotations
@@ -48,8 +56,27 @@ class SandboxDir:
         return self.root / "lock"
 
     @property
-    def disk(self) -> Path:
-        return self.root / "disk.qcow2"
+    def head(self) -> Path:
+        return self.root / "head.json"
+
+    @property
+    def history_lock(self) -> Path:
+        return self.root / "history.lock"
+
+    @property
+    def layers(self) -> Path:
+        return self.root / "layers"
+
+    @property
+    def memory(self) -> Path:
+        return self.root / "memory"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    def layer(self, name: str) -> Path:
+        return self.layers / f"{name}.qcow2"
 
     @property
     def console_log(self) -> Path:
@@ -65,10 +92,14 @@ class SandboxDir:
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeDir:
-    """The directory of one running sandbox in the runtime directory."""
+class MachineDir:
+    """The directory of one QEMU."""
 
     root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.name
 
     @property
     def state(self) -> Path:
@@ -84,9 +115,44 @@ class RuntimeDir:
     def qmp_socket(self, monitor: int) -> Path:
         return self.root / f"qmp{monitor}.sock"
 
+
+@dataclass(frozen=True, slots=True)
+class RuntimeDir:
+    """The directory of one running sandbox in the runtime directory."""
+
+    root: Path
+
+    @property
+    def keeper_socket(self) -> Path:
+        return self.root / "keeper.sock"
+
+    @property
+    def current_link(self) -> Path:
+        return self.root / "current"
+
+    def machine(self, name: str) -> MachineDir:
+        return MachineDir(self.root / name)
+
+    def current(self) -> MachineDir:
+        """The directory of the QEMU that runs at this moment, by its own name: what is done with it
+        stays with that QEMU. If none runs, a directory that does not exist."""
+        try:
+            return self.machine(self.current_link.readlink().name)
+        except OSError:
+            return self.machine("none")
+
+    def make(self, machine: str) -> MachineDir:
+        """Make the directory of the sandbox, if need be, and of one of its machines. Raises
+        PathError when sockets' paths in it would be too long, OSError."""
+        self.check_length()
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = self.machine(machine)
+        found.root.mkdir(mode=0o700)
+        return found
+
     def check_length(self) -> None:
         """Raise PathError if the sockets' paths would be too long for the kernel."""
-        longest = str(self.agent_socket(AGENT_PORTS - 1))
+        longest = str(self.machine("1000").agent_socket(AGENT_PORTS - 1))
         if len(longest.encode()) > SOCKET_PATH_MAX:
             raise PathError(
                 f"the socket path {longest} is longer than the {SOCKET_PATH_MAX} bytes "

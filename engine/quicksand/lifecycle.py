@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import shutil
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -16,29 +14,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quicksand.agent.link import AgentLink
-from quicksand.config import BootTiming, PortForward
+from quicksand.config import BootTiming
 from quicksand.errors import (
     AgentUnreachableError,
     BootTimeoutError,
-    DiskSpaceError,
     GuestPanicError,
-    ImageError,
-    PortInUseError,
     QemuDiedError,
     QuicksandError,
 )
-from quicksand.host.arch import Architecture
 from quicksand.host.files import is_locked, map_os_errors, tail
-from quicksand.host.memory import check_memory
 from quicksand.host.paths import make_private_dir
-from quicksand.images.initrd import compose_initrd
-from quicksand.images.overlay import create_overlay
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.images.resolve import ImageResolver, ResolvedImage
+from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
-from quicksand.qemu.binaries import QemuBinaries, find_binaries
-from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
+from quicksand.planning import (
+    gather_parts,
+    make_run_state,
+    pick_all_ports,
+    plan_machine,
+    prepare_disk,
+)
+from quicksand.qemu.command import plan
+from quicksand.qemu.keeper import FIRST
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
 from quicksand.registry import (
     Record,
@@ -48,15 +44,14 @@ from quicksand.registry import (
     publish_state,
     remove_tree,
 )
+from quicksand.snapshots.history import History, new_id
+from quicksand.snapshots.restore import go_on
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """Called with a stage, what is done and the total."""
 
 STAGES = ("image", "accelerator", "disk", "qemu", "guest")
-
-DISK_RESERVE = 64 * 1024 * 1024
-"""Bytes that must be free to start: a guest that finds the host full at once helps nobody."""
 
 END_POLL_S = 0.01
 KILL_WAIT_S = 10.0
@@ -98,9 +93,15 @@ class Stopwatch:
 
 
 async def boot(
-    registry: Registry, record: Record, lock: int, *, progress: Progress | None = None
+    registry: Registry,
+    record: Record,
+    lock: int,
+    *,
+    progress: Progress | None = None,
+    at: str | None = None,
 ) -> LiveMachine:
-    """Boot the sandbox of ``record``, whose lock the caller holds as ``lock``.
+    """Boot the sandbox of ``record``, whose lock the caller holds as ``lock``; or let it go on
+    from its checkpoint ``at``.
 
     Raises HostError, ImageError, MachineError or AgentError; nothing runs then, the runtime
     directory is gone, and the sandbox's directory is the caller's to keep or remove.
@@ -108,32 +109,25 @@ async def boot(
     watch = Stopwatch(progress)
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     watch.begin("image")
-    image, arch = await asyncio.to_thread(_resolve, registry, record)
-    watch.lap("resolve_image_s")
-    watch.begin("accelerator")
-    binaries = await asyncio.to_thread(find_binaries, arch.value)
-    watch.lap("load_runtime_s")
-    status = await choose_accelerator(binaries, record.config.accel, arch)
-    check_memory(record.config.memory_bytes)
-    watch.lap("detect_accelerator_s")
+    parts = await gather_parts(registry, record, watch.lap)
     watch.begin("disk")
-    initrd = await in_thread_to_the_end(lambda: _prepare_disk(registry, record, image, place))
-    watch.lap("setup_disk_s")
-    watch.begin("qemu")
-    forwards = pick_ports(record.config.port_forwards)
-    http_port = pick_port(PortForward(0, AGENT_HTTP_PORT)) if record.config.agent_http else None
-    machine = _plan_machine(record, image, initrd, place.disk, arch, status, forwards, http_port)
-    async with contextlib.AsyncExitStack() as undo:
+    async with History(place).locked(), contextlib.AsyncExitStack() as undo:
+        node = History(place).find(at) if at is not None else None
+        head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
+        ports = pick_all_ports(record)
+        machine = plan_machine(record, parts, head, ports, place, incoming=node is not None)
+        watch.lap("setup_disk_s")
+        watch.begin("qemu")
         undo.callback(remove_quietly, runtime.root)
         make_private_dir(registry.paths.runtime)
         # We hold the lock, so what is there belongs to a run that ended badly.
         remove_tree(runtime.root)
         with map_os_errors(runtime.root):
-            runtime.root.mkdir(mode=0o700)
-            listeners = Listeners(runtime)
+            machine_dir = runtime.make(FIRST)
+            listeners = Listeners(machine_dir)
         undo.callback(listeners.close)
         process = await launch(
-            binaries,
+            parts.binaries,
             plan(machine, listeners.inherited),
             sandbox=place,
             runtime=runtime,
@@ -145,14 +139,26 @@ async def boot(
         listeners.close()
         watch.lap("launch_process_s")
         watch.begin("guest")
-        run = _run_state(machine, binaries, status, process, listeners)
+        run = make_run_state(
+            machine,
+            parts,
+            listeners,
+            pids=(process.keeper_pid, process.qemu_pid),
+            token=secrets.token_hex(16) if node is None else node.token,
+            run=head.run or new_id(),
+            origin="" if node is None else node.tag,
+        )
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
         )
         undo.callback(link.close)
-        await _await_agent(record, place, process, link)
+        if node is None:
+            await _await_agent(record, place, process, link)
+        else:
+            await go_on(record, place, machine_dir, node, run)
+            await link.session()
         watch.lap("connect_agent_s")
-        publish_state(runtime, run)
+        publish_state(machine_dir, run)
         watch.lap("post_boot_s")
         undo.pop_all()
     return LiveMachine(
@@ -161,28 +167,8 @@ async def boot(
         timing=_timing(watch, link),
         process=process,
         link=link,
-        image=image,
+        image=parts.image,
     )
-
-
-def _resolve(registry: Registry, record: Record) -> tuple[ResolvedImage, Architecture]:
-    """The record's image: at the first start the one of that name, later the very same files."""
-    arch = record.config.arch or Architecture.host()
-    resolver = ImageResolver(registry.paths)
-    if not record.committed:
-        return resolver.resolve(record.config.image, arch), arch
-    base = Path(record.chain[-1])
-    if record.image_digest and base.exists():
-        image = resolver.resolve(str(base.parent), arch)
-    else:
-        image = resolver.resolve(record.config.image, arch)
-    if image.digest != record.image_digest:
-        raise ImageError(
-            f"the image {record.config.image!r} is no longer the one that the sandbox's disk "
-            f"lies on (digest {record.image_digest[:12]})",
-            hint=f"bring back {base}, or make a new sandbox",
-        )
-    return image, arch
 
 
 async def in_thread_to_the_end(function: Callable[[], T]) -> T:
@@ -194,81 +180,6 @@ async def in_thread_to_the_end(function: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait((task,))
         raise
-
-
-def _prepare_disk(
-    registry: Registry, record: Record, image: ResolvedImage, place: SandboxDir
-) -> Path:
-    """Overlay and initrd; returns the initrd."""
-    for log in (place.console_log, place.qemu_log, place.exit):
-        log.unlink(missing_ok=True)
-        log.with_name(log.name + ".1").unlink(missing_ok=True)
-    free = os.statvfs(place.root)
-    if free.f_bavail * free.f_frsize < DISK_RESERVE:
-        raise DiskSpaceError(
-            f"{place.root} has less than {DISK_RESERVE // 2**20} MiB of free space",
-            hint="`quicksand-tui ps -a` shows what sandboxes take; remove one, or free some space",
-        )
-    if not place.disk.exists():
-        top = image.chain[-1]
-        base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
-        size = max(base_size, record.config.disk_size_bytes or 0)
-        create_overlay(place.disk, backing=top, size=size)
-    return compose_initrd(image.initrd, image.guest_arch, registry.paths.cache)
-
-
-def _plan_machine(
-    record: Record,
-    image: ResolvedImage,
-    initrd: Path,
-    disk: Path,
-    arch: Architecture,
-    status: AcceleratorStatus,
-    forwards: tuple[PortForward, ...],
-    http_port: int | None,
-) -> Machine:
-    config = record.config
-    return Machine(
-        arch=arch,
-        accel=status.accelerator,
-        memory_bytes=config.memory_bytes,
-        cpus=config.cpus,
-        boot=Boot(
-            kernel=image.kernel,
-            initrd=initrd,
-            disk=disk,
-            backing=image.chain,
-            hostname=hostname(record.name),
-            cmdline=image.cmdline,
-        ),
-        network=config.network_mode,
-        forwards=forwards,
-        mac=mac_address(record.id),
-        aio="threads",
-        http_port=http_port,
-        extra=config.extra_qemu_args,
-    )
-
-
-def _run_state(
-    machine: Machine,
-    binaries: QemuBinaries,
-    status: AcceleratorStatus,
-    process: OwnedProcess,
-    listeners: Listeners,
-) -> RunState:
-    return RunState(
-        keeper_pid=process.keeper_pid,
-        qemu_pid=process.qemu_pid,
-        token=secrets.token_hex(16),
-        accel=machine.accel.value,
-        accel_reason=status.error or "",
-        forwards=tuple((f.host, f.guest) for f in machine.forwards),
-        http_port=machine.http_port,
-        started=time.time(),
-        paused=False,
-        qemu_command=(str(binaries.system), *plan(machine, listeners.inherited)),
-    )
 
 
 async def _await_agent(
@@ -357,33 +268,3 @@ async def until_unlocked(lock: Path, *, timeout: float) -> bool:
             return False
         await asyncio.sleep(END_POLL_S)
     return True
-
-
-def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:
-    """Replace host port 0 by a free one. Raises PortInUseError for a taken one, by its number."""
-    return tuple(PortForward(host=pick_port(f), guest=f.guest) for f in forwards)
-
-
-def pick_port(forward: PortForward) -> int:
-    """The host port to use for ``forward``. Raises PortInUseError."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", forward.host))
-        except OSError as error:
-            raise PortInUseError(
-                f"host port {forward.host} cannot be used: {error.strerror}",
-                hint=f"choose another one, or 0 for any: PortForward(0, {forward.guest})",
-            ) from error
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def hostname(name: str) -> str:
-    """A host name made of a sandbox's name (RFC 1123: letters, digits and hyphens, 63 at most)."""
-    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")[:63] or "sandbox"
-
-
-def mac_address(sandbox_id: str) -> str:
-    """A locally administered address of the sandbox's own (52:54:00 is QEMU's prefix)."""
-    return "52:54:00:" + ":".join(sandbox_id[i : i + 2] for i in (0, 2, 4))

@@ -38,7 +38,7 @@ from quicksand.host.files import (
     write_json,
 )
 from quicksand.host.paths import Paths, make_private_dir
-from quicksand.layout import RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 
 SCHEMA = 1
 ID_BYTES = 6
@@ -132,6 +132,10 @@ class RunState:
     forwards: tuple[tuple[int, int], ...]
     """(host port, guest port) as they are."""
     http_port: int | None
+    run: str
+    """Names this run of QEMU."""
+    origin: str
+    """What it came from: "" for a boot, else the tag of a checkpoint."""
     started: float
     paused: bool
     qemu_command: tuple[str, ...]
@@ -151,6 +155,8 @@ class RunState:
                 accel_reason=str(value["accel_reason"]),
                 forwards=tuple((int(h), int(g)) for h, g in value["forwards"]),
                 http_port=None if value["http_port"] is None else int(value["http_port"]),
+                run=str(value["run"]),
+                origin=str(value["origin"]),
                 started=float(value["started"]),
                 paused=bool(value["paused"]),
                 qemu_command=tuple(str(a) for a in value["qemu_command"]),
@@ -231,12 +237,13 @@ class Registry:
 
     def _inspect_live(self, record: Record) -> Entry:
         run: RunState | None = None
+        machine = runtime_dir(self.paths, record.id).current()
         with contextlib.suppress(OSError, ValueError):
-            run = RunState.from_json(read_json(runtime_dir(self.paths, record.id).state))
+            run = RunState.from_json(read_json(machine.state))
         status, reason = Status.RUNNING, ""
         if run is None:
             status = Status.STARTING
-        elif runtime_dir(self.paths, record.id).disk_full.exists():
+        elif machine.disk_full.exists():
             status, reason = Status.PAUSED, DISK_FULL
         elif run.paused:
             status = Status.PAUSED
@@ -410,7 +417,7 @@ def _is_abandoned(runtime: RuntimeDir) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
-            probe.connect(str(runtime.qmp_socket(0)))
+            probe.connect(str(runtime.keeper_socket))
         except (FileNotFoundError, ConnectionRefusedError):
             return True
         return False
@@ -444,6 +451,6 @@ def _subdirectories(path: Path) -> list[str]:
         return []
 
 
-def publish_state(runtime: RuntimeDir, run: RunState) -> None:
+def publish_state(machine: MachineDir, run: RunState) -> None:
     """Write what clients need to attach; from here on the sandbox is RUNNING."""
-    write_json(runtime.state, run.to_json(), durable=False)
+    write_json(machine.state, run.to_json(), durable=False)

@@ -32,6 +32,8 @@ from quicksand.registry import (
     publish_state,
 )
 from quicksand.shell import Shell, ShellInfo
+from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.snapshots.history import History
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
@@ -99,8 +101,9 @@ class Sandbox:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self) -> None:
-        """Boot the VM; return when its agent has answered.
+    async def start(self, *, at: str | None = None) -> None:
+        """Boot the VM; return when its agent has answered. With ``at`` a stopped sandbox goes on
+        from that checkpoint, its processes running.
 
         Raises NameTakenError, HostError, ImageError, MachineError. After an error or a
         cancellation nothing of the start is left; the object can be started again.
@@ -108,8 +111,10 @@ class Sandbox:
         if self._link is not None:
             raise StateError("the sandbox is already running")
         if self._record is not None:
-            await self._start_again(self._record)
+            await self._start_again(self._record, at)
             return
+        if at is not None:
+            raise StateError("a new sandbox has no checkpoints to start at")
         record = self._new_record()
         lock = self._registry.create(record)
         try:
@@ -147,10 +152,12 @@ class Sandbox:
         )
         self._registry.save(self._record)
 
-    async def _start_again(self, record: Record) -> None:
+    async def _start_again(self, record: Record, at: str | None) -> None:
         lock = self._registry.lock(record.id)
         try:
-            self._adopt(await lifecycle.boot(self._registry, record, lock, progress=self._progress))
+            self._adopt(
+                await lifecycle.boot(self._registry, record, lock, progress=self._progress, at=at)
+            )
         finally:
             os.close(lock)
 
@@ -200,8 +207,8 @@ class Sandbox:
         run = self._entry().run
         if run is None:
             raise StateError(f"the sandbox {self.name!r} is not running")
-        runtime = runtime_dir(self._registry.paths, self._id)
-        monitor = await Monitor.connect(runtime)
+        machine = runtime_dir(self._registry.paths, self._id).current()
+        monitor = await Monitor.connect(machine)
         try:
             await monitor.execute("stop" if paused else "cont")
             status = await monitor.execute("query-status")
@@ -210,7 +217,7 @@ class Sandbox:
         finally:
             await monitor.close()
         self._run = replace(run, paused=paused)
-        publish_state(runtime, self._run)
+        publish_state(machine, self._run)
 
     async def _end_owned(self) -> None:
         machine, self._machine = self._machine, None
@@ -408,6 +415,65 @@ class Sandbox:
         started = time.perf_counter()
         await self.request("ping")
         return time.perf_counter() - started
+
+    # Checkpoints
+
+    async def checkpoint(
+        self, tag: str | None = None, *, note: str = "", replace: bool = False
+    ) -> Checkpoint:
+        """Keep this instant: memory, processes, disk. The VM stands still for milliseconds.
+
+        Raises ConfigError for a bad tag or one that is taken (unless ``replace``), HistoryError,
+        HostError, MachineError: then there is no checkpoint and the VM runs on.
+        """
+        from quicksand.snapshots.operations import take_checkpoint
+
+        record = self._require_record()
+        node = await take_checkpoint(self._registry, record, tag, note=note, replace_tag=replace)
+        return Checkpoint.from_node(node)
+
+    async def revert(self, tag: str, *, keep_now: bool = True) -> Checkpoint:
+        """Go back to a checkpoint: memory, processes and disk are as they were.
+
+        The present is kept as an automatic checkpoint, so that `undo` comes back to it, unless
+        ``keep_now`` is false. Commands in flight, of all clients, raise RevertedError.
+
+        Raises CheckpointNotFoundError (a ValueError), HistoryError, HostError, MachineError.
+        """
+        from quicksand.snapshots.reverting import revert
+
+        node, _ = await revert(self._registry, self._require_record(), tag, keep_now=keep_now)
+        if self._link is not None:
+            self._link.close()
+        self._run = self._entry().run
+        return Checkpoint.from_node(node)
+
+    async def undo(self) -> Checkpoint:
+        """Take the last revert back: go to the automatic checkpoint that it took. Again, and it is
+        made again. Raises as `revert` does."""
+        automatic = [c for c in self.checkpoints() if c.auto]
+        if not automatic:
+            raise StateError(f"the sandbox {self.name!r} was never reverted: nothing to undo")
+        return await self.revert(automatic[-1].id)
+
+    async def delete_checkpoint(self, tag: str) -> None:
+        """Remove a checkpoint; what others need of it stays. Works in any state of the sandbox.
+
+        Raises CheckpointNotFoundError, HistoryError while another client works on the history.
+        """
+        history = History(sandbox_dir(self._registry.paths, self._id))
+        async with history.locked():
+            await asyncio.to_thread(lambda: history.remove(history.find(tag)))
+
+    def checkpoints(self) -> builtins.list[Checkpoint]:
+        """All checkpoints, the oldest first."""
+        history = History(sandbox_dir(self._registry.paths, self._id))
+        return [Checkpoint.from_node(node) for node in history.nodes()]
+
+    def _require_record(self) -> Record:
+        if self._record is None:
+            raise StateError(f"the sandbox {self.name!r} is not running")
+        return self._record
 
     # Looking
 

@@ -50,7 +50,9 @@ async def stop_machine(
 async def _let_go_on(registry: Registry, record: Record) -> None:
     """Resume a paused guest, which could not hear us otherwise."""
     with contextlib.suppress(QuicksandError):
-        monitor = await Monitor.connect(runtime_dir(registry.paths, record.id), timeout=2.0)
+        monitor = await Monitor.connect(
+            runtime_dir(registry.paths, record.id).current(), timeout=2.0
+        )
         try:
             await monitor.execute("cont")
         finally:

@@ -78,11 +78,12 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except OSError as error:
-        if error.errno != errno.EPIPE:
-            complain(explain_os_error(error))
-            return Exit.FAILURE
+        # What is left in its buffer would fail again when Python ends.
         abandon_stdout()
-        return Exit.READER_GONE
+        if error.errno == errno.EPIPE:
+            return Exit.READER_GONE
+        complain(explain_os_error(error))
+        return Exit.FAILURE
 
 
 def _open_standard_streams() -> None:

@@ -70,7 +70,7 @@ async def test_an_unnamed_sandbox_is_gone_after_its_block(places: Paths) -> None
         assert 0 < timing.kernel_boot_s < timing.connect_agent_s
         assert sum((timing.launch_process_s, timing.connect_agent_s)) <= timing.total_s
         assert (runtime_dir(places, sandbox.id).root).stat().st_mode & 0o077 == 0
-        for socket in runtime_dir(places, sandbox.id).root.glob("*.sock"):
+        for socket in runtime_dir(places, sandbox.id).root.rglob("*.sock"):
             assert stat.S_IMODE(socket.stat().st_mode) == 0o600
     assert not sandbox.is_running
     assert_nothing_is_left(places)
@@ -459,12 +459,13 @@ async def test_a_truncated_image_is_refused_by_name(places: Paths, prepared: Pat
 async def test_a_foreign_pid_in_a_stale_record_is_never_touched(places: Paths) -> None:
     sandbox = Sandbox(image="debian", name="stale")
     await sandbox.start()
-    state = json.loads((runtime_dir(places, sandbox.id).state).read_text())
+    runtime = runtime_dir(places, sandbox.id)
+    state = json.loads(runtime.current().state.read_text())
     await sandbox.stop()
     stranger = subprocess.Popen(["sleep", "600"])
     state |= {"keeper_pid": stranger.pid, "qemu_pid": stranger.pid}
-    runtime_dir(places, sandbox.id).root.mkdir()
-    runtime_dir(places, sandbox.id).state.write_text(json.dumps(state))
+    runtime.make("1").state.write_text(json.dumps(state))
+    runtime.current_link.symlink_to("1")
     assert Sandbox.list()[0].status is Status.STOPPED
     await Sandbox.open("stale").stop()
     again = Sandbox.open("stale")

@@ -121,7 +121,7 @@ async def test_nothing_of_ours_listens_but_the_ports_that_were_asked_for(places:
         assert listening() - before == set()
         runtime = runtime_dir(places, sandbox.id).root
         assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in runtime.glob("*.sock")}
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in runtime.rglob("*.sock")}
         assert modes == {0o600}
     async with Sandbox(image="debian", port_forwards=[PortForward(0, 80)]) as sandbox:
         port = sandbox.port_forwards[80]

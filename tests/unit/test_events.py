@@ -15,7 +15,7 @@ from quicksand.errors import MachineError, QemuDiedError, StateError
 from quicksand.events import Event, EventKind, watch_events
 from quicksand.host.files import try_lock, write_json
 from quicksand.host.paths import Paths
-from quicksand.layout import QMP_MONITORS, RuntimeDir, runtime_dir, sandbox_dir
+from quicksand.layout import QMP_MONITORS, MachineDir, RuntimeDir, runtime_dir, sandbox_dir
 from quicksand.qemu.qmp import EVENTS_MAX, Monitor
 from quicksand.registry import Registry, new_id, publish_state, remove_tree
 
@@ -32,7 +32,8 @@ class FakeQemu:
         self.id = new_id()
         self.lock: int | None = registry.create(replace(RECORD, id=self.id))
         self.runtime: RuntimeDir = runtime_dir(registry.paths, self.id)
-        self.runtime.root.mkdir(parents=True)
+        self.machine: MachineDir = self.runtime.make("1")
+        self.runtime.current_link.symlink_to("1")
         self.commands: list[str] = []
         self.mute = False
         """Accept connections, and say nothing."""
@@ -43,9 +44,9 @@ class FakeQemu:
 
     async def start(self) -> None:
         for number in range(QMP_MONITORS):
-            path = str(self.runtime.qmp_socket(number))
+            path = str(self.machine.qmp_socket(number))
             self._servers.append(await asyncio.start_unix_server(self._serve, path))
-        publish_state(self.runtime, RUN)
+        publish_state(self.machine, RUN)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.append(writer)
@@ -207,7 +208,7 @@ async def test_two_watchers_see_the_same(qemu: FakeQemu) -> None:
 async def test_a_slow_reader_gets_the_latest_events_and_memory_stays_bounded(
     qemu: FakeQemu,
 ) -> None:
-    monitor = await Monitor.connect(qemu.runtime)
+    monitor = await Monitor.connect(qemu.machine)
     for number in range(EVENTS_MAX + 500):
         qemu.emit("X", number=number)
     # Answered after the events: all of them have been received by then.
@@ -224,7 +225,7 @@ async def test_a_slow_reader_gets_the_latest_events_and_memory_stays_bounded(
 
 
 async def test_events_that_came_before_the_end_are_told_also_after_it(qemu: FakeQemu) -> None:
-    monitor = await Monitor.connect(qemu.runtime)
+    monitor = await Monitor.connect(qemu.machine)
     for number in range(5):
         qemu.emit("X", number=number)
     await monitor.execute("query-status")
@@ -263,7 +264,7 @@ async def test_when_all_monitors_are_in_use_it_is_not_taken_for_an_end(
 ) -> None:
     monkeypatch.setitem(Monitor.connect.__func__.__kwdefaults__, "timeout", 0.05)  # type: ignore[attr-defined]
     locks = [
-        try_lock(qemu.runtime.qmp_socket(number).with_suffix(".lock"))
+        try_lock(qemu.machine.qmp_socket(number).with_suffix(".lock"))
         for number in range(QMP_MONITORS)
     ]
     with pytest.raises(StateError, match="all 8 QMP monitors"):

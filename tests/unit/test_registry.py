@@ -28,7 +28,7 @@ from quicksand.errors import (
 )
 from quicksand.host.files import is_locked, write_json
 from quicksand.host.paths import Paths
-from quicksand.layout import RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import (
     LOCK_WAIT_S,
     Entry,
@@ -63,6 +63,8 @@ RUN = RunState(
     accel_reason="",
     forwards=((8080, 80),),
     http_port=None,
+    run="r1",
+    origin="",
     started=1_700_000_001.5,
     paused=False,
     qemu_command=("qemu-system-x86_64", "-nodefaults"),
@@ -90,6 +92,15 @@ def runtime_of(registry: Registry, record: Record) -> RuntimeDir:
     found = runtime_dir(registry.paths, record.id)
     found.root.mkdir(parents=True, exist_ok=True)
     return found
+
+
+def machine_of(registry: Registry, record: Record) -> MachineDir:
+    """The directory of its QEMU, made."""
+    runtime = runtime_of(registry, record)
+    runtime.machine("1").root.mkdir(exist_ok=True)
+    if not runtime.current_link.is_symlink():
+        runtime.current_link.symlink_to("1")
+    return runtime.current()
 
 
 def only(registry: Registry) -> Entry:
@@ -349,10 +360,10 @@ def test_a_locked_sandbox_is_starting_until_its_state_is_published(registry: Reg
     record = make(registry)
     with locked_elsewhere(place_of(registry, record).lock):
         assert only(registry).status is Status.STARTING
-        publish_state(runtime_of(registry, record), RUN)
+        publish_state(machine_of(registry, record), RUN)
         assert only(registry).status is Status.RUNNING
         assert only(registry).run == RUN
-        publish_state(runtime_of(registry, record), replace(RUN, paused=True))
+        publish_state(machine_of(registry, record), replace(RUN, paused=True))
         assert only(registry).status is Status.PAUSED
         assert only(registry).is_live
     assert only(registry).status is Status.STOPPED, "the lock ended with its holder"
@@ -362,7 +373,7 @@ def test_a_locked_sandbox_is_starting_until_its_state_is_published(registry: Reg
 def test_an_end_of_the_run_before_does_not_make_a_running_one_crashed(registry: Registry) -> None:
     record = make(registry)
     write_json(place_of(registry, record).exit, {"code": 1, "asked": False})
-    publish_state(runtime_of(registry, record), RUN)
+    publish_state(machine_of(registry, record), RUN)
     with locked_elsewhere(place_of(registry, record).lock):
         assert only(registry).status is Status.RUNNING
     registry.reap()
@@ -373,7 +384,7 @@ def test_an_end_of_the_run_before_does_not_make_a_running_one_crashed(registry: 
 )
 def test_a_damaged_state_never_stops_the_listing(registry: Registry, content: bytes) -> None:
     record = make(registry)
-    runtime_of(registry, record).state.write_bytes(content)
+    machine_of(registry, record).state.write_bytes(content)
     with locked_elsewhere(place_of(registry, record).lock):
         assert only(registry).status is Status.STARTING
     registry.reap()
@@ -383,7 +394,7 @@ def test_process_ids_mean_nothing(registry: Registry) -> None:
     """R8: after a reboot the ids belong to others, here to this very process."""
     record = make(registry)
     publish_state(
-        runtime_of(registry, record), replace(RUN, keeper_pid=os.getpid(), qemu_pid=os.getpid())
+        machine_of(registry, record), replace(RUN, keeper_pid=os.getpid(), qemu_pid=os.getpid())
     )
     assert only(registry).status is Status.STOPPED
     registry.reap()
@@ -586,7 +597,7 @@ def crashed(registry: Registry, record: Record) -> None:
 
 
 def with_runtime(registry: Registry, record: Record) -> None:
-    publish_state(runtime_of(registry, record), RUN)
+    publish_state(machine_of(registry, record), RUN)
 
 
 def without_lock(registry: Registry, record: Record) -> None:
@@ -617,7 +628,7 @@ def test_a_sandbox_can_be_removed_in_any_state(
 def test_a_live_sandbox_cannot_be_removed(registry: Registry) -> None:
     record = make(registry)
     with locked_elsewhere(place_of(registry, record).lock):
-        publish_state(runtime_of(registry, record), RUN)
+        publish_state(machine_of(registry, record), RUN)
         with pytest.raises(StateError, match="running"):
             registry.remove(record.id)
         assert only(registry).status is Status.RUNNING
@@ -681,7 +692,7 @@ def test_the_runtime_directory_of_a_dead_machine_is_removed_its_sandbox_kept(
     registry: Registry,
 ) -> None:
     record = make(registry)
-    publish_state(runtime_of(registry, record), RUN)
+    publish_state(machine_of(registry, record), RUN)
     assert registry.reap() == [record.id]
     assert names(registry.paths.runtime) == []
     assert only(registry).record == record
@@ -692,12 +703,12 @@ def test_what_somebody_holds_is_never_touched(
     registry: Registry, committed: bool, discard: bool
 ) -> None:
     record = make(registry, committed=committed, discard=discard)
-    publish_state(runtime_of(registry, record), RUN)
+    publish_state(machine_of(registry, record), RUN)
     age(runtime_of(registry, record).root)
     with locked_elsewhere(place_of(registry, record).lock):
         assert registry.reap() == []
         make(registry, "another")
-        assert names(runtime_of(registry, record).root) == ["state.json"]
+        assert names(runtime_of(registry, record).root) == ["1", "current"]
         assert names(place_of(registry, record).root) == ["lock", "sandbox.json"]
         assert registry.inspect(record.id) is not None
     assert record.id in registry.reap()
@@ -715,11 +726,11 @@ def test_a_runtime_directory_without_a_sandbox_is_removed_when_nobody_serves_it(
 ) -> None:
     runtime = runtime_of(registry, RECORD)
     with socket.socket(socket.AF_UNIX) as served:
-        served.bind(str(runtime.qmp_socket(0)))
+        served.bind(str(runtime.keeper_socket))
         served.listen(1)
         age(runtime.root)
         assert registry.reap() == [], "its sandbox may be in another data directory"
-        assert runtime.state.parent.exists()
+        assert runtime.root.exists()
     assert registry.reap() == [RECORD.id]
     assert names(registry.paths.runtime) == []
 

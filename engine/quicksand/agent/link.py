@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from functools import partial
 
 from quicksand.agent.session import Session, connect
-from quicksand.errors import AgentUnreachableError, QuicksandError, StateError
+from quicksand.errors import (
+    AgentError,
+    AgentUnreachableError,
+    QuicksandError,
+    RevertedError,
+    StateError,
+)
+from quicksand.host.files import read_json
 from quicksand.host.lease import Lease, take_lease
-from quicksand.layout import AGENT_PORTS, RuntimeDir
+from quicksand.layout import AGENT_PORTS, MachineDir, RuntimeDir
 
 ATTEMPT_S = 3.0
 """A running agent answers in milliseconds. A hello can be lost when its port was just given up by
@@ -47,15 +56,21 @@ class AgentLink:
     async def _connect(self, timeout: float) -> Session:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        sockets = [self._runtime.agent_socket(n) for n in range(AGENT_PORTS)]
         failure: AgentUnreachableError | None = None
         while (left := deadline - loop.time()) > 0:
+            machine = self._runtime.current()
+            sockets = [machine.agent_socket(n) for n in range(AGENT_PORTS)]
             try:
                 lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
             except StateError as error:
                 raise self._why_gone() or error from error
             try:
-                session = await connect(lease.socket, self._token, timeout=min(ATTEMPT_S, left))
+                session = await connect(
+                    lease.socket,
+                    self._find_token(machine),
+                    timeout=min(ATTEMPT_S, left),
+                    why_broken=partial(self._why_broken, machine),
+                )
             except AgentUnreachableError as error:
                 lease.release()
                 if (gone := self._why_gone()) is not None:
@@ -69,6 +84,22 @@ class AgentLink:
             self._lease = lease
             return session
         raise failure or AgentUnreachableError("the guest's agent does not answer")
+
+    def _find_token(self, machine: MachineDir) -> str:
+        """The token of the guest that ``machine`` runs: each checkpoint has the one of its time."""
+        with contextlib.suppress(OSError, ValueError):
+            return str(read_json(machine.state)["token"])
+        return self._token
+
+    def _why_broken(self, machine: MachineDir) -> AgentError | None:
+        """Whether another QEMU has taken over from ``machine``."""
+        current = self._runtime.current()
+        if current == machine:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            origin = str(read_json(current.state)["origin"])
+            return RevertedError(f"the sandbox was reverted to {origin!r}")
+        return None
 
     @property
     def connected(self) -> Session | None:

@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from quicksand.agent import wire
@@ -162,7 +163,9 @@ class Channel:
 class Session(asyncio.Protocol):
     """A live, authenticated connection. Make one with `connect`."""
 
-    def __init__(self) -> None:
+    def __init__(self, why_broken: Callable[[], AgentError | None] = lambda: None) -> None:
+        """``why_broken`` may know better why a connection has ended than that it has."""
+        self._why_broken = why_broken
         self._transport: asyncio.Transport | None = None
         self._decoder = wire.FrameDecoder()
         self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -193,7 +196,8 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""
-        self._break(AgentUnreachableError(f"the connection to the guest's agent broke{reason}"))
+        plain = AgentUnreachableError(f"the connection to the guest's agent broke{reason}")
+        self._break(self._why_broken() or plain)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -337,14 +341,20 @@ class Session(asyncio.Protocol):
         self._break(AgentUnreachableError("the connection to the guest's agent was closed"))
 
 
-async def connect(path: str | os.PathLike[str], token: str, *, timeout: float) -> Session:
+async def connect(
+    path: str | os.PathLike[str],
+    token: str,
+    *,
+    timeout: float,
+    why_broken: Callable[[], AgentError | None] = lambda: None,
+) -> Session:
     """Connect to an agent's Unix socket and shake hands.
 
     Raises AgentUnreachableError when there is no socket or no answer within ``timeout`` seconds.
     """
     loop = asyncio.get_running_loop()
     try:
-        _, session = await loop.create_unix_connection(Session, os.fspath(path))
+        _, session = await loop.create_unix_connection(lambda: Session(why_broken), os.fspath(path))
     except OSError as error:
         raise AgentUnreachableError(f"cannot connect to {path}: {error.strerror}") from error
     try:

@@ -1,9 +1,10 @@
-"""The keeper: the small parent process of one QEMU. Run as a script, never imported by the engine.
+"""The keeper: the small parent process of a sandbox's QEMU. Run as a script, never imported by the
+engine (but for its constants).
 
-It exists because four things must happen when no client is there to do them: QEMU's exit status
-is recorded, the logs that a guest can write to without end stay bounded, a guest that was paused by
-a full host disk goes on when there is space, and a sandbox that belongs to a script dies with it,
-even on kill -9. It imports as little as it can, to start in milliseconds.
+It exists because these things must happen when no client is there to do them: QEMU's exit status is
+recorded, the logs that a guest can write to without end stay bounded, a guest that was paused by a
+full host disk or by a client that died goes on, and a sandbox that belongs to a script dies with
+it, even on kill -9. It imports as little as it can, to start in milliseconds.
 
     keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD {keep|discard} [NAME=VALUE...] -- QEMU ARG...
 
@@ -12,12 +13,17 @@ stdin   lifeline: when it closes, the sandbox dies at once. The byte ``D`` detac
 stdout  one line, ``started KEEPER_PID QEMU_PID`` or ``failed ERRNO``; it closes when all is over.
 SIGTERM ends QEMU and then the keeper.
 
+A sandbox can change its QEMU: going back to a checkpoint, a new process takes over from the old
+one. So the runtime directory has a directory for each (the first is ``1``) and a symbolic link,
+``current``. Clients ask for all that on the socket ``keeper.sock`` (see `Keeper.serve`).
+
 At the end the runtime directory is removed; the sandbox's directory too if it is to be discarded
 and no owner is left who would look at it first.
 
 All inherited descriptors from 3 up are QEMU's (listening sockets, the lock).
 """
 
+import json
 import os
 import resource
 import select
@@ -26,6 +32,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 LOG_LIMIT = 512 * 1024
 """Bytes of a log piece; one older piece is kept beside it, so a log takes twice this at most."""
@@ -42,6 +49,13 @@ SPACE_WANTED = 64 * 1024 * 1024
 
 LINE_MAX = 64 * 1024
 """Of a QMP message's beginning that is dropped while its end is awaited; QEMU's are far shorter."""
+
+REQUEST_MAX = 1024 * 1024
+DESCRIPTORS_MAX = 250
+"""That a message can carry (unix(7), SCM_MAX_FD is 253)."""
+
+FIRST = "1"
+"""The directory of the first machine."""
 
 
 class BoundedLog:
@@ -73,13 +87,13 @@ class BoundedLog:
 class SpaceWatch:
     """Lets a guest go on that QEMU paused since the host's disk was full (werror=stop).
 
-    Meanwhile the file ``disk-full`` in the runtime directory tells clients.
+    Meanwhile the file ``disk-full`` in the machine's directory tells clients.
     """
 
-    def __init__(self, monitor: socket.socket, disk_dir: str, runtime_dir: str) -> None:
+    def __init__(self, monitor: socket.socket, disk_dir: str, machine_dir: str) -> None:
         self.monitor = monitor
         self.disk_dir = disk_dir
-        self.mark = os.path.join(runtime_dir, "disk-full")
+        self.mark = os.path.join(machine_dir, "disk-full")
         self.line = b""
         self.look_at: float | None = None
         """When to look for space next; None while there is nothing to wait for."""
@@ -132,9 +146,12 @@ class SpaceWatch:
                 self.send("cont")
 
 
-def launch(argv: list[str], env: dict[str, str]) -> tuple[int, int, int]:
+def launch(
+    argv: list[str], env: dict[str, str], descriptors: dict[int, int]
+) -> tuple[int, int, int]:
     """Fork QEMU with pipes on stdout (the guest's console) and stderr. Returns (pid, out, err).
 
+    ``descriptors``: what it is to have under which number, besides what is inheritable anyway.
     Raises OSError if the program cannot be executed.
     """
     out_read, out_write = os.pipe()
@@ -147,6 +164,8 @@ def launch(argv: list[str], env: dict[str, str]) -> tuple[int, int, int]:
             os.dup2(devnull, 0)
             os.dup2(out_write, 1)
             os.dup2(err_write, 2)
+            for number, descriptor in descriptors.items():
+                os.dup2(descriptor, number)
             # Guest memory may hold secrets: no core dumps.
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.set_wakeup_fd(-1)
@@ -163,12 +182,75 @@ def launch(argv: list[str], env: dict[str, str]) -> tuple[int, int, int]:
     os.close(failed_read)
     if failure:
         os.waitpid(pid, 0)
+        os.close(out_read)
+        os.close(err_read)
         raise OSError(int(failure), os.strerror(int(failure)))
     return pid, out_read, err_read
 
 
+class Machine:
+    """One QEMU."""
+
+    def __init__(
+        self, name: str, pid: int, pipes: dict[int, BoundedLog], space: SpaceWatch
+    ) -> None:
+        self.name = name
+        """Of its directory in the runtime directory."""
+        self.pid = pid
+        self.pipes = pipes
+        """Its stdout and stderr."""
+        self.space = space
+        self.owner: Client | None = None
+        """Whose end would be its end. None: nobody's."""
+        self.status: int | None = None
+        """Its wait status, once it has ended."""
+
+
+class Client:
+    """A connection to ``keeper.sock``."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.text = b""
+        self.descriptors: list[int] = []
+        self.guards = False
+        """It has paused the current machine, which is to go on when the client is gone."""
+        self.awaits: Machine | None = None
+        """It wants to be told when this one has ended."""
+
+    def reply(self, **values: object) -> None:
+        try:
+            self.connection.sendall(json.dumps(values).encode() + b"\n")
+        except OSError:
+            return  # it is gone; its end is seen by whoever polls
+
+    def read(self) -> list[dict[str, object]] | None:
+        """Requests that are complete; None at the end or for nonsense."""
+        try:
+            data, found, _, _ = socket.recv_fds(self.connection, CHUNK, DESCRIPTORS_MAX)
+        except OSError:
+            return None
+        self.descriptors += found
+        *lines, self.text = (self.text + data).split(b"\n")
+        if not data or len(self.text) > REQUEST_MAX:
+            return None
+        try:
+            return [dict(json.loads(line)) for line in lines]
+        except (ValueError, TypeError):
+            return None
+
+    def close(self) -> None:
+        self.connection.close()
+        self.drop_descriptors()
+
+    def drop_descriptors(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
+
+
 class Keeper:
-    """Waits for QEMU's output, its end, the lifeline and SIGTERM, all in one poll."""
+    """Waits for QEMU's output, its end, clients, the lifeline and SIGTERM, all in one poll."""
 
     def __init__(self, sandbox_dir: str, runtime_dir: str, lock: int, discard: bool) -> None:
         self.sandbox_dir = sandbox_dir
@@ -180,6 +262,10 @@ class Keeper:
         """A client lives that would look at the logs and remove the directory itself."""
         self.kill_at: float | None = None
         self.asked_to_stop = False
+        self.machines: dict[str, Machine] = {}
+        self.clients: list[Client] = []
+        self.handlers: dict[int, Callable[[], None]] = {}
+        self.poll = select.poll()
 
     def run(self, argv: list[str], env: dict[str, str]) -> None:
         wake_read, wake_write = os.pipe()
@@ -187,101 +273,161 @@ class Keeper:
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: None)
+        inherited = [d for d in inherited_descriptors() if d > 2 and d != self.lock]
         try:
             # Before QEMU runs: without its logs it would have nobody to look after it.
-            console, messages = (
+            self.console, self.messages = (
                 BoundedLog(os.path.join(self.sandbox_dir, name))
                 for name in ("console.log", "qemu.log")
             )
-            monitor, theirs = socket.socketpair()
-            theirs.set_inheritable(True)
-            self.pid, out, err = launch([*argv, *monitor_arguments(theirs.fileno())], env)
+            listener = self.listen()
+            self.env = env
+            self.current = self.start(FIRST, argv, {})
+            self.point_to(FIRST)
         except OSError as error:
             os.write(1, b"failed %d\n" % (error.errno or 0))
             return
-        theirs.detach()  # closed below, with all that is QEMU's only
-        self.logs = {out: console, err: messages}
-        files = (console.file.fileno(), messages.file.fileno())
-        for descriptor in open_descriptors():
-            ours = (wake_read, wake_write, out, err, self.lock, monitor.fileno(), *files)
-            if descriptor > 2 and descriptor not in ours:
-                close_quietly(descriptor)
-        os.write(1, b"started %d %d\n" % (os.getpid(), self.pid))
-        self.space = SpaceWatch(monitor, self.sandbox_dir, self.runtime_dir)
-        self.poll = select.poll()
-        for descriptor in (0, wake_read, monitor.fileno(), *self.logs):
-            self.poll.register(descriptor, select.POLLIN)
-        status = self.wait(wake_read)
-        self.drain()
-        self.finish(status)
+        for descriptor in inherited:
+            os.close(descriptor)
+        os.write(1, b"started %d %d\n" % (os.getpid(), self.current.pid))
+        self.watch(wake_read, lambda: self.wake(wake_read))
+        self.watch(0, self.lifeline)
+        self.watch(listener.fileno(), lambda: self.accept(listener))
+        self.wait()
+        self.finish()
 
-    def wait(self, wake_read: int) -> int:
-        """Serve until QEMU has ended; return its wait status."""
-        while True:
-            due = [moment for moment in (self.kill_at, self.space.look_at) if moment is not None]
+    def listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = os.path.join(self.runtime_dir, "keeper.sock")
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(8)
+        return listener
+
+    def start(self, name: str, argv: list[str], descriptors: dict[int, int]) -> Machine:
+        """Fork a QEMU whose files are in the directory ``name``. Raises OSError."""
+        monitor, theirs = socket.socketpair()
+        theirs.set_inheritable(True)
+        try:
+            pid, out, err = launch(
+                [*argv, *monitor_arguments(theirs.fileno())], self.env, descriptors
+            )
+        except OSError:
+            monitor.close()
+            raise
+        finally:
+            theirs.close()
+        space = SpaceWatch(monitor, self.sandbox_dir, os.path.join(self.runtime_dir, name))
+        machine = Machine(name, pid, {out: self.console, err: self.messages}, space)
+        self.machines[name] = machine
+        self.watch(monitor.fileno(), lambda: self.listen_to(machine))
+        for pipe in machine.pipes:
+            self.watch(pipe, lambda pipe=pipe: self.log(machine, pipe))  # type: ignore[misc]
+        return machine
+
+    def point_to(self, name: str) -> None:
+        """Make ``current`` lead to the machine ``name``, in one instant."""
+        link = os.path.join(self.runtime_dir, "current")
+        os.symlink(name, link + ".new")
+        os.replace(link + ".new", link)
+
+    # The loop
+
+    def watch(self, descriptor: int, handler: Callable[[], None]) -> None:
+        self.handlers[descriptor] = handler
+        self.poll.register(descriptor, select.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        if self.handlers.pop(descriptor, None) is not None:
+            self.poll.unregister(descriptor)
+
+    def wait(self) -> None:
+        """Serve until the current machine has ended."""
+        while self.current.status is None:
+            looks = [machine.space.look_at for machine in self.machines.values()]
+            due = [moment for moment in (self.kill_at, *looks) if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
-            events = self.poll.poll(timeout)
-            for descriptor, _ in events:
-                if descriptor == wake_read:
-                    for number in os.read(wake_read, 64):
-                        if number == signal.SIGTERM:
-                            self.stop(TERM_GRACE_S)
-                elif descriptor == 0:
-                    self.lifeline()
-                elif descriptor == self.space.monitor.fileno():
-                    if not self.space.read():
-                        self.poll.unregister(descriptor)
-                else:
-                    self.log(descriptor)
-            self.space.look()
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                return status
+            for descriptor, _ in self.poll.poll(timeout):
+                if (handler := self.handlers.get(descriptor)) is not None:
+                    handler()
+            for machine in self.machines.values():
+                machine.space.look()
+            self.reap()
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self.current.pid, signal.SIGKILL)
                 self.kill_at = time.monotonic() + 1
+
+    def wake(self, pipe: int) -> None:
+        for number in os.read(pipe, 64):
+            if number == signal.SIGTERM:
+                self.stop(TERM_GRACE_S)
 
     def stop(self, grace: float) -> None:
         self.asked_to_stop = True
         if self.kill_at is None:
-            os.kill(self.pid, signal.SIGTERM)
+            os.kill(self.current.pid, signal.SIGTERM)
             # A stopped process (SIGSTOP) must be able to see the signal.
-            os.kill(self.pid, signal.SIGCONT)
+            os.kill(self.current.pid, signal.SIGCONT)
             self.kill_at = time.monotonic() + grace
 
     def lifeline(self) -> None:
         data = os.read(0, 16)
         if data and b"D" not in data:
             return
-        self.poll.unregister(0)
+        self.unwatch(0)
         self.owned = False
         if not data:
             self.asked_to_stop = True
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.current.pid, signal.SIGKILL)
 
-    def log(self, descriptor: int) -> None:
-        data = os.read(descriptor, CHUNK)
+    def listen_to(self, machine: Machine) -> None:
+        if not machine.space.read():
+            self.unwatch(machine.space.monitor.fileno())
+
+    def log(self, machine: Machine, pipe: int) -> None:
+        data = os.read(pipe, CHUNK)
         if data:
-            self.logs[descriptor].write(data)
+            machine.pipes[pipe].write(data)
         else:
-            self.poll.unregister(descriptor)
+            self.unwatch(pipe)
 
-    def drain(self) -> None:
-        """Take what is left in the pipes; QEMU is gone, so this ends."""
-        for descriptor, log in self.logs.items():
-            os.set_blocking(descriptor, False)
-            try:
-                while data := os.read(descriptor, CHUNK):
-                    log.write(data)
-            except BlockingIOError:
-                continue
+    # Machines that end
 
-    def finish(self, status: int) -> None:
+    def reap(self) -> None:
+        for machine in list(self.machines.values()):
+            pid, status = os.waitpid(machine.pid, os.WNOHANG)
+            if pid:
+                self.bury(machine, status)
+
+    def bury(self, machine: Machine, status: int) -> None:
+        """Take a dead machine's last words, remove its files and tell who waits for its end."""
+        machine.status = status
+        del self.machines[machine.name]
+        for pipe, log in machine.pipes.items():
+            drain(pipe, log)
+            self.unwatch(pipe)
+            os.close(pipe)
+        self.unwatch(machine.space.monitor.fileno())
+        machine.space.monitor.close()
+        if machine is not self.current:
+            shutil.rmtree(os.path.join(self.runtime_dir, machine.name), ignore_errors=True)
+        for client in self.clients:
+            if client.awaits is machine:
+                client.awaits = None
+                client.reply(ended=os.waitstatus_to_exitcode(status))
+
+    def finish(self) -> None:
         """Record the end where it is kept, then remove what must not stay."""
-        code = os.waitstatus_to_exitcode(status)
+        for machine in list(self.machines.values()):
+            os.kill(machine.pid, signal.SIGKILL)
+            self.bury(machine, os.waitpid(machine.pid, 0)[1])
+        assert self.current.status is not None
+        code = os.waitstatus_to_exitcode(self.current.status)
         path = os.path.join(self.sandbox_dir, "exit.json")
         asked = "true" if self.asked_to_stop else "false"
-        text = f'{{"code": {code}, "asked": {asked}, "unix_time": {time.time():.3f}}}\n'
+        name = json.dumps(self.current.name)
+        text = f'{{"code": {code}, "asked": {asked}, "machine": {name}, '
+        text += f'"unix_time": {time.time():.3f}}}\n'
         try:
             with open(path + ".tmp", "w", encoding="ascii") as file:
                 file.write(text)
@@ -291,6 +437,99 @@ class Keeper:
             if self.discard and not self.owned:
                 shutil.rmtree(self.sandbox_dir, ignore_errors=True)
 
+    # Clients
+
+    def accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.settimeout(1.0)
+        client = Client(connection)
+        self.clients.append(client)
+        self.watch(connection.fileno(), lambda: self.hear(client))
+
+    def hear(self, client: Client) -> None:
+        requests = client.read()
+        if requests is None:
+            self.leave(client)
+            return
+        for request in requests:
+            try:
+                self.serve(client, request)
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                client.drop_descriptors()
+                number = error.errno if isinstance(error, OSError) else None
+                client.reply(error=str(error) or type(error).__name__, errno=number)
+
+    def leave(self, client: Client) -> None:
+        """What a client has not finished is undone: it may have been killed."""
+        self.unwatch(client.connection.fileno())
+        self.clients.remove(client)
+        client.close()
+        if client.guards:
+            self.current.space.send("cont")
+        for machine in self.machines.values():
+            if machine.owner is client:
+                os.kill(machine.pid, signal.SIGKILL)
+
+    def serve(self, client: Client, request: dict[str, object]) -> None:
+        """Requests are JSON objects, one a line; so are replies, in order.
+
+        launch   {name, argv, descriptors: [number, …]}, with as many descriptors in the message:
+                 fork another QEMU, which lives no longer than this connection -> {pid}
+        promote  {name}: it is the sandbox's machine from now on; the old one is this connection's
+        take     {name}: a machine that was kept becomes this connection's
+        keep     {name}: it lives on without this connection
+        kill     {name} -> {ended: exit code}, when it is gone
+        guard    {on}: while on, the end of this connection resumes the current machine
+        """
+        what = request["op"]
+        if what == "guard":
+            client.guards = bool(request["on"])
+            client.reply(ok=True)
+            return
+        name = str(request["name"])
+        if what == "launch":
+            self.serve_launch(client, name, request)
+            return
+        machine = self.machines[name]
+        match what:
+            case "promote":
+                self.point_to(name)
+                machine.owner, self.current.owner = None, client
+                self.current = machine
+            case "take" if machine.owner is None and machine is not self.current:
+                machine.owner = client
+            case "keep" if machine.owner is client:
+                machine.owner = None
+            case "kill" if machine.owner is client:
+                client.awaits = machine
+                os.kill(machine.pid, signal.SIGKILL)
+                return
+            case _:
+                raise ValueError(f"{what} is not possible for machine {name}")
+        client.reply(ok=True)
+
+    def serve_launch(self, client: Client, name: str, request: dict[str, object]) -> None:
+        argv, numbers = request["argv"], request["descriptors"]
+        if not isinstance(argv, list) or not isinstance(numbers, list):
+            raise TypeError("argv and descriptors are lists")
+        if len(numbers) != len(client.descriptors) or name in self.machines:
+            raise ValueError(f"machine {name} cannot be launched like that")
+        wanted = {int(n): d for n, d in zip(numbers, client.descriptors, strict=True)}
+        machine = self.start(name, [str(word) for word in argv], wanted)
+        machine.owner = client
+        client.drop_descriptors()
+        client.reply(pid=machine.pid)
+
+
+def drain(pipe: int, log: BoundedLog) -> None:
+    """Take what is left in a pipe; its writer is gone, so this ends."""
+    os.set_blocking(pipe, False)
+    try:
+        while data := os.read(pipe, CHUNK):
+            log.write(data)
+    except BlockingIOError:
+        return
+
 
 def monitor_arguments(descriptor: int) -> list[str]:
     """QEMU's arguments for our own monitor, the other end of a socket pair."""
@@ -298,16 +537,17 @@ def monitor_arguments(descriptor: int) -> list[str]:
     return ["-chardev", chardev, "-mon", "chardev=keeper,mode=control"]
 
 
-def open_descriptors() -> list[int]:
+def inherited_descriptors() -> list[int]:
+    """Those that our starter gave us; Python makes its own so that nobody inherits them."""
     directory = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
-    return [int(name) for name in os.listdir(directory)]
-
-
-def close_quietly(descriptor: int) -> None:
-    try:
-        os.close(descriptor)
-    except OSError:
-        return  # the listing's own descriptor, closed already
+    found = []
+    for number in map(int, os.listdir(directory)):
+        try:
+            if os.get_inheritable(number):
+                found.append(number)
+        except OSError:
+            continue  # the listing's own, closed already
+    return found
 
 
 def main() -> None:

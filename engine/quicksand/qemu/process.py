@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quicksand.errors import QemuDiedError
-from quicksand.layout import AGENT_PORTS, QMP_MONITORS, RuntimeDir, SandboxDir
+from quicksand.layout import AGENT_PORTS, QMP_MONITORS, MachineDir, RuntimeDir, SandboxDir
 from quicksand.qemu import keeper
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
@@ -24,17 +24,17 @@ LAUNCH_TIMEOUT_S = 20.0
 class Listeners:
     """The Unix sockets that QEMU will serve, bound before it runs: no client ever polls for one."""
 
-    def __init__(self, runtime: RuntimeDir) -> None:
-        """Raises PathError when the socket paths are too long, OSError when one cannot be made."""
-        runtime.check_length()
+    def __init__(self, machine: MachineDir) -> None:
+        """Raises OSError when one cannot be made."""
         self._sockets: list[socket.socket] = []
         try:
-            qmp = [self._bind(runtime.qmp_socket(n)) for n in range(QMP_MONITORS)]
-            agent = [self._bind(runtime.agent_socket(n)) for n in range(AGENT_PORTS)]
+            qmp = [self._bind(machine.qmp_socket(n)) for n in range(QMP_MONITORS)]
+            agent = [self._bind(machine.agent_socket(n)) for n in range(AGENT_PORTS)]
         except BaseException:
             self.close()
             raise
         self.inherited = Inherited(qmp=qmp, agent=agent)
+        """By the numbers that QEMU has them under."""
 
     def _bind(self, path: Path) -> int:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -46,7 +46,8 @@ class Listeners:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        return (*self.inherited.qmp, *self.inherited.agent)
+        """This process's, those for QMP first."""
+        return tuple(listener.fileno() for listener in self._sockets)
 
     def close(self) -> None:
         """Close this process's copies; QEMU's stay."""

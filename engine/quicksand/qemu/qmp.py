@@ -13,7 +13,7 @@ from qemu.qmp import EventListener, Message, QMPClient, QMPError, Runstate
 
 from quicksand.errors import MachineError, QemuDiedError, StateError
 from quicksand.host.lease import Lease, take_lease
-from quicksand.layout import QMP_MONITORS, RuntimeDir
+from quicksand.layout import QMP_MONITORS, MachineDir
 
 CONNECT_TIMEOUT_S = 20.0
 EVENTS_MAX = 1000
@@ -49,13 +49,13 @@ class Monitor:
         self._ended: asyncio.Task[None] | None = None
 
     @classmethod
-    async def connect(cls, runtime: RuntimeDir, *, timeout: float = CONNECT_TIMEOUT_S) -> Monitor:
+    async def connect(cls, machine: MachineDir, *, timeout: float = CONNECT_TIMEOUT_S) -> Monitor:
         """Connect to a free monitor of the sandbox.
 
         Raises StateError when none is free or the sandbox is not running, QemuDiedError when QEMU
         closes the connection, MachineError when it does not answer within ``timeout`` seconds.
         """
-        sockets = [runtime.qmp_socket(n) for n in range(QMP_MONITORS)]
+        sockets = [machine.qmp_socket(n) for n in range(QMP_MONITORS)]
         lease = await take_lease(sockets, what="QMP monitors", timeout=timeout)
         client = QMPClient("quicksand")
         # A QEMU that dies is no news for the log of the caller's program; we raise instead.
@@ -90,6 +90,14 @@ class Monitor:
             raise StateError(f"QEMU refused {message['execute']}: {error}") from error
         except (QMPError, EOFError, OSError) as error:
             raise QemuDiedError(f"QEMU ended during {command}") from error
+
+    async def pass_descriptor(self, descriptor: int, name: str) -> None:
+        """Give QEMU a copy of a file descriptor, under ``name``. Raises as `execute` does."""
+        try:
+            self._client.send_fd_scm(descriptor)
+        except (QMPError, OSError) as error:
+            raise QemuDiedError("QEMU ended while a file was passed to it") from error
+        await self.execute("getfd", fdname=name)
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """QMP events as they come. Ends with the connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,8 @@ def run_state(qemu_pid: int) -> RunState:
         accel_reason="kvm: no\x1b[2J",
         forwards=((8080, 80),),
         http_port=None,
+        run="r1",
+        origin="",
         started=time.time(),
         paused=False,
         qemu_command=(),
@@ -96,11 +99,12 @@ def test_a_running_one_has_memory_at_once_and_cpu_at_the_second_reading(
     monkeypatch.setattr(reader, "USAGE_EVERY_S", 0.0)
     record = make(places)
     runtime = runtime_dir(places, record.id)
-    runtime.root.mkdir(parents=True)
+    machine = runtime.make("1")
+    runtime.current_link.symlink_to("1")
     lock = try_lock(sandbox_dir(places, record.id).lock)
     assert lock is not None
     try:
-        runtime.state.write_text(json.dumps(run_state(os.getpid()).to_json()))
+        machine.state.write_text(json.dumps(run_state(os.getpid()).to_json()))
         looking = Reader()
         first = only(looking.read(VISIBLE).sandboxes)
         assert first.state is State.RUNNING
@@ -113,8 +117,7 @@ def test_a_running_one_has_memory_at_once_and_cpu_at_the_second_reading(
         assert unseen.state is State.RUNNING
     finally:
         os.close(lock)
-        runtime.state.unlink()
-        runtime.root.rmdir()
+        shutil.rmtree(runtime.root)
 
 
 def test_a_machine_that_dies_with_its_keeper_is_found_out(
@@ -122,8 +125,9 @@ def test_a_machine_that_dies_with_its_keeper_is_found_out(
 ) -> None:
     record = make(places)
     runtime = runtime_dir(places, record.id)
-    runtime.root.mkdir(parents=True)
-    runtime.state.write_text(json.dumps(run_state(2**22 + 1).to_json()))
+    machine = runtime.make("1")
+    runtime.current_link.symlink_to("1")
+    machine.state.write_text(json.dumps(run_state(2**22 + 1).to_json()))
     lock = try_lock(sandbox_dir(places, record.id).lock)
     assert lock is not None
     looking = Reader()
@@ -131,8 +135,7 @@ def test_a_machine_that_dies_with_its_keeper_is_found_out(
     os.close(lock)  # no file changes
     looking._next_usage = 0.0
     assert only(looking.read(VISIBLE).sandboxes).state is State.STOPPED
-    runtime.state.unlink()
-    runtime.root.rmdir()
+    shutil.rmtree(runtime.root)
 
 
 def test_one_broken_record_does_not_hide_the_others_and_its_text_is_harmless(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -191,10 +192,12 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(places: Paths) -> None:
     assert process.returncode == Exit.READER_GONE
 
 
-def test_a_full_disk_is_an_error() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_an_error(unbuffered: str) -> None:
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
-            [*MODULE, "info", "--json"], stdout=full, stderr=subprocess.PIPE, check=False
+            [*MODULE, "info", "--json"], stdout=full, stderr=subprocess.PIPE, check=False, env=env
         )
     assert result.returncode == Exit.FAILURE
     assert result.stderr == b"quicksand-tui: No space left on device\n"

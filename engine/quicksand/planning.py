@@ -1,0 +1,256 @@
+"""From a sandbox's record to the machine that QEMU is to be: image, accelerator, disk, ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from quicksand.config import PortForward
+from quicksand.errors import DiskSpaceError, ImageError, PortInUseError
+from quicksand.host.arch import Architecture
+from quicksand.host.files import map_os_errors, read_json
+from quicksand.host.memory import check_memory
+from quicksand.images.initrd import compose_initrd
+from quicksand.images.overlay import create_overlay
+from quicksand.images.qcow2 import check_qcow2
+from quicksand.images.resolve import ImageResolver, ResolvedImage
+from quicksand.layout import SandboxDir
+from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
+from quicksand.qemu.binaries import QemuBinaries, find_binaries
+from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
+from quicksand.qemu.keeper import FIRST
+from quicksand.qemu.process import Listeners
+from quicksand.registry import Record, Registry, RunState
+from quicksand.snapshots.history import BLANK, Head, History, Node, new_id
+
+DISK_RESERVE = 64 * 1024 * 1024
+"""Bytes that must be free to start: a guest that finds the host full at once helps nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What machines of one record are made of."""
+
+    image: ResolvedImage
+    arch: Architecture
+    binaries: QemuBinaries
+    status: AcceleratorStatus
+    initrd: Path
+    """The image's, with the agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Ports of the host's loopback."""
+
+    forwards: tuple[PortForward, ...]
+    http: int | None
+    """Leads to the agent's HTTP."""
+
+
+async def gather_parts(
+    registry: Registry, record: Record, lap: Callable[[str], None] = lambda _: None
+) -> Parts:
+    """Find image, QEMU and accelerator, and see that the memory is there.
+
+    ``lap`` is called after each phase, by its name in BootTiming. Raises HostError or ImageError.
+    """
+    image, arch = await asyncio.to_thread(resolve_image, registry, record)
+    cache = registry.paths.cache
+    initrd = await asyncio.to_thread(compose_initrd, image.initrd, image.guest_arch, cache)
+    lap("resolve_image_s")
+    binaries = await asyncio.to_thread(find_binaries, arch.value)
+    lap("load_runtime_s")
+    status = await choose_accelerator(binaries, record.config.accel, arch)
+    check_memory(record.config.memory_bytes)
+    lap("detect_accelerator_s")
+    return Parts(image=image, arch=arch, binaries=binaries, status=status, initrd=initrd)
+
+
+def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Architecture]:
+    """The record's image: at the first start the one of that name, later the very same files."""
+    arch = record.config.arch or Architecture.host()
+    resolver = ImageResolver(registry.paths)
+    if not record.committed:
+        return resolver.resolve(record.config.image, arch), arch
+    base = Path(record.chain[-1])
+    if record.image_digest and base.exists():
+        image = resolver.resolve(str(base.parent), arch)
+    else:
+        image = resolver.resolve(record.config.image, arch)
+    if image.digest != record.image_digest:
+        raise ImageError(
+            f"the image {record.config.image!r} is no longer the one that the sandbox's disk "
+            f"lies on (digest {record.image_digest[:12]})",
+            hint=f"bring back {base}, or make a new sandbox",
+        )
+    return image, arch
+
+
+def prepare_disk(
+    record: Record, image: ResolvedImage, place: SandboxDir, at: Node | None = None
+) -> Head:
+    """See that there are a disk and a memory image to start from, or to go on from at the
+    checkpoint ``at``; returns where the sandbox stands. The caller holds the history's lock.
+
+    Raises DiskSpaceError, PathError, ImageError, HistoryError.
+    """
+    ended = _last_machine(place)
+    for log in (place.console_log, place.qemu_log, place.exit):
+        log.unlink(missing_ok=True)
+        log.with_name(log.name + ".1").unlink(missing_ok=True)
+    check_space(place.root)
+    history = History(place)
+    with map_os_errors(place.root):
+        for directory in (place.layers, place.memory, place.checkpoints):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        with (place.memory / BLANK).open("wb") as blank:
+            blank.truncate(record.config.memory_bytes)
+    if at is not None:
+        head = Head(
+            layers=at.layers,
+            top=new_id(),
+            node=at.id,
+            run=new_id(),
+            memory=at.memory,
+            machine=FIRST,
+        )
+        below = place.layer(at.layers[-1])
+        size = check_qcow2(below, allow_backing=True).virtual_size
+        create_overlay(place.layer(head.top), backing=below, size=size)
+    elif place.head.exists():
+        head = history.head()
+        if head.previous is not None and head.previous.machine == ended:
+            head = head.previous
+        head = replace(head, run=None, memory=BLANK, machine=FIRST, previous=None)
+    else:
+        top = image.chain[-1]
+        base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
+        size = max(base_size, record.config.disk_size_bytes or 0)
+        head = Head(layers=(), top=new_id(), machine=FIRST)
+        create_overlay(place.layer(head.top), backing=top, size=size)
+    history.set_head(head)
+    return head
+
+
+def _last_machine(place: SandboxDir) -> str:
+    """Which machine ran when the sandbox ended, by its keeper; "" if it could not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        return str(read_json(place.exit).get("machine", ""))
+    return ""
+
+
+def check_space(root: Path) -> None:
+    """Raise DiskSpaceError if the file system of ``root`` is as good as full."""
+    free = os.statvfs(root)
+    if free.f_bavail * free.f_frsize < DISK_RESERVE:
+        raise DiskSpaceError(
+            f"{root} has less than {DISK_RESERVE // 2**20} MiB of free space",
+            hint="`quicksand-tui ps -a` shows what sandboxes take; remove one, or free some space",
+        )
+
+
+def plan_machine(
+    record: Record,
+    parts: Parts,
+    head: Head,
+    ports: Ports,
+    place: SandboxDir,
+    *,
+    incoming: bool = False,
+) -> Machine:
+    """The machine of ``record`` on the disk and the memory image of ``head``."""
+    config, image = record.config, parts.image
+    return Machine(
+        arch=parts.arch,
+        accel=parts.status.accelerator,
+        memory_bytes=config.memory_bytes,
+        memory_image=place.memory / head.memory if sys.platform == "linux" else None,
+        incoming=incoming,
+        cpus=config.cpus,
+        boot=Boot(
+            kernel=image.kernel,
+            initrd=parts.initrd,
+            disk=place.layer(head.top),
+            backing=(*image.chain, *(place.layer(name) for name in head.layers)),
+            hostname=hostname(record.name),
+            cmdline=image.cmdline,
+        ),
+        network=config.network_mode,
+        forwards=ports.forwards,
+        mac=mac_address(record.id),
+        aio="threads",
+        http_port=ports.http,
+        extra=config.extra_qemu_args,
+    )
+
+
+def make_run_state(
+    machine: Machine,
+    parts: Parts,
+    listeners: Listeners,
+    *,
+    pids: tuple[int, int],
+    token: str,
+    run: str,
+    origin: str = "",
+) -> RunState:
+    """What clients need of a machine whose keeper and QEMU are ``pids``."""
+    return RunState(
+        keeper_pid=pids[0],
+        qemu_pid=pids[1],
+        run=run,
+        origin=origin,
+        token=token,
+        accel=machine.accel.value,
+        accel_reason=parts.status.error or "",
+        forwards=tuple((f.host, f.guest) for f in machine.forwards),
+        http_port=machine.http_port,
+        started=time.time(),
+        paused=False,
+        qemu_command=(str(parts.binaries.system), *plan(machine, listeners.inherited)),
+    )
+
+
+def pick_all_ports(record: Record) -> Ports:
+    """The ports that a start takes. Raises PortInUseError."""
+    config = record.config
+    http = pick_port(PortForward(0, AGENT_HTTP_PORT)) if config.agent_http else None
+    return Ports(forwards=pick_ports(config.port_forwards), http=http)
+
+
+def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:
+    """Replace host port 0 by a free one. Raises PortInUseError for a taken one, by its number."""
+    return tuple(PortForward(host=pick_port(f), guest=f.guest) for f in forwards)
+
+
+def pick_port(forward: PortForward) -> int:
+    """The host port to use for ``forward``. Raises PortInUseError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", forward.host))
+        except OSError as error:
+            raise PortInUseError(
+                f"host port {forward.host} cannot be used: {error.strerror}",
+                hint=f"choose another one, or 0 for any: PortForward(0, {forward.guest})",
+            ) from error
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def hostname(name: str) -> str:
+    """A host name made of a sandbox's name (RFC 1123: letters, digits and hyphens, 63 at most)."""
+    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")[:63] or "sandbox"
+
+
+def mac_address(sandbox_id: str) -> str:
+    """A locally administered address of the sandbox's own (52:54:00 is QEMU's prefix)."""
+    return "52:54:00:" + ":".join(sandbox_id[i : i + 2] for i in (0, 2, 4))

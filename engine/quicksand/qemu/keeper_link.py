@@ -1,0 +1,88 @@
+"""A client's connection to a keeper (see `Keeper.serve` for the requests)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from quicksand.errors import MachineError, StateError
+
+REPLY_MAX = 64 * 1024
+
+
+class KeeperLink:
+    """What a client has launched or paused lasts no longer than its link, unless it says so: so
+    that the death of a client at any moment leaves neither a process nor a paused VM."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._text = b""
+        self._busy = asyncio.Lock()
+
+    @classmethod
+    async def connect(cls, path: Path) -> KeeperLink:
+        """Raises StateError if no keeper is there."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, str(path))
+        except OSError as error:
+            connection.close()
+            raise StateError(
+                f"nobody looks after the sandbox's QEMU ({error.strerror})",
+                hint="its keeper was killed: stop the sandbox and start it again",
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def ask(
+        self, op: str, *, pass_descriptors: Sequence[int] = (), **values: Any
+    ) -> dict[str, Any]:
+        """Send a request and return its reply. Raises MachineError for a refusal or a dead keeper.
+
+        After a cancellation the link is closed: nobody would know whose reply comes next.
+        """
+        message = json.dumps({"op": op, **values}).encode() + b"\n"
+        async with self._busy:
+            try:
+                reply = await self._exchange(message, pass_descriptors)
+            except asyncio.CancelledError:
+                self.close()
+                raise
+            except (OSError, ValueError) as error:
+                self.close()
+                raise MachineError(f"the keeper did not {op}: {error}") from error
+        if "error" in reply:
+            raise MachineError(f"the keeper did not {op}: {reply['error']}")
+        return reply
+
+    async def _exchange(self, message: bytes, descriptors: Sequence[int]) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        if descriptors:
+            # Descriptors go with the first bytes; the socket's buffer is empty, so this is at once.
+            sent = socket.send_fds(self._connection, [message], list(descriptors))
+            message = message[sent:]
+        await loop.sock_sendall(self._connection, message)
+        while b"\n" not in self._text:
+            data = await loop.sock_recv(self._connection, REPLY_MAX)
+            if not data or len(self._text) > REPLY_MAX:
+                raise ValueError("it ended")
+            self._text += data
+        line, self._text = self._text.split(b"\n", 1)
+        return dict(json.loads(line))
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._connection.close()

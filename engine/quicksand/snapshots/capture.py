@@ -1,0 +1,329 @@
+"""Taking a checkpoint, tier "pages": one pause for memory, devices and disk.
+
+In the pause pages are only copied to memory that is warm already; what is new among them is found
+and written after the VM goes on. `docs/internals/snapshots.md` tells it with pictures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quicksand.errors import HistoryError, MachineError
+from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.images.overlay import create_overlay
+from quicksand.images.qcow2 import check_qcow2
+from quicksand.layout import SandboxDir
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import RunState
+from quicksand.snapshots.differences import address_of, sort_pages
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
+from quicksand.snapshots.history import File, Head, History, Node, new_id
+from quicksand.snapshots.pages import (
+    MappedFile,
+    PageIndex,
+    Run,
+    merge_runs,
+    overlay_runs,
+    write_file,
+)
+
+SLACK = 16 * 1024 * 1024
+"""Bytes of warm memory for what the guest writes between the look at its pages and the pause."""
+
+PAGES = "pages"
+
+
+@dataclass(slots=True)
+class Copy:
+    """What was copied in the pause."""
+
+    runs: Runs
+    data: memoryview
+    """Of all runs, one after the other."""
+
+
+class Capture:
+    """One checkpoint in the making. The caller holds the history's lock.
+
+    `prepare` while the VM runs, `freeze` for the pause, `store` after it; `discard` if any fails.
+    """
+
+    def __init__(
+        self, place: SandboxDir, run: RunState, monitor: Monitor, *, memory_bytes: int
+    ) -> None:
+        self.id = new_id()
+        self.pause_s = 0.0
+        self._place = place
+        self._history = History(place)
+        self._run = run
+        self._monitor = monitor
+        self._size = memory_bytes
+        self._layer = new_id()
+        self._head: Head
+        """Where the sandbox stands, before."""
+        self._node_name = ""
+        """QEMU's name of the disk's active layer."""
+        self._buffer: mmap.mmap | None = None
+        self._copy: Copy | None = None
+        self._pivoted = False
+
+    @property
+    def directory(self) -> Path:
+        return self._place.checkpoints / self.id
+
+    async def prepare(self) -> None:
+        """All that can be done before the pause. Raises HistoryError, HostError, MachineError."""
+        self._head = await self._find_head()
+        self._ram = await asyncio.to_thread(
+            GuestRam.find, self._run.qemu_pid, self._place.memory / self._head.memory, self._size
+        )
+        await asyncio.to_thread(self._prepare_files)
+        file: dict[str, Any] = {
+            "driver": "file",
+            "node-name": f"disk-{self._layer}-file",
+            "filename": str(self._place.layer(self._layer)),
+            "aio": "threads",
+            "discard": "unmap",
+        }
+        layer: dict[str, Any] = {
+            "driver": "qcow2",
+            "node-name": f"disk-{self._layer}",
+            "file": file["node-name"],
+            "backing": None,
+            "discard": "unmap",
+            "detect-zeroes": "unmap",
+        }
+        for node in (file, layer):
+            await self._monitor.execute("blockdev-add", **node)
+        # From here on the new layer is the top one, whether QEMU writes to it already or not: an
+        # empty layer changes nothing.
+        top = replace(self._head, layers=(*self._head.layers, self._head.top), top=self._layer)
+        await asyncio.to_thread(self._history.set_head, top)
+
+    async def _find_head(self) -> Head:
+        """The head, with the layer that QEMU writes to in fact."""
+        head = self._history.head()
+        for device in await self._monitor.execute("query-block"):
+            if "vda" in str(device.get("qdev", "")) and "inserted" in device:
+                self._node_name = device["inserted"]["node-name"]
+                active = Path(device["inserted"]["file"]).stem
+                if active == head.top:
+                    return head
+                if head.layers and active == head.layers[-1]:
+                    return replace(head, layers=head.layers[:-1], top=active)
+                raise HistoryError(
+                    f"QEMU writes to the layer {active}, which the head does not name"
+                )
+        raise MachineError("QEMU does not tell which layer it writes to")
+
+    def _prepare_files(self) -> None:
+        with map_os_errors(self.directory):
+            self.directory.mkdir(mode=0o700)
+        active = self._place.layer(self._head.top)
+        size = check_qcow2(active, allow_backing=True).virtual_size
+        create_overlay(self._place.layer(self._layer), backing=active, size=size)
+        sync_dir(self._place.layers)
+        # What is unwritten now need not be written in the pause.
+        descriptor = os.open(active, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._buffer = warm_memory(count_pages(self._ram.written()) * PAGE + SLACK)
+
+    async def freeze(self, *, resume: bool) -> None:
+        """The pause: afterwards the VM runs again, or stands still unless ``resume``.
+
+        Runs to its end even if it is cancelled. Raises StateError, MachineError; the VM goes on.
+        """
+        task = asyncio.create_task(self._freeze(resume), name="quicksand-freeze")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait((task,))
+            if resume is False and not task.exception():
+                await self._monitor.execute("cont")
+            raise
+
+    async def _freeze(self, resume: bool) -> None:
+        started = time.perf_counter()
+        await self._monitor.execute("stop")
+        done = False
+        try:
+            devices = self._monitor.execute(
+                "xen-save-devices-state", filename=str(self.directory / "devices"), live=False
+            )
+            _, self._copy = await asyncio.gather(devices, asyncio.to_thread(self._copy_pages))
+            await self._monitor.execute(
+                "blockdev-snapshot", node=self._node_name, overlay=f"disk-{self._layer}"
+            )
+            self._pivoted = done = True
+        finally:
+            if resume or not done:
+                await self._monitor.execute("cont")
+            self.pause_s = time.perf_counter() - started
+
+    def _copy_pages(self) -> Copy:
+        runs = self._ram.written()
+        size = count_pages(runs) * PAGE
+        if self._buffer is None or size > len(self._buffer):
+            self._buffer = warm_memory(size)
+        data = memoryview(self._buffer)[:size]
+        self._ram.read(runs, data)
+        return Copy(runs, data)
+
+    async def store(
+        self, *, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
+    ) -> Node:
+        """Write what was copied and commit the checkpoint. Raises HostError, HistoryError."""
+        return await asyncio.to_thread(self._store, tag, note, auto, tier_note, shape)
+
+    def _store(
+        self, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
+    ) -> Node:
+        devices = self._seal_devices()
+        known, files = self._known_pages()
+        runs, new_pages, written = self._store_pages(known, files)
+        every = overlay_runs(runs, known)
+        every, files = _forget_unused(every, [*files, *new_pages])
+        index = write_file(
+            self.directory / "pages.index", iter([PageIndex(self._size, tuple(every)).encode()])
+        )
+        sync_dir(self._place.memory)
+        sync_dir(self.directory)
+        node = Node(
+            id=self.id,
+            tag=tag,
+            parent=self._head.node,
+            created=time.time(),
+            note=note,
+            tier=PAGES,
+            tier_note=tier_note,
+            auto=auto,
+            pinned=False,
+            pause_s=self.pause_s,
+            bytes_written=written + index.size + devices.size,
+            layers=(*self._head.layers, self._head.top),
+            shape=shape,
+            memory=self._head.memory,
+            pages=tuple(files),
+            index=index,
+            devices=devices,
+            token=self._run.token,
+        )
+        self._history.commit(node)
+        return node
+
+    def _seal_devices(self) -> File:
+        """The device state as QEMU wrote it: synced, and known by its checksum."""
+        path = self.directory / "devices"
+        data = path.read_bytes()
+        path.unlink()
+        return write_file(path, iter([data]))
+
+    def _known_pages(self) -> tuple[list[Run], list[File]]:
+        """Where the pages of the last checkpoint are, if this run has them in its memory."""
+        if self._head.node is None or self._head.run != self._run.run:
+            return [], []
+        node = self._history.find(self._head.node)
+        index = load_index(self._place, node)
+        return list(index.runs), list(node.pages)
+
+    def _store_pages(
+        self, known: list[Run], files: list[File]
+    ) -> tuple[list[Run], list[File], int]:
+        """Write the pages that are new. Returns where all copied pages are, the new file if there
+        is one, and its size."""
+        assert self._copy is not None
+        data = self._copy.data
+        with ExitStack() as stack:
+            views = [
+                stack.enter_context(MappedFile(self._place.memory / file.name, file)).data
+                for file in files
+            ]
+            addresses = [address_of(view) for view in views]
+            runs, new = sort_pages(
+                self._copy.runs, address_of(data), known, addresses, new_file=len(files)
+            )
+            del views
+        if not new:
+            return runs, [], 0
+
+        def pieces() -> Iterator[memoryview]:
+            for first, count in new:
+                yield data[first * PAGE : (first + count) * PAGE]
+
+        file = write_file(self._place.memory / f"{self.id}.pages", pieces())
+        return runs, [file], file.size
+
+    async def advance_head(self, node: Node) -> None:
+        """The sandbox stands on the new checkpoint."""
+        head = Head(
+            layers=node.layers,
+            top=self._layer,
+            node=node.id,
+            run=self._run.run,
+            memory=self._head.memory,
+            machine=self._head.machine,
+        )
+        await asyncio.to_thread(self._history.set_head, head)
+
+    async def discard(self) -> None:
+        """Undo what a failed attempt has left. The frozen layer stays below the new one, if QEMU
+        writes there already: that costs nothing but a file."""
+        await asyncio.to_thread(self._discard_files)
+        if not self._pivoted:
+            await asyncio.to_thread(self._history.set_head, self._head)
+            for name in (f"disk-{self._layer}", f"disk-{self._layer}-file"):
+                await self._monitor.execute("blockdev-del", **{"node-name": name})
+            self._place.layer(self._layer).unlink(missing_ok=True)
+
+    async def forget(self) -> None:
+        """Undo the files of a checkpoint that could not be stored."""
+        await asyncio.to_thread(self._discard_files)
+
+    def _discard_files(self) -> None:
+        (self.directory / "node.json").unlink(missing_ok=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        (self._place.memory / f"{self.id}.pages").unlink(missing_ok=True)
+
+
+def load_index(place: SandboxDir, node: Node) -> PageIndex:
+    """The index of a checkpoint's pages. Raises HistoryError if it is damaged."""
+    path = place.checkpoints / node.id / "pages.index"
+    with MappedFile(path, node.index) as mapped:
+        try:
+            return PageIndex.decode(bytes(mapped.data), files=[f.size // PAGE for f in node.pages])
+        except ValueError as error:
+            raise HistoryError(f"{path} is damaged: {error}") from error
+
+
+def warm_memory(size: int) -> mmap.mmap:
+    """Anonymous memory that is there already: writing to it takes no page faults."""
+    memory = mmap.mmap(-1, max(size, PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    populate = getattr(mmap, "MADV_POPULATE_WRITE", 23)  # Linux 5.14
+    try:
+        memory.madvise(populate)
+    except OSError:
+        for start in range(0, len(memory), PAGE):
+            memory[start] = 0
+    return memory
+
+
+def _forget_unused(runs: list[Run], files: list[File]) -> tuple[list[Run], list[File]]:
+    """Leave out files of which no page is used any more."""
+    used = sorted({run.file for run in runs if run.file < len(files)})
+    number = {old: new for new, old in enumerate(used)}
+    renumbered = [
+        replace(run, file=number[run.file]) if run.file in number else run for run in runs
+    ]
+    return merge_runs(renumbered), [files[old] for old in used]

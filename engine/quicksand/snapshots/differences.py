@@ -1,0 +1,140 @@
+"""Which of the pages that were copied from a guest are new, by comparing bytes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+
+from quicksand.snapshots.guest_ram import PAGE
+from quicksand.snapshots.pages import ZEROS, Run
+
+BLOCK = 16
+"""Pages that are compared at once before single ones are."""
+
+_ZERO = bytes(BLOCK * PAGE)
+
+
+class Comparer:
+    """Compares pages by address: Python's own comparison of memoryviews takes each byte apart."""
+
+    def __init__(self) -> None:
+        self._memcmp = ctypes.CDLL(None).memcmp
+        self._memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        self._zeros = ctypes.create_string_buffer(BLOCK * PAGE)
+
+    def equal(self, a: int, b: int, pages: int) -> bool:
+        return bool(self._memcmp(a, b, pages * PAGE) == 0)
+
+    def zero(self, a: int, pages: int) -> bool:
+        """At most BLOCK pages."""
+        return self.equal(a, ctypes.addressof(self._zeros), pages)
+
+
+def address_of(view: memoryview) -> int:
+    """Where the bytes of a writable view are; valid while the view is."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(view)) if view.nbytes else 0
+
+
+def stretches(
+    count: int, test: Callable[[int, int], bool], *, whole: bool
+) -> Iterator[tuple[int, int, bool]]:
+    """Parts of ``count`` pages for which ``test(first, pages)`` is true, or false: (first, pages,
+    which), ascending. With ``whole`` all of them are tested at once at first."""
+    if whole and test(0, count):
+        yield 0, count, True
+        return
+    begin, verdict = 0, None
+    for first, found in _verdicts(count, test):
+        if verdict is None:
+            verdict = found
+        elif found is not verdict:
+            yield begin, first - begin, verdict
+            begin, verdict = first, found
+    if verdict is not None:
+        yield begin, count - begin, verdict
+
+
+def _verdicts(count: int, test: Callable[[int, int], bool]) -> Iterator[tuple[int, bool]]:
+    for block in range(0, count, BLOCK):
+        pages = min(BLOCK, count - block)
+        if test(block, pages):
+            yield block, True
+            continue
+        for page in range(block, block + pages):
+            yield page, pages > 1 and test(page, 1)
+
+
+def sort_pages(
+    written: Sequence[tuple[int, int]],
+    copied: int,
+    known: Sequence[Run],
+    addresses: Sequence[int],
+    new_file: int,
+) -> tuple[list[Run], list[tuple[int, int]]]:
+    """Say where each page of a copy is to be found.
+
+    ``written``: runs of guest pages, whose bytes follow one another at the address ``copied``.
+    ``known``: where pages are since the last checkpoint, in files mapped at ``addresses``.
+    Returns runs for all of ``written`` (new pages are in ``new_file``, in order), and which of the
+    copy's pages are new: (first in the copy, count).
+    """
+    compare = Comparer()
+    runs: list[Run] = []
+    new: list[tuple[int, int]] = []
+    stored = at = 0
+
+    def add_new(first: int, count: int, where: int) -> None:
+        nonlocal stored
+        runs.append(Run(first, count, new_file, stored))
+        new.append((where, count))
+        stored += count
+
+    def add_unknown(first: int, count: int, where: int) -> None:
+        base = copied + where * PAGE
+
+        def zero(page: int, pages: int) -> bool:
+            return compare.zero(base + page * PAGE, pages)
+
+        for start, pages, is_zero in stretches(count, zero, whole=False):
+            if is_zero:
+                runs.append(Run(first + start, pages, ZEROS, 0))
+            else:
+                add_new(first + start, pages, where + start)
+
+    def add_known(run: Run, where: int) -> None:
+        base = copied + where * PAGE
+
+        def same(page: int, pages: int) -> bool:
+            here = base + page * PAGE
+            if run.file == ZEROS:
+                # In blocks: there are only so many zeros to compare with.
+                return pages <= BLOCK and compare.zero(here, pages)
+            return compare.equal(here, addresses[run.file] + (run.at + page) * PAGE, pages)
+
+        for start, pages, is_same in stretches(run.count, same, whole=True):
+            part = run.part(run.first + start, run.first + start + pages)
+            if is_same:
+                runs.append(part)
+            else:
+                add_unknown(part.first, pages, where + start)
+
+    rest = iter(known)
+    below = next(rest, None)
+    for first, count in written:
+        page, end = first, first + count
+        while page < end:
+            while below is not None and below.end <= page:
+                below = next(rest, None)
+            where = at + page - first
+            if below is None or below.first >= end:
+                add_unknown(page, end - page, where)
+                page = end
+            elif below.first > page:
+                add_unknown(page, below.first - page, where)
+                page = below.first
+            else:
+                stop = min(below.end, end)
+                add_known(below.part(page, stop), where)
+                page = stop
+        at += count
+    return runs, new

@@ -1,0 +1,343 @@
+"""A sandbox's history on disk: its layers, its checkpoints, and where it stands.
+
+The checkpoints' directories are the tree; ``node.json``, written last, is a checkpoint's commit
+mark. ``head.json`` names the layers that the guest's disk is made of at this moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from quicksand.errors import ConfigError, HistoryError
+from quicksand.host.files import map_os_errors, read_json, sync_dir, try_lock, write_json
+from quicksand.layout import SandboxDir
+
+SCHEMA = 1
+TAG_MAX = 128
+"""Characters."""
+
+AUTO_KEPT = 5
+"""Checkpoints taken before a revert that are kept."""
+
+LOCK_WAIT_S = 30.0
+LOCK_POLL_S = 0.01
+
+BLANK = "blank"
+"""The memory image of a cold start: a file of the memory's size with nothing in it."""
+
+_ID = re.compile(r"[0-9a-f]{8,16}")
+_NAME = re.compile(r"[0-9a-z][0-9a-z.-]{0,80}")
+
+
+def new_id() -> str:
+    return secrets.token_hex(6)
+
+
+def check_tag(tag: str) -> str:
+    """Return ``tag`` if a checkpoint may be called so. Raises ConfigError."""
+    if not isinstance(tag, str) or not tag.strip() or len(tag) > TAG_MAX:
+        raise ConfigError(
+            f"{str(tag)[:TAG_MAX]!r} is no tag for a checkpoint",
+            hint=f"1 to {TAG_MAX} characters, not all of them spaces",
+        )
+    if not tag.isprintable():
+        raise ConfigError(f"the tag {tag!r} has characters that cannot be printed")
+    return tag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """Where a sandbox stands."""
+
+    layers: tuple[str, ...]
+    """Frozen layers of its disk, the lowest first."""
+    top: str
+    """The layer that the guest writes to; or, after a crash in the middle of a checkpoint, an empty
+    one above that."""
+    node: str | None = None
+    """The checkpoint that it descends from."""
+    run: str | None = None
+    """The run of QEMU that has all pages of ``node`` in its memory, if one has."""
+    memory: str = BLANK
+    """The memory image that the run maps: a file in memory/."""
+    machine: str = ""
+    """The machine (its directory's name) whose disk this is."""
+    previous: Head | None = None
+    """While ``machine`` takes over from another: where that one stands. Which of the two counts if
+    all ends in this instant, the keeper tells (exit.json)."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA,
+            "layers": list(self.layers),
+            "top": self.top,
+            "node": self.node,
+            "run": self.run,
+            "memory": self.memory,
+            "machine": self.machine,
+            "previous": self.previous.to_json() if self.previous is not None else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Head:
+        """Raises ValueError naming what is wrong."""
+        _check_schema(value)
+        try:
+            return cls(
+                layers=tuple(_id(name) for name in value["layers"]),
+                top=_id(value["top"]),
+                node=None if value["node"] is None else _id(value["node"]),
+                run=None if value["run"] is None else str(value["run"]),
+                memory=_name(value["memory"]),
+                machine=str(value["machine"]),
+                previous=None if value["previous"] is None else cls.from_json(value["previous"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"bad head: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file that a checkpoint needs, as it was when it was written."""
+
+    name: str
+    size: int
+    crcs: tuple[int, ...]
+    """CRC-32 of each CHUNK of it (pages.py)."""
+
+    def to_json(self) -> list[Any]:
+        return [self.name, self.size, list(self.crcs)]
+
+    @classmethod
+    def from_json(cls, value: Any) -> File:
+        name, size, crcs = value
+        return cls(name=_name(name), size=int(size), crcs=tuple(int(crc) for crc in crcs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One checkpoint."""
+
+    id: str
+    tag: str
+    parent: str | None
+    created: float
+    """Unix time."""
+    note: str
+    tier: str
+    tier_note: str
+    """Why no better one."""
+    auto: bool
+    """Taken by a revert, so that it can be undone."""
+    pinned: bool
+    pause_s: float
+    """Seconds that the VM stood still."""
+    bytes_written: int
+    layers: tuple[str, ...]
+    """Frozen layers of its disk, the lowest first."""
+    shape: dict[str, Any]
+    """What a machine must be to go on from here (restore.py)."""
+    memory: str
+    """The memory image that its pages lie over: a file in memory/."""
+    pages: tuple[File, ...]
+    """Files of pages, in the order in which the index numbers them."""
+    index: File
+    devices: File
+    token: str
+    """The agent's token in its memory."""
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {f: getattr(self, f) for f in self.__slots__}
+        plain["layers"] = list(self.layers)
+        plain["pages"] = [file.to_json() for file in self.pages]
+        plain |= {"index": self.index.to_json(), "devices": self.devices.to_json()}
+        return {"schema_version": SCHEMA, **plain}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Node:
+        """Raises ValueError naming what is wrong."""
+        _check_schema(value)
+        try:
+            return cls(
+                id=_id(value["id"]),
+                tag=check_tag(value["tag"]),
+                parent=None if value["parent"] is None else _id(value["parent"]),
+                created=float(value["created"]),
+                note=str(value["note"]),
+                tier=str(value["tier"]),
+                tier_note=str(value["tier_note"]),
+                auto=bool(value["auto"]),
+                pinned=bool(value["pinned"]),
+                pause_s=float(value["pause_s"]),
+                bytes_written=int(value["bytes_written"]),
+                layers=tuple(_id(name) for name in value["layers"]),
+                shape=dict(value["shape"]),
+                memory=_name(value["memory"]),
+                pages=tuple(File.from_json(file) for file in value["pages"]),
+                index=File.from_json(value["index"]),
+                devices=File.from_json(value["devices"]),
+                token=str(value["token"]),
+            )
+        except (KeyError, TypeError, OverflowError, ConfigError) as error:
+            raise ValueError(f"bad checkpoint: {error!r}") from error
+
+
+class History:
+    """The history of one sandbox. Whoever changes it holds `locked`."""
+
+    def __init__(self, place: SandboxDir) -> None:
+        self.place = place
+
+    @contextlib.asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """Hold the history's lock. Raises HistoryError when another client keeps it."""
+        path = self.place.history_lock
+        deadline = time.monotonic() + LOCK_WAIT_S
+        with map_os_errors(path):
+            while (lock := try_lock(path)) is None and time.monotonic() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(LOCK_POLL_S)
+        if lock is None:
+            raise HistoryError(
+                "another client is making or restoring a checkpoint of this sandbox",
+                hint="try again when it is done",
+            )
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def head(self) -> Head:
+        """Raises HistoryError if it cannot be read."""
+        try:
+            return Head.from_json(read_json(self.place.head))
+        except (OSError, ValueError) as error:
+            raise HistoryError(f"{self.place.head} cannot be read: {error}") from error
+
+    def set_head(self, head: Head) -> None:
+        write_json(self.place.head, head.to_json())
+
+    # Checkpoints
+
+    def nodes(self) -> list[Node]:
+        """All checkpoints that can be read, the oldest first."""
+        found = []
+        for id_ in self._ids():
+            with contextlib.suppress(OSError, ValueError):
+                found.append(self._read(id_))
+        return sorted(found, key=lambda node: (node.created, node.id))
+
+    def broken(self) -> dict[str, str]:
+        """Checkpoints whose ``node.json`` cannot be read: id -> why."""
+        found = {}
+        for id_ in self._ids():
+            try:
+                self._read(id_)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                found[id_] = str(error)
+        return found
+
+    def _ids(self) -> Iterable[str]:
+        with contextlib.suppress(FileNotFoundError):
+            for path in self.place.checkpoints.iterdir():
+                if _ID.fullmatch(path.name):
+                    yield path.name
+
+    def _read(self, id_: str) -> Node:
+        node = Node.from_json(read_json(self.place.checkpoints / id_ / "node.json"))
+        if node.id != id_:
+            raise ValueError(f"it is the checkpoint {node.id}")
+        return node
+
+    def find(self, tag: str) -> Node:
+        """The checkpoint of that tag or id. Raises CheckpointNotFoundError (a ValueError)."""
+        from quicksand.errors import CheckpointNotFoundError
+
+        nodes = self.nodes()
+        for node in reversed(nodes):
+            if tag in (node.tag, node.id):
+                return node
+        import difflib
+
+        close = difflib.get_close_matches(tag, [node.tag for node in nodes], n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui tree NAME` lists them"
+        raise CheckpointNotFoundError(f"there is no checkpoint {tag!r}", hint=hint)
+
+    def commit(self, node: Node) -> None:
+        """Write a checkpoint's commit mark; all its files are on disk already."""
+        directory = self.place.checkpoints / node.id
+        write_json(directory / "node.json", node.to_json())
+        sync_dir(self.place.checkpoints)
+
+    def remove(self, node: Node) -> None:
+        """Take a checkpoint out of the tree: its children become its parent's."""
+        for child in self.nodes():
+            if child.parent == node.id:
+                self.commit(replace(child, parent=node.parent))
+        head = self._head_or_none()
+        if head is not None and head.node == node.id:
+            self.set_head(replace(head, node=node.parent, run=None))
+        directory = self.place.checkpoints / node.id
+        (directory / "node.json").unlink(missing_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove files that neither a checkpoint nor the head needs, and half-made checkpoints.
+
+        Does nothing while a checkpoint cannot be read: nobody knows what it needs.
+        """
+        if self.broken():
+            return
+        head = self._head_or_none()
+        nodes = self.nodes()
+        alive = {node.id for node in nodes}
+        for id_ in self._ids():
+            if id_ not in alive:
+                shutil.rmtree(self.place.checkpoints / id_, ignore_errors=True)
+        if head is None:
+            return
+        layers = {head.top, *head.layers, *(name for node in nodes for name in node.layers)}
+        _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})
+        pages = {file.name for node in nodes for file in node.pages}
+        _remove_others(self.place.memory, {*pages, *(node.memory for node in nodes), head.memory})
+
+    def _head_or_none(self) -> Head | None:
+        with contextlib.suppress(HistoryError):
+            return self.head()
+        return None
+
+
+def _remove_others(directory: Any, kept: set[str]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for path in directory.iterdir():
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+
+
+def _check_schema(value: dict[str, Any]) -> None:
+    if value.get("schema_version") != SCHEMA:
+        raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+
+
+def _name(value: Any) -> str:
+    """A file's name that leads nowhere else."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no file name")
+    return value
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise ValueError(f"{value!r} is no id")
+    return value

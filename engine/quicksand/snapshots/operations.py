@@ -1,0 +1,136 @@
+"""Taking a checkpoint of a running sandbox, from the lock to the last clean-up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from quicksand.errors import ConfigError, StateError
+from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.planning import check_space
+from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Record, Registry, RunState
+from quicksand.snapshots import restore
+from quicksand.snapshots.capture import Capture
+from quicksand.snapshots.history import AUTO_KEPT, History, Node, check_tag
+
+
+@dataclass(slots=True, kw_only=True)
+class Live:
+    """A running sandbox that this client works on."""
+
+    record: Record
+    run: RunState
+    place: SandboxDir
+    runtime: RuntimeDir
+    machine: MachineDir
+    """Of the QEMU that runs."""
+    monitor: Monitor
+    keeper: KeeperLink
+    history: History
+
+
+@contextlib.asynccontextmanager
+async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
+    """Hold the history of a running sandbox, connected to its QEMU and its keeper.
+
+    Raises StateError if it does not run, HistoryError if somebody else works on it.
+    """
+    place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
+    history = History(place)
+    async with history.locked():
+        entry = registry.inspect(record.id)
+        if entry is None or entry.run is None:
+            raise StateError(f"the sandbox {record.name!r} is not running")
+        async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
+            machine = runtime.current()
+            monitor = await Monitor.connect(machine)
+            try:
+                yield Live(
+                    record=record,
+                    run=entry.run,
+                    place=place,
+                    runtime=runtime,
+                    machine=machine,
+                    monitor=monitor,
+                    keeper=keeper,
+                    history=history,
+                )
+            finally:
+                await monitor.close()
+
+
+async def take_checkpoint(
+    registry: Registry,
+    record: Record,
+    tag: str | None,
+    *,
+    note: str = "",
+    replace_tag: bool = False,
+) -> Node:
+    """Take a checkpoint of a running sandbox; without ``tag`` it is numbered.
+
+    Raises ConfigError for a bad or taken tag, HistoryError, HostError, MachineError: then there is
+    no checkpoint, and the sandbox runs on.
+    """
+    if tag is not None:
+        check_tag(tag)
+    async with working_on(registry, record) as live:
+        old = None
+        if tag is None:
+            tag = _next_tag(live.history)
+        elif (old := _find_tag(live.history, tag)) is not None and not replace_tag:
+            raise ConfigError(
+                f"there is a checkpoint {tag!r} already", hint="choose another tag, or replace it"
+            )
+        live.history.sweep()
+        check_space(live.place.root)
+        capture = start_capture(live)
+        await live.keeper.ask("guard", on=True)
+        try:
+            await capture.prepare()
+            await capture.freeze(resume=True)
+            await live.keeper.ask("guard", on=False)
+            shape = await find_shape(live)
+            node = await capture.store(tag=tag, note=note, auto=False, tier_note="", shape=shape)
+            await capture.advance_head(node)
+        except BaseException:
+            await asyncio.shield(capture.discard())
+            raise
+        if old is not None:
+            live.history.remove(old)
+        return node
+
+
+def start_capture(live: Live) -> Capture:
+    """A checkpoint in the making."""
+    return Capture(live.place, live.run, live.monitor, memory_bytes=live.record.config.memory_bytes)
+
+
+async def find_shape(live: Live) -> dict[str, Any]:
+    """What the running machine is."""
+    digest = live.record.image_digest
+    return await restore.shape_of(live.run, live.monitor, live.record.config, digest)
+
+
+def _find_tag(history: History, tag: str) -> Node | None:
+    return next((node for node in history.nodes() if node.tag == tag), None)
+
+
+def _next_tag(history: History) -> str:
+    tags = {node.tag for node in history.nodes()}
+    number = len(tags) + 1
+    while str(number) in tags:
+        number += 1
+    return str(number)
+
+
+def prune_automatic(history: History) -> None:
+    """Keep the latest automatic checkpoints only, and those that are pinned."""
+    automatic = [node for node in history.nodes() if node.auto and not node.pinned]
+    for node in automatic[:-AUTO_KEPT]:
+        history.remove(node)

@@ -1,0 +1,225 @@
+"""Pages of guest memory on disk.
+
+A checkpoint's memory is an image (a file of the memory's size) and pages that lie over it. The
+pages are in files that follow one another without gaps; several checkpoints share them, each with
+an index of its own that says where every page is.
+
+Index, little-endian: magic ``QSPG``, version u32, memory size u64, number of runs u64, then the
+runs, ascending: first page u64, pages u32, file u32, first page in that file u64. File 0xFFFFFFFF
+means zeros. Last a CRC-32 of all that.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import HistoryError
+from quicksand.host.files import map_os_errors
+from quicksand.snapshots.guest_ram import PAGE
+from quicksand.snapshots.history import File
+
+CHUNK = 4 * 1024 * 1024
+"""Bytes of a file that have a CRC of their own."""
+
+ZEROS = 0xFFFFFFFF
+VERSION = 1
+INDEX_MAX = 256 * 1024 * 1024
+
+_HEADER = struct.Struct("<4sIQQ")
+_RUN = struct.Struct("<QIIQ")
+_PAGES_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Pages that follow one another in the guest and in a file."""
+
+    first: int
+    count: int
+    file: int
+    """Number of the file, or ZEROS."""
+    at: int
+    """Number of the first page in the file."""
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+    def part(self, first: int, end: int) -> Run:
+        """Those of its pages from ``first`` up to ``end``."""
+        at = self.at if self.file == ZEROS else self.at + first - self.first
+        return Run(first, end - first, self.file, at)
+
+
+@dataclass(frozen=True, slots=True)
+class PageIndex:
+    """Where the pages of a checkpoint's memory are. Runs are ascending and never overlap."""
+
+    size: int
+    """Bytes of the memory."""
+    runs: tuple[Run, ...]
+
+    def encode(self) -> bytes:
+        parts = [_HEADER.pack(b"QSPG", VERSION, self.size, len(self.runs))]
+        parts += [_RUN.pack(run.first, run.count, run.file, run.at) for run in self.runs]
+        data = b"".join(parts)
+        return data + struct.pack("<I", zlib.crc32(data))
+
+    @classmethod
+    def decode(cls, data: bytes, *, files: Sequence[int]) -> PageIndex:
+        """``files``: how many pages each file has. Raises ValueError for anything impossible."""
+        if len(data) < _HEADER.size + 4:
+            raise ValueError("it is too short")
+        if zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
+            raise ValueError("its checksum is wrong")
+        magic, version, size, count = _HEADER.unpack_from(data)
+        if (magic, version) != (b"QSPG", VERSION):
+            raise ValueError("it is no index of this version")
+        if len(data) != _HEADER.size + count * _RUN.size + 4:
+            raise ValueError("its length is wrong")
+        runs = tuple(Run(*values) for values in _RUN.iter_unpack(data[_HEADER.size : -4]))
+        index = cls(size, runs)
+        index.check(files)
+        return index
+
+    def check(self, files: Sequence[int]) -> None:
+        """Raises ValueError unless every run is within the memory and its file."""
+        end = 0
+        for run in self.runs:
+            if run.first < end or not run.count or run.end > self.size // PAGE:
+                raise ValueError("its pages overlap or lie outside of the memory")
+            end = run.end
+            if run.file != ZEROS and (
+                run.file >= len(files) or run.at + run.count > files[run.file]
+            ):
+                raise ValueError("it names pages that no file has")
+
+
+def overlay_runs(over: Sequence[Run], under: Sequence[Run]) -> list[Run]:
+    """Runs that have ``over``'s pages, and ``under``'s where ``over`` has none. Ascending."""
+    result: list[Run] = []
+    rest = iter(under)
+    below = next(rest, None)
+    for run in over:
+        while below is not None and below.first < run.first:
+            if below.end <= run.first:
+                result.append(below)
+                below = next(rest, None)
+            else:
+                result.append(below.part(below.first, run.first))
+                below = below.part(run.first, below.end)
+        while below is not None and below.first < run.end:
+            below = below.part(run.end, below.end) if below.end > run.end else next(rest, None)
+        result.append(run)
+    if below is not None:
+        result.append(below)
+    result.extend(rest)
+    return merge_runs(result)
+
+
+def merge_runs(runs: Sequence[Run]) -> list[Run]:
+    """The same pages in as few runs as can be."""
+    result: list[Run] = []
+    for run in runs:
+        last = result[-1] if result else None
+        if (
+            last is not None
+            and last.end == run.first
+            and last.file == run.file
+            and (run.file == ZEROS or last.at + last.count == run.at)
+            and last.count + run.count <= _PAGES_MAX
+        ):
+            result[-1] = Run(last.first, last.count + run.count, last.file, last.at)
+        else:
+            result.append(run)
+    return result
+
+
+def write_file(path: Path, pieces: Iterator[memoryview | bytes]) -> File:
+    """Write a new file to the disk and return what identifies it.
+
+    Raises DiskSpaceError or PathError; nothing is left then.
+    """
+    crcs: list[int] = []
+    size = filled = crc = 0
+    try:
+        with map_os_errors(path), path.open("xb", buffering=0) as file:
+            path.chmod(0o600)
+            for piece in pieces:
+                data = memoryview(piece).cast("B")
+                while data:
+                    part = data[: CHUNK - filled]
+                    crc, filled = zlib.crc32(part, crc), filled + len(part)
+                    if filled == CHUNK:
+                        crcs.append(crc)
+                        crc = filled = 0
+                    _write_all(file.fileno(), part)
+                    size += len(part)
+                    data = data[len(part) :]
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return File(name=path.name, size=size, crcs=(*crcs, crc) if filled else tuple(crcs))
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+class MappedFile:
+    """A file of a checkpoint, mapped and found whole. Use it with ``with``."""
+
+    def __init__(self, path: Path, expected: File) -> None:
+        """Raises HistoryError naming the file if it is missing, cut or damaged."""
+        self._map: mmap.mmap | None = None
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size != expected.size:
+                    raise HistoryError(
+                        f"{path} is damaged: {size} bytes instead of {expected.size}"
+                    )
+                if size:
+                    # Private and writable, since ctypes takes no read-only memory; never written.
+                    self._map = mmap.mmap(
+                        file.fileno(),
+                        0,
+                        flags=mmap.MAP_PRIVATE,
+                        prot=mmap.PROT_READ | mmap.PROT_WRITE,
+                    )
+        except OSError as error:
+            raise HistoryError(f"{path} cannot be read: {error.strerror}") from error
+        self.data = memoryview(self._map) if self._map is not None else memoryview(bytearray())
+        try:
+            self._verify(path, expected)
+        except BaseException:
+            self.close()
+            raise
+
+    def _verify(self, path: Path, expected: File) -> None:
+        starts = range(0, expected.size, CHUNK)
+        if len(starts) != len(expected.crcs):
+            raise HistoryError(f"{path} is damaged: its checksums do not fit")
+        for start, crc in zip(starts, expected.crcs, strict=True):
+            if zlib.crc32(self.data[start : start + CHUNK]) != crc:
+                raise HistoryError(f"{path} is damaged: the checksum at byte {start} is wrong")
+
+    def __enter__(self) -> MappedFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.data.release()
+        if self._map is not None:
+            self._map.close()
+            self._map = None

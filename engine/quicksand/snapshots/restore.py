@@ -1,0 +1,170 @@
+"""Going on from a checkpoint, tier "pages": a new QEMU maps the memory image, gets the pages that
+lie over it and loads the devices' state. Nothing of the checkpoint is modified."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import secrets
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from quicksand.agent.session import Session, connect
+from quicksand.errors import HistoryError, MachineError
+from quicksand.layout import MachineDir, SandboxDir
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Record, RunState
+from quicksand.snapshots.capture import load_index
+from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.history import Node
+from quicksand.snapshots.pages import ZEROS, MappedFile, Run
+
+LOAD_POLL_S = 0.001
+LOAD_TIMEOUT_S = 30.0
+
+HELLO_S = 20.0
+"""Until the agent answers. It takes a tenth of a second, on a host that swaps much longer."""
+
+ENTROPY_BYTES = 64
+
+SHAPE_NAMES = {
+    "arch": "architecture",
+    "accel": "accelerator",
+    "memory": "memory",
+    "cpus": "number of CPUs",
+    "network": "network mode",
+    "qemu": "QEMU version",
+    "image": "image",
+    "extra": "extra QEMU arguments",
+}
+
+
+async def shape_of(run: RunState, monitor: Monitor, config: Any, digest: str) -> dict[str, Any]:
+    """What a machine must be to go on from a checkpoint of this one."""
+    version = (await monitor.execute("query-version"))["qemu"]
+    return {
+        "arch": str(config.arch or "host"),
+        "accel": run.accel,
+        "memory": config.memory_bytes,
+        "cpus": config.cpus,
+        "network": config.network_mode.value,
+        "qemu": f"{version['major']}.{version['minor']}.{version['micro']}",
+        "image": digest,
+        "extra": list(config.extra_qemu_args),
+    }
+
+
+def check_shape(node: Node, shape: dict[str, Any]) -> None:
+    """Raise HistoryError saying what differs if a machine of ``shape`` cannot take ``node``."""
+    differences = [
+        f"{name} {_short(node.shape.get(key))}, not {_short(shape[key])}"
+        for key, name in SHAPE_NAMES.items()
+        if node.shape.get(key) != shape[key]
+    ]
+    if differences:
+        raise HistoryError(
+            f"the checkpoint {node.tag!r} is of another machine: {'; '.join(differences)}",
+            hint="clone it instead: a clone is a machine of the checkpoint's kind",
+        )
+
+
+def _short(value: object) -> str:
+    return str(value)[:40]
+
+
+async def load_memory(place: SandboxDir, node: Node, pid: int) -> None:
+    """Put the checkpoint's pages into the memory of a QEMU that waits for a state.
+
+    Raises HistoryError naming the damaged file, MachineError.
+    """
+    await asyncio.to_thread(_load_memory, place, node, pid)
+
+
+def _load_memory(place: SandboxDir, node: Node, pid: int) -> None:
+    index = load_index(place, node)
+    ram = GuestRam.find(pid, place.memory / node.memory, index.size)
+    by_file: dict[int, list[Run]] = {}
+    for run in index.runs:
+        by_file.setdefault(run.file, []).append(run)
+    zeros = by_file.pop(ZEROS, [])
+    for number, runs in by_file.items():
+        file = node.pages[number]
+        with ExitStack() as stack:
+            mapped = stack.enter_context(MappedFile(place.memory / file.name, file))
+            for run in runs:
+                data = mapped.data[run.at * PAGE : (run.at + run.count) * PAGE]
+                ram.write([(run.first, run.count)], data)
+                del data
+    for run in zeros:
+        ram.write([(run.first, run.count)], memoryview(bytearray(run.count * PAGE)))
+
+
+async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
+    """Load the devices' state; the VM stands still then. Raises HistoryError, MachineError."""
+    path = place.checkpoints / node.id / "devices"
+    await asyncio.to_thread(lambda: MappedFile(path, node.devices).close())
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        await monitor.pass_descriptor(descriptor, "state")
+    finally:
+        os.close(descriptor)
+    await monitor.execute("migrate-incoming", uri="fd:state")
+    async with asyncio.timeout(LOAD_TIMEOUT_S):
+        while (status := await _status(monitor)) == "inmigrate":  # noqa: ASYNC110
+            await asyncio.sleep(LOAD_POLL_S)
+    if status not in ("paused", "prelaunch"):
+        raise MachineError(f"QEMU did not take the state of {node.tag!r}: it is {status}")
+
+
+async def _status(monitor: Monitor) -> str:
+    return str((await monitor.execute("query-status"))["status"])
+
+
+async def go_on(
+    record: Record, place: SandboxDir, machine: MachineDir, node: Node, run: RunState
+) -> None:
+    """Let a fresh QEMU that waits for a state go on from ``node``, and its guest be repaired.
+
+    Raises HistoryError, MachineError, AgentError.
+    """
+    monitor = await Monitor.connect(machine)
+    try:
+        check_shape(node, await shape_of(run, monitor, record.config, record.image_digest))
+        await load_memory(place, node, run.qemu_pid)
+        await load_devices(place, node, monitor)
+        session = await wake(machine.agent_socket(0), run.token, monitor)
+        session.close()
+    finally:
+        await monitor.close()
+
+
+async def wake(socket: Path, token: str, monitor: Monitor) -> Session:
+    """Let a VM whose state is loaded run, and return a session with its agent, with whatever must
+    be new in the guest made new.
+
+    The connection is there before the VM runs: so the guest sees it at once.
+    """
+    hello = asyncio.create_task(connect(socket, token, timeout=HELLO_S), name="quicksand-hello")
+    try:
+        await asyncio.sleep(0)
+        await monitor.execute("cont")
+        session = await hello
+    except BaseException:
+        hello.cancel()
+        await asyncio.wait((hello,))
+        raise
+    try:
+        await repair_guest(session)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+async def repair_guest(session: Session) -> None:
+    """What must be new before anything of the user's runs: the random generator's state. (The
+    clock was set by the hello.)"""
+    entropy = base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()
+    await session.request("reseed", {"entropy_b64": entropy})

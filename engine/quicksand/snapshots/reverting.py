@@ -1,0 +1,228 @@
+"""Going back to a checkpoint: a new QEMU is made ready while the old one runs, then takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+
+from quicksand.errors import MachineError, QuicksandError
+from quicksand.host.files import map_os_errors
+from quicksand.images.overlay import create_overlay
+from quicksand.images.qcow2 import check_qcow2
+from quicksand.planning import Parts, Ports, check_space, gather_parts, make_run_state, plan_machine
+from quicksand.qemu.command import Inherited, plan
+from quicksand.qemu.process import Listeners
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Record, Registry, RunState, publish_state
+from quicksand.snapshots import restore
+from quicksand.snapshots.capture import Capture
+from quicksand.snapshots.history import Head, Node, new_id
+from quicksand.snapshots.operations import (
+    Live,
+    find_shape,
+    prune_automatic,
+    start_capture,
+    working_on,
+)
+
+FIRST_DESCRIPTOR = 300
+"""Of a QEMU that a keeper launches: above all that the keeper itself has open."""
+
+
+async def revert(
+    registry: Registry, record: Record, tag: str, *, keep_now: bool = True
+) -> tuple[Node, Node | None]:
+    """Go back to a checkpoint. With ``keep_now`` the present is kept as an automatic checkpoint.
+
+    Returns the checkpoint and the automatic one. Raises CheckpointNotFoundError, HistoryError,
+    HostError, MachineError; until the new QEMU has taken over, the old one goes on after any
+    failure.
+    """
+    async with working_on(registry, record) as live:
+        node = live.history.find(tag)
+        restore.check_shape(node, await find_shape(live))
+        live.history.sweep()
+        check_space(live.place.root)
+        successor = Successor(live, node, await gather_parts(registry, record))
+        capture = start_capture(live) if keep_now else None
+        try:
+            await successor.launch()
+            if capture is not None:
+                await capture.prepare()
+            await live.keeper.ask("guard", on=True)
+            await successor.take_over(capture)
+        except BaseException:
+            await asyncio.shield(_stay(live, successor, capture))
+            raise
+        try:
+            auto = await _keep_present(live, node, capture) if capture is not None else None
+        finally:
+            await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
+        prune_automatic(live.history)
+        return node, auto
+
+
+async def _keep_present(live: Live, node: Node, capture: Capture) -> Node:
+    """Commit what was the present before the revert. The old QEMU stands still meanwhile."""
+    tag = _automatic_tag(live, node)
+    try:
+        shape = await find_shape(live)
+        return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
+    except BaseException:
+        await asyncio.shield(capture.forget())
+        raise
+
+
+def _automatic_tag(live: Live, node: Node) -> str:
+    what = "before undo" if node.auto else f"before revert to {node.tag}"[:90]
+    tag = first = f"{what} {time.strftime('%H:%M:%S')}"
+    taken = {other.tag for other in live.history.nodes()}
+    number = 2
+    while tag in taken:
+        tag, number = f"{first} ({number})", number + 1
+    return tag
+
+
+async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
+    """The revert failed: the old QEMU goes on as if nothing had been."""
+    with contextlib.suppress(QuicksandError):
+        await successor.remove()
+    with contextlib.suppress(QuicksandError):
+        await live.monitor.execute("cont")
+    if capture is not None:
+        await capture.discard()
+    await live.keeper.ask("guard", on=False)
+
+
+class Successor:
+    """A QEMU in the making that goes on from a checkpoint."""
+
+    def __init__(self, live: Live, node: Node, parts: Parts) -> None:
+        self._live = live
+        self._node = node
+        self._parts = parts
+        taken = {path.name for path in live.runtime.root.iterdir()}
+        self._name = next(str(n) for n in range(2, 10**6) if str(n) not in taken)
+        self._head = Head(
+            layers=node.layers,
+            top=new_id(),
+            node=node.id,
+            run=new_id(),
+            memory=node.memory,
+            machine=self._name,
+        )
+        self._launched = False
+        self._monitor: Monitor | None = None
+        self._run: RunState | None = None
+
+    async def launch(self) -> None:
+        """Start it, waiting for a state, with the checkpoint's memory."""
+        live, place = self._live, self._live.place
+        await asyncio.to_thread(self._make_layer)
+        ports = Ports(forwards=(), http=None)
+        machine = plan_machine(live.record, self._parts, self._head, ports, place, incoming=True)
+        with map_os_errors(live.runtime.root):
+            directory = live.runtime.make(self._name)
+            listeners = Listeners(directory)
+        try:
+            numbers = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(listeners.descriptors))
+            qmp = len(listeners.inherited.qmp)
+            listeners.inherited = Inherited(qmp=numbers[:qmp], agent=numbers[qmp:])
+            binaries = self._parts.binaries
+            words = [*binaries.firmware_arguments, *plan(machine, listeners.inherited)]
+            reply = await live.keeper.ask(
+                "launch",
+                name=self._name,
+                argv=[str(binaries.system), *words],
+                descriptors=list(numbers),
+                pass_descriptors=listeners.descriptors,
+            )
+            self._launched = True
+        finally:
+            listeners.close()
+        state = make_run_state(
+            machine,
+            self._parts,
+            listeners,
+            pids=(live.run.keeper_pid, int(reply["pid"])),
+            token=self._node.token,
+            run=self._head.run or "",
+            origin=self._node.tag,
+        )
+        self._run = replace(
+            state,
+            started=live.run.started,
+            forwards=live.run.forwards,
+            http_port=live.run.http_port,
+        )
+        self._monitor = await Monitor.connect(directory)
+        await restore.load_memory(place, self._node, self._run.qemu_pid)
+
+    def _make_layer(self) -> None:
+        below = self._live.place.layer(self._node.layers[-1])
+        size = check_qcow2(below, allow_backing=True).virtual_size
+        create_overlay(self._live.place.layer(self._head.top), backing=below, size=size)
+
+    async def take_over(self, capture: Capture | None) -> None:
+        """Stop the old QEMU, copying its present into ``capture``, and go on in this one."""
+        live = self._live
+        assert self._monitor is not None
+        assert self._run is not None
+        if capture is not None:
+            await capture.freeze(resume=False)
+        else:
+            await live.monitor.execute("stop")
+        await restore.load_devices(live.place, self._node, self._monitor)
+        directory = live.runtime.machine(self._name)
+        session = await restore.wake(directory.agent_socket(0), self._run.token, self._monitor)
+        session.close()
+        await self._move_forwards()
+        publish_state(directory, self._run)
+        before = live.history.head()
+        live.history.set_head(replace(self._head, previous=before))
+        await live.keeper.ask("promote", name=self._name)
+        live.history.set_head(self._head)
+        await self._monitor.close()
+
+    async def _move_forwards(self) -> None:
+        """The forwarded ports lead here from now on: two processes cannot have them."""
+        assert self._monitor is not None
+        for rule in plan_forwards(self._live.run):
+            host, _, _ = rule.partition("-")
+            await _human(self._live.monitor, f"hostfwd_remove net0 {host}")
+            await _human(self._monitor, f"hostfwd_add net0 {rule}")
+
+    async def remove(self) -> None:
+        """End it, as if it had never been."""
+        live = self._live
+        if self._monitor is not None:
+            if self._run is not None:
+                for rule in plan_forwards(self._live.run):
+                    with contextlib.suppress(QuicksandError):
+                        host, _, _ = rule.partition("-")
+                        await _human(self._monitor, f"hostfwd_remove net0 {host}")
+                        await _human(live.monitor, f"hostfwd_add net0 {rule}")
+            await self._monitor.close()
+        if self._launched:
+            await live.keeper.ask("kill", name=self._name)
+        live.place.layer(self._head.top).unlink(missing_ok=True)
+
+
+def plan_forwards(run: RunState) -> list[str]:
+    """The rules of a machine's forwards, as QEMU's monitor takes them."""
+    from quicksand.config import GUEST_IP
+    from quicksand.qemu.command import AGENT_HTTP_PORT
+
+    pairs = [*run.forwards]
+    if run.http_port is not None:
+        pairs.append((run.http_port, AGENT_HTTP_PORT))
+    return [f"tcp:127.0.0.1:{host}-{GUEST_IP}:{guest}" for host, guest in pairs]
+
+
+async def _human(monitor: Monitor, line: str) -> None:
+    """A command that QMP does not have. Its errors come as text in a successful reply."""
+    said = str(await monitor.execute("human-monitor-command", **{"command-line": line})).strip()
+    if said and "removed" not in said:
+        raise MachineError(f"QEMU did not {line!r}: {said}")
