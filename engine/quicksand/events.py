@@ -23,6 +23,8 @@ class EventKind(StrEnum):
     DISK_ERROR = "disk_error"
     RESET = "reset"
     """The guest rebooted."""
+    REVERTED = "reverted"
+    """It went back to the checkpoint of which ``detail`` is the tag."""
     PANICKED = "panicked"
     STOPPED = "stopped"
     CRASHED = "crashed"
@@ -51,25 +53,36 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
 
     Raises StateError when all its monitors are in use, MachineError when QEMU does not answer.
     """
-    try:
-        monitor = await Monitor.connect(runtime_dir(registry.paths, sandbox_id).current())
-    except QemuDiedError:
-        yield await _ended(registry, sandbox_id)
-        return
-    except QuicksandError:
-        entry = registry.inspect(sandbox_id)
-        if entry is not None and entry.is_live:
-            raise
-        yield _last_event(registry, sandbox_id)
-        return
-    try:
-        async for message in monitor.events():
-            event = _translate(message)
-            if event is not None:
-                yield event
-    finally:
-        await monitor.close()
+    runtime = runtime_dir(registry.paths, sandbox_id)
+    machine = runtime.current()
+    while True:
+        try:
+            monitor = await Monitor.connect(machine)
+        except QemuDiedError:
+            break
+        except QuicksandError:
+            entry = registry.inspect(sandbox_id)
+            if entry is not None and entry.is_live and runtime.current() == machine:
+                raise
+        else:
+            try:
+                async for message in monitor.events():
+                    event = _translate(message)
+                    if event is not None:
+                        yield event
+            finally:
+                await monitor.close()
+        if (current := runtime.current()) == machine or not current.root.exists():
+            break
+        machine = current
+        yield _reverted(registry, sandbox_id)
     yield await _ended(registry, sandbox_id)
+
+
+def _reverted(registry: Registry, sandbox_id: str) -> Event:
+    entry = registry.inspect(sandbox_id)
+    origin = entry.run.origin if entry is not None and entry.run is not None else ""
+    return Event(kind=EventKind.REVERTED, time=time.time(), detail=origin)
 
 
 def _translate(message: dict[str, Any]) -> Event | None:

@@ -24,6 +24,7 @@ from quicksand.errors import (
 )
 from quicksand.host.files import is_locked, map_os_errors, tail
 from quicksand.host.paths import make_private_dir
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.planning import (
@@ -169,17 +170,6 @@ async def boot(
         link=link,
         image=parts.image,
     )
-
-
-async def in_thread_to_the_end(function: Callable[[], T]) -> T:
-    """Run ``function`` in a thread. A cancellation waits for it: what it makes must not appear
-    after the clearing up."""
-    task = asyncio.create_task(asyncio.to_thread(function), name="quicksand-disk")
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        raise
 
 
 async def _await_agent(

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -80,6 +79,8 @@ def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Ar
     resolver = ImageResolver(registry.paths)
     if not record.committed:
         return resolver.resolve(record.config.image, arch), arch
+    if not record.chain:
+        raise ImageError(f"the record of {record.name!r} names no image files")
     base = Path(record.chain[-1])
     if record.image_digest and base.exists():
         image = resolver.resolve(str(base.parent), arch)
@@ -111,8 +112,6 @@ def prepare_disk(
     with map_os_errors(place.root):
         for directory in (place.layers, place.memory, place.checkpoints):
             directory.mkdir(mode=0o700, exist_ok=True)
-        with (place.memory / BLANK).open("wb") as blank:
-            blank.truncate(record.config.memory_bytes)
     if at is not None:
         head = Head(
             layers=at.layers,
@@ -147,12 +146,13 @@ def _last_machine(place: SandboxDir) -> str:
     return ""
 
 
-def check_space(root: Path) -> None:
-    """Raise DiskSpaceError if the file system of ``root`` is as good as full."""
-    free = os.statvfs(root)
-    if free.f_bavail * free.f_frsize < DISK_RESERVE:
+def check_space(root: Path, need: int = 0) -> None:
+    """Raise DiskSpaceError if ``need`` bytes would make the file system of ``root`` as good as
+    full."""
+    found = os.statvfs(root)
+    if found.f_bavail * found.f_frsize < need + DISK_RESERVE:
         raise DiskSpaceError(
-            f"{root} has less than {DISK_RESERVE // 2**20} MiB of free space",
+            f"{root} has less than {(need + DISK_RESERVE) // 2**20} MiB of free space",
             hint="`quicksand-tui ps -a` shows what sandboxes take; remove one, or free some space",
         )
 
@@ -172,7 +172,7 @@ def plan_machine(
         arch=parts.arch,
         accel=parts.status.accelerator,
         memory_bytes=config.memory_bytes,
-        memory_image=place.memory / head.memory if sys.platform == "linux" else None,
+        memory_image=None if head.memory == BLANK else place.memory / head.memory,
         incoming=incoming,
         cpus=config.cpus,
         boot=Boot(

@@ -7,7 +7,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from quicksand.errors import AgentUnreachableError, MachineError, QuicksandError, StateError
+from quicksand.errors import (
+    AgentUnreachableError,
+    MachineError,
+    QuicksandError,
+    RevertedError,
+    StateError,
+)
 from quicksand.host.paths import paths
 from quicksand.registry import Registry, Status
 
@@ -41,8 +47,28 @@ def attached(name: str) -> Iterator[Sandbox]:
         sandbox.close()
 
 
+@contextlib.contextmanager
+def opened(name: str, *, hint: str) -> Iterator[Sandbox]:
+    """The sandbox ``name``, running or paused; let go of at the end.
+
+    Raises SandboxNotFoundError, or StateError with ``hint`` for one that does not run.
+    """
+    from quicksand.sandbox import Sandbox
+
+    entry = Registry(paths()).find(name)
+    sandbox = Sandbox.open(entry.id)
+    try:
+        if not entry.is_live:
+            raise StateError(f"the sandbox {entry.name!r} is not running", hint=hint)
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
 async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandError:
     """What to tell when the connection broke: how the machine ended, or ``error`` if it lives."""
+    if isinstance(error, RevertedError):
+        return RevertedError(str(error), hint="what ran in it has never been")
     registry = Registry(paths())
     loop = asyncio.get_running_loop()
     deadline = loop.time() + END_WAIT_S

@@ -10,7 +10,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command("completions")
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    r"""Print completions for your shell.
+    """Print completions for your shell.
 
     Put this where your shell starts:
 

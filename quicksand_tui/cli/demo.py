@@ -10,9 +10,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+
+
+WORK = "/root/work"
+"""What the demo destroys, in the guest."""
 
 
 @dataclass(slots=True)
@@ -90,6 +97,7 @@ async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
             step.detail = f"{len(content) // 1024} KiB, equal"
         async with report.step("a terminal") as step:
             step.detail = await _terminal(sandbox)
+        await _go_back(report, sandbox)
     finally:
         async with report.step("stop"):
             await sandbox.stop()
@@ -97,7 +105,7 @@ async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
             expect(not left, "the sandbox is still listed")
 
 
-async def _stream(sandbox: Any, say: Callable[[str], None]) -> int:
+async def _stream(sandbox: Sandbox, say: Callable[[str], None]) -> int:
     arrivals: list[float] = []
 
     def on_stdout(text: str) -> None:
@@ -111,7 +119,7 @@ async def _stream(sandbox: Any, say: Callable[[str], None]) -> int:
     return 1 + sum(b - a > 0.05 for a, b in pairwise(arrivals))
 
 
-async def _terminal(sandbox: Any) -> str:
+async def _terminal(sandbox: Sandbox) -> str:
     """Type into a shell and read the answer from its screen."""
     shell = await sandbox.shell(columns=100, rows=30)
     await shell.write(b"stty size; echo sum=$((20+22))\n")
@@ -124,6 +132,52 @@ async def _terminal(sandbox: Any) -> str:
     expect(b"30 100" in seen, "the terminal has not the size that was asked for")
     await shell.close()
     return "100x30, the shell answers"
+
+
+SETUP = f"mkdir {WORK}; seq 1000 > {WORK}/numbers; mkfifo /dev/shm/ask /dev/shm/answer"
+COUNTER = "n=0; while read _ < /dev/shm/ask; do n=$((n+1)); echo $n > /dev/shm/answer; done"
+"""The count is nowhere but in the memory of this process."""
+
+ASK = "echo > /dev/shm/ask; cat /dev/shm/answer"
+
+
+async def _go_back(report: Report, sandbox: Sandbox) -> None:
+    """Checkpoint, damage, revert, undo; what is in memory and on disk proves each."""
+    async with report.step("checkpoint") as step:
+        await _run(sandbox, SETUP)
+        await sandbox.spawn(COUNTER, detach=True)
+        before = await _run(sandbox, ASK)
+        made = await sandbox.checkpoint("before")
+        step.detail = f"stood still {made.pause_s * 1000:.0f} ms, tier {made.tier}"
+    async with report.step("damage") as step:
+        await _run(sandbox, f"rm -rf {WORK}; {ASK}")
+        step.detail = await _expect_state(sandbox, files=False, count=int(before) + 2)
+    async with report.step("revert"):
+        await sandbox.revert("before")
+    async with report.step("all is as it was") as step:
+        step.detail = await _expect_state(sandbox, files=True, count=int(before) + 1)
+    async with report.step("undo the revert"):
+        await sandbox.undo()
+    async with report.step("the damage is back") as step:
+        step.detail = await _expect_state(sandbox, files=False, count=int(before) + 3)
+
+
+async def _expect_state(sandbox: Sandbox, *, files: bool, count: int) -> str:
+    """Raise RuntimeError unless files and the counter are as they must be; else describe them."""
+    there = await sandbox.files.exists(f"{WORK}/numbers")
+    expect(there is files, f"the files are {'there' if there else 'gone'}")
+    if there:
+        lines = (await _run(sandbox, f"cat {WORK}/numbers")).split()
+        expect(lines == [str(n) for n in range(1, 1001)], "the file came back different")
+    counted = int(await _run(sandbox, ASK))
+    expect(counted == count, f"the process counts {counted}, not {count}")
+    return f"files {'there' if there else 'gone'}, the process in memory counts {counted}"
+
+
+async def _run(sandbox: Sandbox, command: str) -> str:
+    result = await sandbox.execute(command)
+    expect(result.exit_code == 0, result.stderr)
+    return result.stdout
 
 
 @click.command("demo")

@@ -11,7 +11,7 @@ import click
 from quicksand.errors import QuicksandError, SandboxNotFoundError, StateError
 
 from quicksand_tui.cli.exits import Exit
-from quicksand_tui.cli.options import sandboxes_argument
+from quicksand_tui.cli.options import complete_tags, sandboxes_argument
 from quicksand_tui.cli.output import complain
 
 if TYPE_CHECKING:
@@ -79,17 +79,25 @@ def _names_or_all(names: tuple[str, ...], chosen: bool, option: str, among: list
 
 @click.command("start")
 @sandboxes_argument()
-def start(names: tuple[str, ...]) -> int:
+@click.option(
+    "--at",
+    metavar="TAG",
+    shell_complete=complete_tags,
+    help="Go on from this checkpoint, with the processes that it had.",
+)
+def start(names: tuple[str, ...], at: str | None) -> int:
     """Start stopped sandboxes again.
 
     They run on when this ends, with the disks that they had.
     """
+    if at is not None and len(names) > 1:
+        raise click.UsageError("--at goes with one sandbox: each has checkpoints of its own")
 
     async def work(name: str) -> None:
         from quicksand.sandbox import Sandbox
 
         sandbox = Sandbox.open(name)
-        await sandbox.start()
+        await sandbox.start(at=at)
         sandbox.detach()
         sandbox.close()
 

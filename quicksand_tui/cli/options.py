@@ -45,6 +45,33 @@ def complete_images(
     ]
 
 
+def complete_tags(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Tags of the checkpoints of the sandbox that was named before."""
+    import contextlib
+
+    from quicksand.errors import QuicksandError
+    from quicksand.host.paths import paths
+    from quicksand.layout import sandbox_dir
+    from quicksand.registry import Registry
+    from quicksand.snapshots.history import History
+
+    # Behind an option whose value is still to come click has not sorted the arguments yet.
+    known = (ctx.params.get("name"), *(ctx.params.get("names") or ctx.args))
+    name = next(filter(None, known), None)
+    with contextlib.suppress(QuicksandError, OSError):
+        if name is not None:
+            entry = Registry(paths()).find(name)
+            nodes = History(sandbox_dir(paths(), entry.id)).nodes()
+            return [
+                CompletionItem(node.tag, help=node.note)
+                for node in nodes
+                if node.tag.startswith(incomplete)
+            ]
+    return []
+
+
 def sandbox_argument(name: str = "name", **keywords: Any) -> Decorator:
     """A NAME argument."""
     return click.argument(name, metavar="NAME", shell_complete=complete_sandboxes, **keywords)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from quicksand.errors import RevertedError
+
 from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.output import complain, say
 from quicksand_tui.cli.relay import Wish, starting
@@ -14,7 +16,7 @@ from quicksand_tui.cli.text import clean
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
-    from quicksand.shell import Shell
+    from quicksand.shell import Shell, ShellInfo
 
 
 async def run_in_terminal(
@@ -29,7 +31,7 @@ async def run_in_terminal(
         shell = await open_terminal(sandbox, wish)
     try:
         async with asyncio.timeout(wish.timeout):
-            return await relay(sandbox, shell, keys, signals, keep=keep)
+            return await relay(sandbox, shell, wish, keys, signals, keep=keep)
     except TimeoutError:
         complain(f"timed out after {wish.timeout:g} s")
         return Exit.TIMEOUT
@@ -52,9 +54,48 @@ async def open_terminal(sandbox: Sandbox, wish: Wish) -> Shell:
 
 
 async def relay(
+    sandbox: Sandbox, shell: Shell, wish: Wish, keys: bytes, signals: Signals, *, keep: bool
+) -> int:
+    """Be the guest's terminal until its program ends; return its exit code. Raises Left.
+
+    When the sandbox is reverted, this goes on in the terminal as it was then, or in a new shell.
+    Raises RevertedError when the terminal was of a command that did not run then.
+    """
+    while True:
+        mine = await _find_live(sandbox, shell.session)
+        try:
+            return await _relay_once(sandbox, shell, keys, signals, keep=keep)
+        except RevertedError as error:
+            say(clean(error))
+            shell = await _follow(sandbox, mine, wish, error)
+
+
+async def _find_live(sandbox: Sandbox, session: str) -> ShellInfo | None:
+    """What the guest says of a terminal whose program runs."""
+    infos = await sandbox.shells()
+    return next((info for info in infos if info.session == session and info.alive), None)
+
+
+async def _follow(
+    sandbox: Sandbox, mine: ShellInfo | None, wish: Wish, error: RevertedError
+) -> Shell:
+    """The same terminal in the guest as it is now, or a new one in its place.
+
+    Terminals are numbered: after a revert another one may have got the number of ours.
+    """
+    now = await _find_live(sandbox, mine.session) if mine is not None else None
+    if mine is not None and now is not None and (now.pid, now.created) == (mine.pid, mine.created):
+        columns, rows = terminal_size()
+        return await sandbox.attach_shell(mine.session, columns=columns, rows=rows)
+    if wish.argv:
+        raise error
+    say("this terminal was not open then: here is a new one")
+    return await open_terminal(sandbox, wish)
+
+
+async def _relay_once(
     sandbox: Sandbox, shell: Shell, keys: bytes, signals: Signals, *, keep: bool
 ) -> int:
-    """Be the guest's terminal until its program ends; return its exit code. Raises Left."""
     try:
         status = await Relay(sandbox, shell, keys, signals).run()
     except BaseException as error:

@@ -30,7 +30,8 @@ def command(
     """Open a terminal in a sandbox, or come back to one.
 
     The exit code is that of the shell. Ctrl-] and then d leave it running: so does a connection
-    that breaks, and `--session` comes back to it.
+    that breaks, and `--session` comes back to it. When the sandbox is reverted, this goes on in
+    the same terminal as it was then, or in a new one.
     """
     if as_json and not listing:
         raise click.UsageError("--json goes with --list")
@@ -51,13 +52,14 @@ def command(
         with attached(name) as sandbox:
             if listing:
                 return _list(await sandbox.shells(), as_json)
+            wish = Wish(argv=(), env={}, user=user)
             if session is None:
-                shell = await open_terminal(sandbox, Wish(argv=(), env={}, user=user))
+                shell = await open_terminal(sandbox, wish)
             else:
                 columns, rows = terminal_size()
                 shell = await sandbox.attach_shell(session, columns=columns, rows=rows)
             try:
-                return await relay(sandbox, shell, keys, signals, keep=True)
+                return await relay(sandbox, shell, wish, keys, signals, keep=True)
             except Left as left:
                 say_left(sandbox, left.session)
                 return Exit.OK

@@ -32,7 +32,7 @@ class Verb:
         return found
 
 
-_USE, _LIVES, _LOOK, _HOST = "Use", "Lives", "Look", "This host"
+_USE, _LIVES, _BACK, _LOOK, _HOST = "Use", "Lives", "Go back", "Look", "This host"
 
 VERBS = tuple(
     Verb(*row)
@@ -47,6 +47,10 @@ VERBS = tuple(
         ("pause", "life", "pause", _LIVES, "Freeze sandboxes where they are."),
         ("resume", "life", "resume", _LIVES, "Let paused sandboxes go on."),
         ("rm", "life", "remove", _LIVES, "Remove stopped sandboxes and their disks."),
+        ("checkpoint", "checkpoint", "command", _BACK, "Keep an instant to come back to."),
+        ("revert", "revert", "revert", _BACK, "Go back to a checkpoint."),
+        ("undo", "revert", "undo", _BACK, "Take the last revert back."),
+        ("tree", "tree", "command", _BACK, "Show a sandbox's checkpoints and where it stands."),
         ("ps", "ps", "command", _LOOK, "List sandboxes."),
         ("logs", "logs", "command", _LOOK, "Show a sandbox's console."),
         ("stats", "stats", "command", _LOOK, "Show what sandboxes use, of the host and inside."),

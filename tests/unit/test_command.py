@@ -60,7 +60,9 @@ IMPLIED = {
 
 def parse_keyval(text: str, implied: str) -> dict[str, str]:
     """QEMU's key=value syntax (util/keyval.c, util/qemu-option.c): a comma ends a value, two are
-    one in it."""
+    one in it. Text that begins with a brace is JSON."""
+    if text.startswith("{"):
+        return {key: str(value) for key, value in json.loads(text).items()}
     found: dict[str, str] = {}
     position = 0
     while position < len(text):
@@ -171,12 +173,16 @@ def test_the_whole_line_of_a_usual_machine() -> None:
         "8250.nr_uarts=1 tsc=reliable no_timer_check quicksand.hostname=box "
         "quicksand.ip=10.0.2.15/24 quicksand.gw=10.0.2.2 quicksand.dns=10.0.2.3 rootfstype=ext4"
     )
-    machine = "q35,usb=off,vmport=off,smm=off,hpet=off,sata=off,smbus=off,graphics=off"
+    machine = "q35,usb=off,vmport=off,smm=off,hpet=off,sata=off,smbus=off,graphics=off,"
+    machine += "memory-backend=ram,suppress-vmdesc=on"
+    memory = {"qom-type": "memory-backend-ram", "id": "ram", "size": str(1024 * 1024 * 1024)}
     assert parse(plan(PLAIN, INHERITED, "linux")) == [
         ("-nodefaults", None),
         ("-no-user-config", None),
         ("-display", {"type": "none"}),
         ("-sandbox", parse_keyval(SANDBOX, "enable")),
+        ("-global", "migration.send-configuration=off"),
+        ("-object", memory),
         ("-machine", parse_keyval(machine, "type")),
         ("-accel", {"accel": "kvm"}),
         ("-cpu", "host"),
@@ -322,7 +328,8 @@ def test_arm_guests_get_what_the_virt_machine_has(accel: Accelerator) -> None:
     # The choice is QEMU's where the host's interrupt controller decides; TCG's default is for 8
     # CPUs at the most.
     gic = {"gic-version": "max"} if accel is Accelerator.TCG else {}
-    assert machine == {"type": "virt", **gic}
+    ours = {"memory-backend": "ram", "suppress-vmdesc": "on"}
+    assert machine == {"type": "virt", **gic, **ours}
     assert "console=ttyAMA0" in kernel_words(arguments)
     assert not [w for w in kernel_words(arguments) if w.startswith(("i8042", "8250", "tsc"))]
     assert "vmgenid" not in drivers(arguments), "a device of PC machines only"
@@ -493,3 +500,17 @@ def test_qemu_itself_opens_the_very_file(qemu: QemuBinaries, tmp_path: Path, nam
     (nodes,) = (r["return"] for r in replies if isinstance(r.get("return"), list))
     files = {node["file"] for node in nodes if node["drv"] == "file"}
     assert files == {str(base), str(disk)}
+
+
+def test_a_machine_that_goes_on_maps_its_image_and_waits_stopped() -> None:
+    image = Path("/box/memory/a,b=c.ram")
+    arguments = plan(replace(PLAIN, memory_image=image, incoming=True), INHERITED)
+    memory = json.loads(value_after(arguments, "-object"))
+    assert (memory["mem-path"], memory["share"]) == (str(image), False)
+    assert value_after(arguments, "-incoming") == "defer"
+    assert "-S" in arguments
+    assert "-incoming" not in plan(PLAIN, INHERITED)
+
+
+def value_after(arguments: list[str], option: str) -> str:
+    return arguments[arguments.index(option) + 1]

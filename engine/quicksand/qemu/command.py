@@ -66,7 +66,8 @@ class Machine:
     accel: Accelerator
     memory_bytes: int
     memory_image: Path | None = None
-    """A file of that size, mapped privately: pages that the guest has not written are its."""
+    """A file of that size, mapped privately: pages that the guest has not written are its. None for
+    memory that begins empty."""
     incoming: bool = False
     """Wait for a state to be loaded (QMP migrate-incoming) instead of booting."""
     cpus: int
@@ -102,19 +103,15 @@ def _plan_machine(machine: Machine, platform: str) -> list[str]:
     arguments = ["-nodefaults", "-no-user-config", "-display", "none"]
     if platform.startswith("linux"):
         arguments += ["-sandbox", SANDBOX]
+    # Device states of checkpoints are written without the configuration section and, so that they
+    # fit, read without it; the description of their format is of no use to anybody.
+    kind += ",memory-backend=ram,suppress-vmdesc=on"
+    arguments += ["-global", "migration.send-configuration=off"]
+    memory: dict[str, Any] = {"qom-type": "memory-backend-ram"}
     if machine.memory_image is not None:
-        # Device states of checkpoints are written without the configuration section and, so that
-        # they fit, read without it; the description of their format is of no use to anybody.
-        kind += ",memory-backend=ram,suppress-vmdesc=on"
-        arguments += ["-global", "migration.send-configuration=off"]
-        backend = {
-            "qom-type": "memory-backend-file",
-            "id": "ram",
-            "size": machine.memory_bytes,
-            "mem-path": str(machine.memory_image),
-            "share": False,
-        }
-        arguments += _json("-object", backend)
+        path = str(machine.memory_image)
+        memory = {"qom-type": "memory-backend-file", "mem-path": path, "share": False}
+    arguments += _json("-object", {**memory, "id": "ram", "size": machine.memory_bytes})
     if machine.incoming:
         arguments += ["-incoming", "defer", "-S"]
     arguments += ["-machine", kind, *plan_cpu(machine.arch, machine.accel)]

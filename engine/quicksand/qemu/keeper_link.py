@@ -61,7 +61,7 @@ class KeeperLink:
             except asyncio.CancelledError:
                 self.close()
                 raise
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, TypeError) as error:
                 self.close()
                 raise MachineError(f"the keeper did not {op}: {error}") from error
         if "error" in reply:

@@ -7,6 +7,7 @@ and written after the VM goes on. `docs/internals/snapshots.md` tells it with pi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import mmap
 import os
 import shutil
@@ -17,16 +18,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import HistoryError, MachineError
+from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.layout import SandboxDir
+from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
 from quicksand.snapshots.differences import address_of, sort_pages
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
-from quicksand.snapshots.history import File, Head, History, Node, new_id
+from quicksand.snapshots.history import BLANK, File, Head, History, Node, new_id
 from quicksand.snapshots.pages import (
     MappedFile,
     PageIndex,
@@ -58,7 +61,7 @@ class Capture:
     """
 
     def __init__(
-        self, place: SandboxDir, run: RunState, monitor: Monitor, *, memory_bytes: int
+        self, place: SandboxDir, run: RunState, monitor: Monitor, *, memory_bytes: int, arch: str
     ) -> None:
         self.id = new_id()
         self.pause_s = 0.0
@@ -67,9 +70,10 @@ class Capture:
         self._run = run
         self._monitor = monitor
         self._size = memory_bytes
+        self._arch = arch
         self._layer = new_id()
-        self._head: Head
-        """Where the sandbox stands, before."""
+        self._before: Head | None = None
+        """Where the sandbox stood, once `prepare` has looked."""
         self._node_name = ""
         """QEMU's name of the disk's active layer."""
         self._buffer: mmap.mmap | None = None
@@ -77,16 +81,22 @@ class Capture:
         self._pivoted = False
 
     @property
+    def _head(self) -> Head:
+        assert self._before is not None, "prepare comes first"
+        return self._before
+
+    @property
     def directory(self) -> Path:
         return self._place.checkpoints / self.id
 
     async def prepare(self) -> None:
         """All that can be done before the pause. Raises HistoryError, HostError, MachineError."""
-        self._head = await self._find_head()
-        self._ram = await asyncio.to_thread(
-            GuestRam.find, self._run.qemu_pid, self._place.memory / self._head.memory, self._size
+        self._before = await self._find_head()
+        image = find_image(self._place, self._head.memory)
+        self._ram = await GuestRam.locate(
+            self._monitor, self._run.qemu_pid, image, self._size, self._arch
         )
-        await asyncio.to_thread(self._prepare_files)
+        await in_thread_to_the_end(self._prepare_files)
         file: dict[str, Any] = {
             "driver": "file",
             "node-name": f"disk-{self._layer}-file",
@@ -107,7 +117,7 @@ class Capture:
         # From here on the new layer is the top one, whether QEMU writes to it already or not: an
         # empty layer changes nothing.
         top = replace(self._head, layers=(*self._head.layers, self._head.top), top=self._layer)
-        await asyncio.to_thread(self._history.set_head, top)
+        await in_thread_to_the_end(lambda: self._history.set_head(top))
 
     async def _find_head(self) -> Head:
         """The head, with the layer that QEMU writes to in fact."""
@@ -138,7 +148,9 @@ class Capture:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-        self._buffer = warm_memory(count_pages(self._ram.written()) * PAGE + SLACK)
+        size = count_pages(self._ram.written()) * PAGE
+        check_space(self._place.memory, size)
+        self._buffer = warm_memory(size + SLACK)
 
     async def freeze(self, *, resume: bool) -> None:
         """The pause: afterwards the VM runs again, or stands still unless ``resume``.
@@ -150,7 +162,7 @@ class Capture:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait((task,))
-            if resume is False and not task.exception():
+            if not resume and not self._run.paused and not task.exception():
                 await self._monitor.execute("cont")
             raise
 
@@ -168,7 +180,7 @@ class Capture:
             )
             self._pivoted = done = True
         finally:
-            if resume or not done:
+            if (resume or not done) and not self._run.paused:
                 await self._monitor.execute("cont")
             self.pause_s = time.perf_counter() - started
 
@@ -185,7 +197,7 @@ class Capture:
         self, *, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
     ) -> Node:
         """Write what was copied and commit the checkpoint. Raises HostError, HistoryError."""
-        return await asyncio.to_thread(self._store, tag, note, auto, tier_note, shape)
+        return await in_thread_to_the_end(lambda: self._store(tag, note, auto, tier_note, shape))
 
     def _store(
         self, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
@@ -231,11 +243,19 @@ class Capture:
         return write_file(path, iter([data]))
 
     def _known_pages(self) -> tuple[list[Run], list[File]]:
-        """Where the pages of the last checkpoint are, if this run has them in its memory."""
+        """Where the pages of the last checkpoint are, if this run has them in its memory.
+
+        If that was removed or is damaged, nothing is known: all of the memory is new.
+        """
         if self._head.node is None or self._head.run != self._run.run:
             return [], []
-        node = self._history.find(self._head.node)
-        index = load_index(self._place, node)
+        try:
+            node = self._history.find(self._head.node)
+            index = load_index(self._place, node)
+            for file in node.pages:
+                MappedFile(self._place.memory / file.name, file).close()
+        except HistoryError:
+            return [], []
         return list(index.runs), list(node.pages)
 
     def _store_pages(
@@ -275,16 +295,18 @@ class Capture:
             memory=self._head.memory,
             machine=self._head.machine,
         )
-        await asyncio.to_thread(self._history.set_head, head)
+        await in_thread_to_the_end(lambda: self._history.set_head(head))
 
     async def discard(self) -> None:
         """Undo what a failed attempt has left. The frozen layer stays below the new one, if QEMU
         writes there already: that costs nothing but a file."""
         await asyncio.to_thread(self._discard_files)
-        if not self._pivoted:
-            await asyncio.to_thread(self._history.set_head, self._head)
+        if self._before is not None and not self._pivoted:
+            await asyncio.to_thread(self._history.set_head, self._before)
             for name in (f"disk-{self._layer}", f"disk-{self._layer}-file"):
-                await self._monitor.execute("blockdev-del", **{"node-name": name})
+                # It may not have got so far as to add them.
+                with contextlib.suppress(QuicksandError):
+                    await self._monitor.execute("blockdev-del", **{"node-name": name})
             self._place.layer(self._layer).unlink(missing_ok=True)
 
     async def forget(self) -> None:
@@ -295,6 +317,11 @@ class Capture:
         (self.directory / "node.json").unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         (self._place.memory / f"{self.id}.pages").unlink(missing_ok=True)
+
+
+def find_image(place: SandboxDir, name: str) -> Path | None:
+    """The memory image of that name; None for that of a cold start."""
+    return None if name == BLANK else place.memory / name
 
 
 def load_index(place: SandboxDir, node: Node) -> PageIndex:

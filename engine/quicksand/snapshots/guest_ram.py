@@ -8,6 +8,7 @@ process_vm_readv(2) and process_vm_writev(2) move pages without stopping anybody
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import mmap
 import os
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import MachineError
+from quicksand.qemu.qmp import Monitor
 
 PAGE = mmap.PAGESIZE
 
@@ -28,6 +30,9 @@ IOV_MAX = 1024
 
 CALL_MAX = 256 * 1024 * 1024
 """Bytes that one call moves: between two calls the thread can be told to end."""
+
+RAM_START = {"x86_64": 0, "aarch64": 0x40000000}
+"""Guest address of the memory's first byte (QEMU, hw/i386/pc.c and hw/arm/virt.c)."""
 
 _WRITTEN = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
 """Of the entries' topmost bytes: present or swapped (bits 63, 62) and not of a file (bit 61)."""
@@ -63,14 +68,18 @@ class GuestRam:
         """The mapping of ``image``. Raises MachineError if QEMU is gone or maps it otherwise."""
         try:
             wanted = image.stat()
-            lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+            lines = Path(f"/proc/{pid}/maps").read_bytes().decode("utf-8", "replace")
         except OSError as error:
             raise MachineError(f"the memory of QEMU cannot be found: {error}") from error
         device = f"{os.major(wanted.st_dev):02x}:{os.minor(wanted.st_dev):02x}"
         start = end = None
-        for line in lines.splitlines():
-            addresses, _, offset, found, inode = line.split(maxsplit=5)[:5]
-            if (found, int(inode)) != (device, wanted.st_ino):
+        # The kernel escapes only the line feed in names; there are other characters that end lines.
+        for line in lines.split("\n")[:-1]:
+            addresses, _, offset, found, inode, *name = line.split(maxsplit=5)
+            if int(inode) != wanted.st_ino:
+                continue
+            # Btrfs says one device here and another in stat.
+            if found != device and name != [os.path.realpath(image)]:
                 continue
             first, last = (int(number, 16) for number in addresses.split("-"))
             if start is None and int(offset, 16) == 0:
@@ -81,6 +90,21 @@ class GuestRam:
         if start is None or end is None or end - start != size:
             raise MachineError(f"QEMU does not map {image} as the guest's memory")
         return cls(pid, start, size)
+
+    @classmethod
+    async def locate(
+        cls, monitor: Monitor, pid: int, image: Path | None, size: int, arch: str
+    ) -> GuestRam:
+        """The memory of a machine, ``image`` being what it maps: None for a cold start, whose
+        memory is anonymous. Raises MachineError."""
+        if image is not None:
+            return await asyncio.to_thread(cls.find, pid, image, size)
+        line = f"gpa2hva {RAM_START[arch]:#x}"
+        said = await monitor.execute("human-monitor-command", **{"command-line": line})
+        found = re.search(r" is (0x[0-9a-f]+)", str(said))
+        if found is None:
+            raise MachineError(f"QEMU does not tell where the guest's memory is: {said}")
+        return cls(pid, int(found[1], 16), size)
 
     def written(self) -> Runs:
         """Pages that are no longer the image's: written since QEMU started."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import secrets
@@ -32,7 +33,7 @@ LOCK_WAIT_S = 30.0
 LOCK_POLL_S = 0.01
 
 BLANK = "blank"
-"""The memory image of a cold start: a file of the memory's size with nothing in it."""
+"""Stands for the memory image of a cold start: there is none, its memory begins empty."""
 
 _ID = re.compile(r"[0-9a-f]{8,16}")
 _NAME = re.compile(r"[0-9a-z][0-9a-z.-]{0,80}")
@@ -171,13 +172,13 @@ class Node:
                 id=_id(value["id"]),
                 tag=check_tag(value["tag"]),
                 parent=None if value["parent"] is None else _id(value["parent"]),
-                created=float(value["created"]),
+                created=_finite(value["created"]),
                 note=str(value["note"]),
                 tier=str(value["tier"]),
                 tier_note=str(value["tier_note"]),
                 auto=bool(value["auto"]),
                 pinned=bool(value["pinned"]),
-                pause_s=float(value["pause_s"]),
+                pause_s=_finite(value["pause_s"]),
                 bytes_written=int(value["bytes_written"]),
                 layers=tuple(_id(name) for name in value["layers"]),
                 shape=dict(value["shape"]),
@@ -225,6 +226,13 @@ class History:
     def set_head(self, head: Head) -> None:
         write_json(self.place.head, head.to_json())
 
+    def settle(self, machine: str) -> None:
+        """``machine`` is the one that runs: decide a hand-over that was cut short."""
+        head = self.head()
+        if head.previous is not None:
+            stays = head.previous.machine == machine
+            self.set_head(head.previous if stays else replace(head, previous=None))
+
     # Checkpoints
 
     def nodes(self) -> list[Node]:
@@ -264,9 +272,11 @@ class History:
         from quicksand.errors import CheckpointNotFoundError
 
         nodes = self.nodes()
-        for node in reversed(nodes):
-            if tag in (node.tag, node.id):
-                return node
+        # An id is nobody else's, whatever tags there are.
+        for name in ("id", "tag"):
+            for node in reversed(nodes):
+                if getattr(node, name) == tag:
+                    return node
         import difflib
 
         close = difflib.get_close_matches(tag, [node.tag for node in nodes], n=1, cutoff=0.5)
@@ -307,10 +317,13 @@ class History:
                 shutil.rmtree(self.place.checkpoints / id_, ignore_errors=True)
         if head is None:
             return
-        layers = {head.top, *head.layers, *(name for node in nodes for name in node.layers)}
+        heads = [head] if head.previous is None else [head, head.previous]
+        layers = {name for node in nodes for name in node.layers}
+        layers |= {name for place in heads for name in (*place.layers, place.top)}
         _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})
         pages = {file.name for node in nodes for file in node.pages}
-        _remove_others(self.place.memory, {*pages, *(node.memory for node in nodes), head.memory})
+        memory = {node.memory for node in nodes} | {place.memory for place in heads}
+        _remove_others(self.place.memory, pages | memory)
 
     def _head_or_none(self) -> Head | None:
         with contextlib.suppress(HistoryError):
@@ -325,7 +338,16 @@ def _remove_others(directory: Any, kept: set[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _check_schema(value: dict[str, Any]) -> None:
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is no finite number")
+    return number
+
+
+def _check_schema(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
     if value.get("schema_version") != SCHEMA:
         raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quicksand.errors import ConfigError, StateError
+from quicksand.host.arch import Architecture
 from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.planning import check_space
 from quicksand.qemu.keeper_link import KeeperLink
@@ -48,6 +49,7 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
             raise StateError(f"the sandbox {record.name!r} is not running")
         async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
             machine = runtime.current()
+            history.settle(machine.name)
             monitor = await Monitor.connect(machine)
             try:
                 yield Live(
@@ -93,7 +95,7 @@ async def take_checkpoint(
         await live.keeper.ask("guard", on=True)
         try:
             await capture.prepare()
-            await capture.freeze(resume=True)
+            await capture.freeze(resume=not live.run.paused)
             await live.keeper.ask("guard", on=False)
             shape = await find_shape(live)
             node = await capture.store(tag=tag, note=note, auto=False, tier_note="", shape=shape)
@@ -108,7 +110,14 @@ async def take_checkpoint(
 
 def start_capture(live: Live) -> Capture:
     """A checkpoint in the making."""
-    return Capture(live.place, live.run, live.monitor, memory_bytes=live.record.config.memory_bytes)
+    config = live.record.config
+    return Capture(
+        live.place,
+        live.run,
+        live.monitor,
+        memory_bytes=config.memory_bytes,
+        arch=(config.arch or Architecture.host()).value,
+    )
 
 
 async def find_shape(live: Live) -> dict[str, Any]:

@@ -11,6 +11,7 @@ means zeros. Last a CRC-32 of all that.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import struct
@@ -148,8 +149,10 @@ def write_file(path: Path, pieces: Iterator[memoryview | bytes]) -> File:
     """
     crcs: list[int] = []
     size = filled = crc = 0
+    with map_os_errors(path):
+        opened = path.open("xb", buffering=0)
     try:
-        with map_os_errors(path), path.open("xb", buffering=0) as file:
+        with map_os_errors(path), opened as file:
             path.chmod(0o600)
             for piece in pieces:
                 data = memoryview(piece).cast("B")
@@ -221,5 +224,7 @@ class MappedFile:
     def close(self) -> None:
         self.data.release()
         if self._map is not None:
-            self._map.close()
+            # A view that an exception holds keeps it open; it goes with that.
+            with contextlib.suppress(BufferError):
+                self._map.close()
             self._map = None

@@ -13,13 +13,14 @@ from typing import Any
 
 from quicksand.agent.session import Session, connect
 from quicksand.errors import HistoryError, MachineError
+from quicksand.host.arch import Architecture
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, RunState
-from quicksand.snapshots.capture import load_index
+from quicksand.snapshots.capture import find_image, load_index
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import Node
-from quicksand.snapshots.pages import ZEROS, MappedFile, Run
+from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run
 
 LOAD_POLL_S = 0.001
 LOAD_TIMEOUT_S = 30.0
@@ -45,7 +46,7 @@ async def shape_of(run: RunState, monitor: Monitor, config: Any, digest: str) ->
     """What a machine must be to go on from a checkpoint of this one."""
     version = (await monitor.execute("query-version"))["qemu"]
     return {
-        "arch": str(config.arch or "host"),
+        "arch": (config.arch or Architecture.host()).value,
         "accel": run.accel,
         "memory": config.memory_bytes,
         "cpus": config.cpus,
@@ -74,17 +75,18 @@ def _short(value: object) -> str:
     return str(value)[:40]
 
 
-async def load_memory(place: SandboxDir, node: Node, pid: int) -> None:
+async def load_memory(place: SandboxDir, node: Node, monitor: Monitor, pid: int) -> None:
     """Put the checkpoint's pages into the memory of a QEMU that waits for a state.
 
     Raises HistoryError naming the damaged file, MachineError.
     """
-    await asyncio.to_thread(_load_memory, place, node, pid)
+    image = find_image(place, node.memory)
+    index = await asyncio.to_thread(load_index, place, node)
+    ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
+    await asyncio.to_thread(_load_memory, place, node, index, ram)
 
 
-def _load_memory(place: SandboxDir, node: Node, pid: int) -> None:
-    index = load_index(place, node)
-    ram = GuestRam.find(pid, place.memory / node.memory, index.size)
+def _load_memory(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam) -> None:
     by_file: dict[int, list[Run]] = {}
     for run in index.runs:
         by_file.setdefault(run.file, []).append(run)
@@ -132,7 +134,7 @@ async def go_on(
     monitor = await Monitor.connect(machine)
     try:
         check_shape(node, await shape_of(run, monitor, record.config, record.image_digest))
-        await load_memory(place, node, run.qemu_pid)
+        await load_memory(place, node, monitor, run.qemu_pid)
         await load_devices(place, node, monitor)
         session = await wake(machine.agent_socket(0), run.token, monitor)
         session.close()

@@ -7,7 +7,7 @@ import contextlib
 import time
 from dataclasses import replace
 
-from quicksand.errors import MachineError, QuicksandError
+from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
@@ -54,7 +54,11 @@ async def revert(
             await live.keeper.ask("guard", on=True)
             await successor.take_over(capture)
         except BaseException:
-            await asyncio.shield(_stay(live, successor, capture))
+            if not successor.promoted:
+                await asyncio.shield(_stay(live, successor, capture))
+                raise
+            # It runs already: the clearing up below is all that is left to do.
+            await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
             raise
         try:
             auto = await _keep_present(live, node, capture) if capture is not None else None
@@ -70,8 +74,13 @@ async def _keep_present(live: Live, node: Node, capture: Capture) -> Node:
     try:
         shape = await find_shape(live)
         return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
-    except BaseException:
+    except BaseException as error:
         await asyncio.shield(capture.forget())
+        if isinstance(error, QuicksandError):
+            raise HistoryError(
+                f"the sandbox is reverted to {node.tag!r}, but what was before could not be kept: "
+                f"{error}"
+            ) from error
         raise
 
 
@@ -91,6 +100,7 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
         await successor.remove()
     with contextlib.suppress(QuicksandError):
         await live.monitor.execute("cont")
+    live.history.settle(live.runtime.current().name)
     if capture is not None:
         await capture.discard()
     await live.keeper.ask("guard", on=False)
@@ -114,6 +124,8 @@ class Successor:
             machine=self._name,
         )
         self._launched = False
+        self.promoted = False
+        """It is the sandbox's machine: from then on there is no way back."""
         self._monitor: Monitor | None = None
         self._run: RunState | None = None
 
@@ -158,7 +170,7 @@ class Successor:
             http_port=live.run.http_port,
         )
         self._monitor = await Monitor.connect(directory)
-        await restore.load_memory(place, self._node, self._run.qemu_pid)
+        await restore.load_memory(place, self._node, self._monitor, self._run.qemu_pid)
 
     def _make_layer(self) -> None:
         below = self._live.place.layer(self._node.layers[-1])
@@ -183,6 +195,7 @@ class Successor:
         before = live.history.head()
         live.history.set_head(replace(self._head, previous=before))
         await live.keeper.ask("promote", name=self._name)
+        self.promoted = True
         live.history.set_head(self._head)
         await self._monitor.close()
 

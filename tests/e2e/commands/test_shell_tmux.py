@@ -138,9 +138,11 @@ def test_htop_draws_itself_anew_in_the_new_size(vm: str, person: Person) -> None
 
 def test_ctrl_c_goes_to_the_guest(vm: str, person: Person) -> None:
     person.open_shell(vm)
-    person.enter("sleep 1000; echo interrupted=$?")
-    person.terminal.sees("sleep 1000")
+    # What says 42 is in the foreground: a ctrl-c before that would be the guest's shell's.
+    person.enter("python3 -c 'print(6 * 7, flush=True); import time; time.sleep(1000)'")
+    person.terminal.sees("\n42")
     person.terminal.press("C-c")
+    person.terminal.sees("KeyboardInterrupt")
     person.enter("echo still here")
     person.terminal.until(lambda text: "\nstill here" in text, what="the shell's answer")
     person.enter("exit")

@@ -1,0 +1,112 @@
+"""`quicksand-tui checkpoint`: keep an instant of a sandbox, or give up some that were kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quicksand_tui.cli.options import complete_tags, json_option, sandbox_argument
+
+if TYPE_CHECKING:
+    from quicksand_tui.cli.runner import Signals
+
+REMOVE = "rm"
+
+
+class CheckpointCommand(click.Command):
+    """Takes a checkpoint, unless its first word is `rm`."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args[:1] == [REMOVE]:
+            return remove.make_context(f"{info_name} {REMOVE}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command("checkpoint", cls=CheckpointCommand)
+@sandbox_argument()
+@click.argument("tag", required=False)
+@click.option("-m", "--note", metavar="NOTE", default="", help="Write down what it is.")
+@click.option("--replace", is_flag=True, help="Take the place of the checkpoint with this tag.")
+@json_option
+def command(name: str, tag: str | None, note: str, replace: bool, as_json: bool) -> int:
+    """Keep an instant of a running sandbox: memory, processes and disk.
+
+    It stands still for a moment and goes on; `revert` comes back to the instant. Without TAG the
+    checkpoint gets a number.
+
+    \b
+    quicksand-tui checkpoint rm NAME TAG...    removes checkpoints
+    quicksand-tui checkpoint -- rm             takes one of a sandbox that is called rm
+    """
+    if replace and tag is None:
+        raise click.UsageError("--replace needs the TAG that is to be replaced")
+
+    from quicksand_tui.cli.attaching import opened
+    from quicksand_tui.cli.exits import Exit
+    from quicksand_tui.cli.output import print_json, print_table, say, show_size
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.text import clean
+
+    async def main(signals: Signals) -> int:
+        with opened(name, hint=f"`quicksand-tui start {name}` starts it") as sandbox:
+            async with shown(lambda seconds: f"{name}: taking a checkpoint, {seconds:.1f} s"):
+                made = await sandbox.checkpoint(tag, note=note, replace=replace)
+        if as_json:
+            print_json({"sandbox": sandbox.name, **asdict(made)})
+            return Exit.OK
+        row = (made.tag, show_pause(made.pause_s), show_size(made.bytes_written), made.tier)
+        print_table(("TAG", "PAUSE", "WRITTEN", "TIER"), [row])
+        if made.tier_note:
+            say(f"tier {clean(made.tier)}: {clean(made.tier_note)}")
+        return Exit.OK
+
+    return run_async(main)
+
+
+def show_pause(seconds: float) -> str:
+    """How long a VM stood still."""
+    return f"{seconds * 1000:.0f} ms"
+
+
+@click.command(REMOVE)
+@sandbox_argument()
+@click.argument("tags", metavar="TAG...", nargs=-1, required=True, shell_complete=complete_tags)
+def remove(name: str, tags: tuple[str, ...]) -> int:
+    """Remove checkpoints of a sandbox, running or not.
+
+    What other checkpoints need of them stays. Tags of those that are gone are printed.
+    """
+    from quicksand.errors import QuicksandError
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.exits import Exit
+    from quicksand_tui.cli.output import complain
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.text import clean
+
+    async def main(signals: Signals) -> int:
+        sandbox = Sandbox.open(name)
+        failures = 0
+        try:
+            for tag in dict.fromkeys(tags):
+                try:
+                    await sandbox.delete_checkpoint(tag)
+                except QuicksandError as error:
+                    failures += 1
+                    complain(error)
+                else:
+                    print(clean(tag), flush=True)
+        finally:
+            sandbox.close()
+        return Exit.FAILURE if failures else Exit.OK
+
+    return run_async(main)

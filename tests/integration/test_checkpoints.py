@@ -1,0 +1,321 @@
+"""Checkpoints of real VMs: memory, processes and disk together, and going back, and failing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from quicksand import EventKind, PortForward, Sandbox, Status
+from quicksand.errors import (
+    CheckpointNotFoundError,
+    ConfigError,
+    HistoryError,
+    RevertedError,
+    StateError,
+)
+from quicksand.host.paths import Paths
+from quicksand.layout import sandbox_dir
+from quicksand.snapshots.history import History
+
+from tests.conftest import fresh_places, our_processes, wait_for
+
+pytestmark = pytest.mark.vm
+
+COUNTER = """
+import socket, sys, threading
+count = 0
+server = socket.create_server(("", 7000))
+print("up", flush=True)
+while True:
+    connection, _ = server.accept()
+    count += 1
+    open("/root/count", "w").write(str(count))
+    connection.sendall(str(count).encode())
+    connection.close()
+"""
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+@pytest.fixture
+async def vm(places: Paths) -> AsyncIterator[Sandbox]:
+    async with Sandbox(image="debian", name="box") as sandbox:
+        yield sandbox
+
+
+async def say(vm: Sandbox, command: str) -> str:
+    result = await vm.execute(command, timeout=60)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.strip()
+
+
+async def test_memory_processes_and_disk_are_as_they_were(vm: Sandbox) -> None:
+    await say(vm, "echo disk-1 > /root/f; echo memory-1 > /dev/shm/f; sleep 7777 >&- 2>&- &")
+    before = await say(vm, "cat /proc/sys/kernel/random/boot_id; pgrep -x sleep")
+    first = await vm.checkpoint("first", note="a note")
+    assert (first.tag, first.note, first.parent, first.tier) == ("first", "a note", None, "pages")
+    assert first.pause_s > 0
+    await say(vm, "echo disk-2 > /root/f; echo memory-2 > /dev/shm/f; pkill sleep")
+    second = await vm.checkpoint("second")
+    assert second.parent == first.id
+    assert second.bytes_written < first.bytes_written
+    await vm.revert("first")
+    assert await say(vm, "cat /root/f /dev/shm/f") == "disk-1\nmemory-1"
+    now = await say(vm, "cat /proc/sys/kernel/random/boot_id; pgrep -x sleep")
+    assert now == before
+    await vm.undo()
+    assert await say(vm, "cat /root/f /dev/shm/f") == "disk-2\nmemory-2"
+    await vm.revert(second.id)
+    assert await say(vm, "cat /root/f /dev/shm/f") == "disk-2\nmemory-2"
+    assert Sandbox.list()[0].status is Status.RUNNING
+
+
+async def test_a_stopped_sandbox_starts_at_any_checkpoint_with_its_processes(
+    vm: Sandbox,
+) -> None:
+    await say(vm, "echo 1 > /dev/shm/f; echo 1 > /root/f; sleep 7777 >&- 2>&- &")
+    await vm.checkpoint("one")
+    await say(vm, "echo 2 > /root/f")
+    await vm.stop()
+    with pytest.raises(CheckpointNotFoundError, match="no checkpoint"):
+        await vm.start(at="onne")
+    await vm.start(at="one")
+    assert await say(vm, "cat /root/f /dev/shm/f; pgrep -c -x sleep") == "1\n1\n1"
+    await vm.checkpoint("again")
+    await vm.stop()
+    await vm.start()
+    assert await say(vm, "cat /root/f; ls /dev/shm") == "1"
+    assert [c.tag for c in vm.checkpoints()] == ["one", "again"]
+
+
+async def test_deleting_one_keeps_what_others_need(vm: Sandbox, places: Paths) -> None:
+    for number in range(3):
+        await say(
+            vm,
+            f"echo {number} | tee /root/f /dev/shm/f; dd if=/dev/urandom of=/dev/shm/r"
+            " bs=1M count=4 2>&1",
+        )
+        await vm.checkpoint(str(number))
+    sums = await say(vm, "sha256sum /dev/shm/r")
+    await vm.delete_checkpoint("1")
+    first, last = vm.checkpoints()
+    assert (first.tag, last.tag, last.parent) == ("0", "2", first.id)
+    await vm.revert("0", keep_now=False)
+    assert await say(vm, "cat /root/f /dev/shm/f") == "0\n0"
+    await vm.revert("2", keep_now=False)
+    assert await say(vm, "cat /root/f /dev/shm/f; sha256sum /dev/shm/r") == f"2\n2\n{sums}"
+    await vm.stop()
+    for tag in ("0", "2"):
+        await vm.delete_checkpoint(tag)
+    place = sandbox_dir(places, vm.id)
+    assert vm.checkpoints() == []
+    assert list(place.memory.iterdir()) == []
+
+
+async def test_cycles_keep_memory_disk_and_a_server_in_step(places: Paths) -> None:
+    """R: a counter in memory, one on disk and a TCP server agree after every revert."""
+    async with Sandbox(image="debian", port_forwards=[PortForward(0, 7000)]) as vm:
+        await vm.files.write("/root/server.py", COUNTER)
+        await say(
+            vm,
+            "setsid python3 /root/server.py > /dev/shm/log 2>&1 < /dev/null &"
+            " until grep -q up /dev/shm/log; do sleep 0.05; done",
+        )
+        for cycle in range(4):
+            assert await visit(vm) == 2 * cycle + 1
+            await vm.checkpoint(f"cycle {cycle}")
+            for _ in range(3):
+                await visit(vm)
+            await vm.revert(f"cycle {cycle}")
+            assert await say(vm, "cat /root/count") == str(2 * cycle + 1)
+            assert await visit(vm) == 2 * cycle + 2
+
+
+async def visit(vm: Sandbox) -> int:
+    """What the server in the guest has counted, through the forwarded port."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", vm.port_forwards[7000])
+    async with asyncio.timeout(20):
+        data = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return int(data)
+
+
+async def test_clients_are_told_and_come_back_by_themselves(vm: Sandbox) -> None:
+    shell = await vm.shell(columns=90, rows=20)
+    await vm.checkpoint("here")
+    other = Sandbox.attach("box")
+    call = asyncio.create_task(other.execute("echo begun; sleep 600", timeout=None))
+    seen: list[EventKind] = []
+    watching = asyncio.create_task(watch(vm, seen))
+    while not (await vm.execute(["pgrep", "-x", "sleep"])).stdout:
+        pass
+    await vm.revert("here")
+    async with asyncio.timeout(10):
+        with pytest.raises(RevertedError, match="'here'"):
+            await call
+    assert (await other.execute("echo alive; pgrep -x sleep")).stdout == "alive\n"
+    assert [info.session for info in await other.shells()] == [shell.session]
+    again = await other.attach_shell(shell.session)
+    await again.close()
+    other.close()
+    await vm.stop()
+    await watching
+    assert EventKind.REVERTED in seen
+    assert seen[-1] is EventKind.STOPPED
+
+
+async def watch(vm: Sandbox, seen: list[EventKind]) -> None:
+    async for event in vm.events():
+        seen.append(event.kind)
+
+
+# Failing
+
+
+TAGS = ["two words", "a/b\\c", "q'uo\"te", "🦀", "x" * 128, "--tag", "."]
+
+
+async def test_tags_are_free_text_and_taken_ones_are_refused(vm: Sandbox) -> None:
+    for tag in TAGS[:3]:
+        await vm.checkpoint(tag)
+    with pytest.raises(ConfigError, match="'two words' already"):
+        await vm.checkpoint("two words")
+    replaced = await vm.checkpoint("two words", replace=True)
+    assert [c.id for c in vm.checkpoints() if c.tag == "two words"] == [replaced.id]
+    for bad in ("x" * 129, "", "a\nb"):
+        with pytest.raises(ConfigError):
+            await vm.checkpoint(bad)
+    with pytest.raises(CheckpointNotFoundError, match="no checkpoint") as caught:
+        await vm.revert("two wrods")
+    assert isinstance(caught.value, ValueError)
+    assert "two words" in caught.value.hint
+    with pytest.raises(StateError, match="nothing to undo"):
+        await vm.undo()
+    assert await say(vm, "echo alive") == "alive"
+
+
+async def test_a_damaged_file_is_refused_by_name_and_the_present_goes_on(
+    vm: Sandbox, places: Paths
+) -> None:
+    await vm.checkpoint("good")
+    await say(vm, "dd if=/dev/urandom of=/dev/shm/r bs=1M count=2 2>&1")
+    await vm.checkpoint("bad")
+    node = History(sandbox_dir(places, vm.id)).find("bad")
+    damaged = sandbox_dir(places, vm.id).memory / node.pages[-1].name
+    with damaged.open("r+b") as file:
+        file.seek(4096 * 3 + 5)
+        byte = file.read(1)
+        file.seek(4096 * 3 + 5)
+        file.write(bytes([byte[0] ^ 1]))
+    await say(vm, "echo present > /dev/shm/now")
+    with pytest.raises(HistoryError, match=damaged.name):
+        await vm.revert("bad")
+    assert await say(vm, "cat /dev/shm/now") == "present"
+    await vm.revert("good")
+    assert await say(vm, "ls /dev/shm") == ""
+
+
+CLIENT = """
+import asyncio, os, signal, sys
+from quicksand import Sandbox
+from quicksand.snapshots import capture
+
+frozen = capture.Capture._copy_pages
+def die(self):
+    os.kill(os.getpid(), signal.SIGKILL)
+capture.Capture._copy_pages = die
+
+async def main():
+    sandbox = Sandbox.attach("box")
+    await (sandbox.checkpoint("never") if sys.argv[1] == "checkpoint" else sandbox.revert("one"))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("operation", ["checkpoint", "revert"])
+async def test_a_client_killed_in_the_pause_leaves_the_sandbox_running(
+    vm: Sandbox, places: Paths, operation: str
+) -> None:
+    await say(vm, "echo here > /dev/shm/f; echo here > /root/f")
+    await vm.checkpoint("one")
+    await say(vm, "echo there > /dev/shm/f; echo there > /root/f")
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", CLIENT, operation)
+    assert await client.wait() == -signal.SIGKILL
+    assert await say(vm, "cat /dev/shm/f /root/f") == "there\nthere"
+    processes = [line for line in our_processes(str(places.data)) if "qemu-system" in line]
+    assert len(processes) == 1
+    assert [c.tag for c in vm.checkpoints()] == ["one"]
+    await vm.checkpoint("two")
+    await vm.revert("one")
+    assert await say(vm, "cat /dev/shm/f /root/f") == "here\nhere"
+    await vm.revert("two")
+    assert await say(vm, "cat /dev/shm/f /root/f") == "there\nthere"
+    place = sandbox_dir(places, vm.id)
+    assert len(list(place.checkpoints.iterdir())) == len(vm.checkpoints())
+
+
+async def test_qemu_killed_after_a_checkpoint_loses_nothing_of_it(
+    vm: Sandbox, places: Paths
+) -> None:
+    await say(vm, "echo kept > /dev/shm/f; echo kept > /root/f; sync")
+    await vm.checkpoint("kept")
+    run = Sandbox.list()[0].run
+    assert run is not None
+    os.kill(run.qemu_pid, signal.SIGKILL)
+    wait_for(lambda: Sandbox.list()[0].status is Status.CRASHED, what="the crash")
+    with pytest.raises(StateError):
+        await vm.checkpoint("late")
+    await vm.stop()
+    await vm.start(at="kept")
+    assert await say(vm, "cat /dev/shm/f /root/f") == "kept\nkept"
+    await vm.stop()
+    await vm.start()
+    assert await say(vm, "cat /root/f") == "kept"
+
+
+async def test_a_full_disk_during_a_checkpoint_costs_only_the_checkpoint(
+    places: Paths, prepared: Paths
+) -> None:
+    from quicksand.errors import DiskSpaceError
+
+    from tests.integration.test_host_trouble import MIB, small_disk
+
+    with small_disk(prepared, places.data.parent / "disk", 200 * MIB) as small:
+        async with Sandbox(image="debian", name="box") as vm:
+            await say(vm, "echo here > /dev/shm/f")
+            await vm.checkpoint("one")
+            (small.data / "ballast").write_bytes(bytes(40 * MIB))
+            await say(vm, "head -c 60M /dev/urandom > /dev/shm/r")
+            with pytest.raises(DiskSpaceError):
+                await vm.checkpoint("two")
+            assert await say(vm, "cat /dev/shm/f") == "here"
+            assert [c.tag for c in vm.checkpoints()] == ["one"]
+            assert len(list(sandbox_dir(small, vm.id).checkpoints.iterdir())) == 1
+            subprocess.run(["mount", "-o", "remount,size=600m", small.data], check=True)
+            await vm.checkpoint("two")
+            await vm.revert("one")
+            assert await say(vm, "ls /dev/shm") == "f"
+
+
+async def test_two_clients_at_once_wait_for_each_other(vm: Sandbox) -> None:
+    others = [Sandbox.attach("box") for _ in range(3)]
+    made = await asyncio.gather(
+        *(vm.checkpoint(str(n)) for vm, n in zip(others, "abc", strict=True))
+    )
+    assert {c.tag for c in made} == {"a", "b", "c"}
+    assert {c.tag for c in vm.checkpoints()} == {"a", "b", "c"}
+    for other in others:
+        other.close()
+    await vm.revert("b")
+    assert await say(vm, "echo alive") == "alive"

@@ -1,0 +1,169 @@
+"""Sorting copied pages, against a model that looks at one page at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quicksand.snapshots.differences import BLOCK, Comparer, address_of, sort_pages, stretches
+from quicksand.snapshots.guest_ram import PAGE
+from quicksand.snapshots.pages import ZEROS, Run
+
+
+def page_of(content: int) -> bytes:
+    """0 is a page of zeros; others differ from each other in their last byte only."""
+    return bytes(PAGE - 1) + bytes([content])
+
+
+@dataclass
+class Scene:
+    """Guest pages that were written (page -> content), and what is known of them."""
+
+    written: dict[int, int]
+    known: list[Run]
+    files: list[list[int]]
+
+    def runs(self) -> list[tuple[int, int]]:
+        runs: list[tuple[int, int]] = []
+        for page in sorted(self.written):
+            if runs and sum(runs[-1]) == page:
+                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+            else:
+                runs.append((page, 1))
+        return runs
+
+    def sort(self) -> tuple[list[Run], list[tuple[int, int]]]:
+        copied = bytearray(b"".join(page_of(self.written[p]) for p in sorted(self.written)))
+        files = [bytearray(b"".join(map(page_of, file))) for file in self.files]
+        return sort_pages(
+            self.runs(),
+            address_of(memoryview(copied)),
+            self.known,
+            [address_of(memoryview(file)) for file in files],
+            new_file=len(files),
+        )
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    files = draw(
+        st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=50), min_size=1, max_size=3)
+    )
+    known, page = [], 0
+    for _ in range(draw(st.integers(0, 5))):
+        file = draw(st.sampled_from([*range(len(files)), ZEROS]))
+        room = 50 if file == ZEROS else len(files[file])
+        count = draw(st.integers(1, room))
+        at = 0 if file == ZEROS else draw(st.integers(0, room - count))
+        page += draw(st.integers(0, 4))
+        known.append(Run(page, count, file, at))
+        page += count
+    # Mostly what is known already: as it is with a guest.
+    contents = {
+        run.first + n: 0 if run.file == ZEROS else files[run.file][run.at + n]
+        for run in known
+        for n in range(run.count)
+    }
+    written, first = {}, 0
+    for _ in range(draw(st.integers(0, 6))):
+        first += draw(st.integers(0, 10))
+        other = draw(st.integers(0, 3))
+        for n in range(draw(st.integers(1, 40))):
+            written[first + n] = contents.get(first + n, other)
+        first = max(written) + 1
+    for changed in draw(st.lists(st.sampled_from(sorted(written) or [0]), max_size=6)):
+        if changed in written:
+            written[changed] = draw(st.integers(0, 3))
+    return Scene(written, known, files)
+
+
+def expected(scene: Scene) -> tuple[dict[int, tuple[int, int]], list[int]]:
+    """Where each page is, and the positions in the copy of those that are new."""
+    known = {
+        run.first + n: (run.file, 0 if run.file == ZEROS else run.at + n)
+        for run in scene.known
+        for n in range(run.count)
+    }
+    where: dict[int, tuple[int, int]] = {}
+    new: list[int] = []
+    for position, (page, content) in enumerate(sorted(scene.written.items())):
+        file, at = known.get(page, (None, 0))
+        if file is not None and content == (0 if file == ZEROS else scene.files[file][at]):
+            where[page] = (file, at)
+        elif content == 0:
+            where[page] = (ZEROS, 0)
+        else:
+            where[page] = (len(scene.files), len(new))
+            new.append(position)
+    return where, new
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenes())
+def test_every_page_is_where_a_look_at_it_alone_would_find_it(scene: Scene) -> None:
+    runs, new = scene.sort()
+    where: dict[int, tuple[int, int]] = {}
+    for run in runs:
+        for n in range(run.count):
+            assert run.first + n not in where
+            where[run.first + n] = (run.file, 0 if run.file == ZEROS else run.at + n)
+    pages, positions = expected(scene)
+    assert where == pages
+    assert [position for first, count in new for position in range(first, first + count)] == (
+        positions
+    )
+    assert [run.first for run in runs] == sorted(run.first for run in runs)
+
+
+def test_nothing_written_is_nothing_new() -> None:
+    assert Scene({}, [Run(0, 1, 0, 0)], [[1]]).sort() == ([], [])
+
+
+@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK])
+def test_pages_that_are_known_stay_one_run(count: int) -> None:
+    scene = Scene(dict.fromkeys(range(count), 2), [Run(0, count, 0, 0)], [[2] * count])
+    assert scene.sort() == ([Run(0, count, 0, 0)], [])
+
+
+@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK])
+def test_zeros_are_never_stored(count: int) -> None:
+    scene = Scene(dict.fromkeys(range(count), 0), [], [])
+    assert scene.sort() == ([Run(0, count, ZEROS, 0)], [])
+
+
+def test_a_page_that_became_zero_is_not_stored_again() -> None:
+    assert Scene({4: 0}, [Run(4, 1, 0, 0)], [[3]]).sort() == ([Run(4, 1, ZEROS, 0)], [])
+
+
+# Stretches
+
+
+@settings(deadline=None)
+@given(st.lists(st.booleans(), max_size=5 * BLOCK), st.booleans())
+def test_stretches_are_the_verdicts_of_the_pages(verdicts: list[bool], whole: bool) -> None:
+    def test(first: int, pages: int) -> bool:
+        return all(verdicts[first : first + pages])
+
+    found = list(stretches(len(verdicts), test, whole=whole and bool(verdicts)))
+    flat = [verdict for _, pages, verdict in found for _ in range(pages)]
+    assert flat == verdicts
+    starts: Sequence[int] = [first for first, _, _ in found]
+    assert starts == [sum(pages for _, pages, _ in found[:n]) for n in range(len(found))]
+    assert all(a[2] is not b[2] for a, b in itertools.pairwise(found))
+
+
+def test_single_bytes_decide() -> None:
+    compare = Comparer()
+    a, b = (ctypes.create_string_buffer(3 * PAGE) for _ in range(2))
+    here, there = ctypes.addressof(a), ctypes.addressof(b)
+    assert compare.equal(here, there, 3)
+    assert compare.zero(here, 3)
+    a[3 * PAGE - 1] = b"\1"
+    assert not compare.equal(here, there, 3)
+    assert compare.equal(here, there, 2)
+    assert not compare.zero(here, 3)

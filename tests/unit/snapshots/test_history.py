@@ -1,0 +1,481 @@
+"""A sandbox's history on disk: what is written comes back, damage is refused, and nothing that is
+needed is ever removed."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError
+from quicksand.layout import SandboxDir
+from quicksand.snapshots import history as module
+from quicksand.snapshots.history import TAG_MAX, File, Head, History, Node, check_tag, new_id
+
+IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
+NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)
+TEXTS = st.text(max_size=20)
+FILES = st.builds(
+    File,
+    name=NAMES,
+    size=st.integers(0, 2**48),
+    crcs=st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple),
+)
+HEADS = st.builds(
+    Head,
+    layers=st.lists(IDS, max_size=3).map(tuple),
+    top=IDS,
+    node=st.none() | IDS,
+    run=st.none() | TEXTS,
+    memory=NAMES,
+    machine=TEXTS,
+)
+TAGS = st.text(st.characters().filter(str.isprintable), min_size=1, max_size=TAG_MAX).filter(
+    lambda tag: bool(tag.strip())
+)
+FLOATS = st.floats(0, 1e10)
+NODES = st.builds(
+    Node,
+    id=IDS,
+    tag=TAGS,
+    parent=st.none() | IDS,
+    created=FLOATS,
+    note=TEXTS,
+    tier=TEXTS,
+    tier_note=TEXTS,
+    auto=st.booleans(),
+    pinned=st.booleans(),
+    pause_s=FLOATS,
+    bytes_written=st.integers(0, 2**48),
+    layers=st.lists(IDS, max_size=3).map(tuple),
+    shape=st.dictionaries(TEXTS, st.integers() | TEXTS | st.lists(TEXTS, max_size=2), max_size=3),
+    memory=NAMES,
+    pages=st.lists(FILES, max_size=3).map(tuple),
+    index=FILES,
+    devices=FILES,
+    token=TEXTS,
+)
+
+
+# Records
+
+
+@settings(deadline=None)
+@given(HEADS, st.none() | HEADS)
+def test_a_head_comes_back_as_it_was(head: Head, previous: Head | None) -> None:
+    head = replace(head, previous=previous)
+    assert Head.from_json(json.loads(json.dumps(head.to_json()))) == head
+
+
+@settings(deadline=None)
+@given(NODES)
+def test_a_checkpoint_comes_back_as_it_was(node: Node) -> None:
+    assert Node.from_json(json.loads(json.dumps(node.to_json()))) == node
+
+
+HEAD = Head(layers=("00000001",), top="00000002", node="0000000a", run="run", machine="1")
+PREVIOUS = Head(layers=("00000001",), top="00000003", machine="2")
+FILE = File(name="a.pages", size=3, crcs=(1,))
+NODE = Node(
+    id="0000000a",
+    tag="one",
+    parent=None,
+    created=1.0,
+    note="",
+    tier="pages",
+    tier_note="",
+    auto=False,
+    pinned=False,
+    pause_s=0.1,
+    bytes_written=1,
+    layers=("00000001",),
+    shape={"cpus": 1},
+    memory="blank",
+    pages=(FILE,),
+    index=FILE,
+    devices=FILE,
+    token="t",
+)
+
+PLAIN_HEAD = replace(HEAD, previous=PREVIOUS).to_json()
+PLAIN_NODE = NODE.to_json()
+WRONG: list[Any] = [None, 5, 1e999, "../x", "a/b", "..", "", [], {}, [[]], "0000000a\n", "A\0b"]
+
+
+@pytest.mark.parametrize("field", ["schema_version", "layers", "top", "memory"])
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_a_head_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong: Any) -> None:
+    if field == "layers" and wrong in ("", [], {}):
+        return  # these are no layers
+    with pytest.raises(ValueError):
+        Head.from_json({**PLAIN_HEAD, field: wrong})
+
+
+@pytest.mark.parametrize("wrong", [5, "x", [], [1], {}, {"schema_version": 1}], ids=repr)
+def test_a_previous_head_of_a_wrong_kind_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError):
+        Head.from_json({**PLAIN_HEAD, "previous": wrong})
+
+
+@pytest.mark.parametrize("field", ["id", "tag", "created", "pages", "index", "devices", "memory"])
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_a_checkpoint_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong: Any) -> None:
+    valid: dict[str, Callable[[Any], bool]] = {
+        "pages": lambda value: value in ("", [], {}),
+        "created": lambda value: isinstance(value, (int, float)),
+        "tag": lambda value: value in ("../x", "a/b", ".."),
+    }
+    if field in valid and valid[field](wrong):
+        return
+    with pytest.raises(ValueError):
+        Node.from_json({**PLAIN_NODE, field: wrong})
+
+
+@pytest.mark.parametrize("field", sorted(PLAIN_NODE))
+def test_a_checkpoint_without_a_field_is_refused(field: str) -> None:
+    with pytest.raises(ValueError):
+        Node.from_json({name: value for name, value in PLAIN_NODE.items() if name != field})
+
+
+@pytest.mark.parametrize("field", sorted(PLAIN_HEAD))
+def test_a_head_without_a_field_is_refused(field: str) -> None:
+    with pytest.raises(ValueError):
+        Head.from_json({name: value for name, value in PLAIN_HEAD.items() if name != field})
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "/etc/passwd", "..", ".", "", ".hidden", "a\0"])
+def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+    for plain in (
+        {**PLAIN_NODE, "memory": name},
+        {**PLAIN_NODE, "pages": [[name, 1, [1]]]},
+        {**PLAIN_NODE, "layers": [name]},
+        {**PLAIN_NODE, "parent": name},
+    ):
+        with pytest.raises(ValueError):
+            Node.from_json(plain)
+
+
+# Tags
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "a",
+        "two words",
+        'it\'s "it"',
+        "a/b",
+        "../..",
+        "🎉",
+        "❤️",
+        "日本",
+        "-rf",
+        "x" * 128,
+        "é" * 128,
+    ],
+)
+def test_people_may_call_a_checkpoint_what_they_like(history: History, tag: str) -> None:
+    assert check_tag(tag) == tag
+    add(history, "0000000a", tag=tag)
+    assert history.find(tag).tag == tag
+
+
+@pytest.mark.parametrize(
+    "tag", ["", " ", "   ", "x" * 129, "é" * 129, "a\nb", "a\0", "\x1b[31m", "\ud800"]
+)
+def test_what_cannot_be_shown_is_no_tag(tag: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_tag(tag)
+    assert str(caught.value).isprintable()
+    with pytest.raises(ValueError):
+        Node.from_json({**PLAIN_NODE, "tag": tag})
+
+
+# The tree
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    place = SandboxDir(tmp_path)
+    for directory in (place.layers, place.memory, place.checkpoints):
+        directory.mkdir()
+    return History(place)
+
+
+def add(history: History, id_: str, **values: Any) -> Node:
+    """Commit a checkpoint, with files where they belong."""
+    node = replace(NODE, **{"id": id_, "tag": id_, "pages": (), "layers": (), **values})
+    directory = history.place.checkpoints / id_
+    directory.mkdir()
+    for name in ("devices", "pages.index"):
+        (directory / name).write_text("x")
+    for layer in node.layers:
+        history.place.layer(layer).touch()
+    for name in (*(file.name for file in node.pages), node.memory):
+        (history.place.memory / name).touch()
+    history.commit(node)
+    return node
+
+
+def stand(history: History, head: Head) -> None:
+    history.set_head(head)
+    for layer in (*head.layers, head.top):
+        history.place.layer(layer).touch()
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def pages(*names: str) -> tuple[File, ...]:
+    return tuple(replace(FILE, name=f"{name}.pages") for name in names)
+
+
+def test_checkpoints_are_listed_the_oldest_first(history: History) -> None:
+    add(history, "0000000c", created=1.0)
+    add(history, "0000000a", created=3.0)
+    add(history, "0000000b", created=2.0)
+    assert [node.id for node in history.nodes()] == ["0000000c", "0000000b", "0000000a"]
+
+
+def test_without_any_there_are_none(tmp_path: Path) -> None:
+    empty = History(SandboxDir(tmp_path / "nothing"))
+    assert (empty.nodes(), empty.broken()) == ([], {})
+    with pytest.raises(CheckpointNotFoundError):
+        empty.find("x")
+    with pytest.raises(HistoryError, match=r"head\.json"):
+        empty.head()
+    empty.sweep()
+
+
+def test_every_truncation_of_a_record_is_seen(history: History) -> None:
+    add(history, "0000000a")
+    path = history.place.checkpoints / "0000000a" / "node.json"
+    data = path.read_bytes()
+    for length in range(len(data.rstrip())):
+        path.write_bytes(data[:length])
+        assert list(history.broken()) == ["0000000a"], length
+        assert history.nodes() == []
+
+
+def test_every_truncation_of_the_head_is_seen(history: History) -> None:
+    stand(history, replace(HEAD, previous=PREVIOUS))
+    data = history.place.head.read_bytes()
+    for length in range(len(data.rstrip())):
+        history.place.head.write_bytes(data[:length])
+        with pytest.raises(HistoryError):
+            history.head()
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "5", "null", "\xff", "[" * 100_000, '{"schema_version": 2}']
+)
+def test_what_is_no_record_is_an_error_and_no_crash(history: History, text: str) -> None:
+    add(history, "0000000a")
+    data = text.encode("latin-1")
+    (history.place.checkpoints / "0000000a" / "node.json").write_bytes(data)
+    history.place.head.write_bytes(data)
+    assert list(history.broken()) == ["0000000a"]
+    with pytest.raises(HistoryError):
+        history.head()
+
+
+def test_a_record_in_another_checkpoint_s_place_is_broken(history: History) -> None:
+    add(history, "0000000a")
+    (history.place.checkpoints / "0000000a").rename(history.place.checkpoints / "0000000b")
+    assert list(history.broken()) == ["0000000b"]
+
+
+def test_it_is_found_by_tag_and_by_id_and_the_latest_of_a_tag_counts(history: History) -> None:
+    add(history, "0000000a", tag="same", created=1.0)
+    add(history, "0000000b", tag="same", created=2.0)
+    assert history.find("same").id == "0000000b"
+    assert history.find("0000000a").id == "0000000a"
+
+
+def test_an_id_is_never_mistaken_for_another_one_s_tag(history: History) -> None:
+    add(history, "0000000a", created=1.0)
+    add(history, "0000000b", tag="0000000a", created=2.0)
+    assert history.find("0000000a").id == "0000000a"
+
+
+def test_a_tag_that_is_nearly_right_is_answered_with_the_right_one(history: History) -> None:
+    add(history, "0000000a", tag="before upgrade")
+    with pytest.raises(CheckpointNotFoundError, match="'befor upgrade'") as caught:
+        history.find("befor upgrade")
+    assert caught.value.hint == "did you mean 'before upgrade'?"
+    with pytest.raises(CheckpointNotFoundError) as caught:
+        history.find("zzz")
+    assert "tree" in caught.value.hint
+
+
+# Removing
+
+
+def test_the_children_of_a_removed_checkpoint_become_its_parent_s(history: History) -> None:
+    stand(history, HEAD)
+    add(history, "0000000a")
+    middle = add(history, "0000000b", parent="0000000a")
+    add(history, "0000000c", parent="0000000b")
+    add(history, "0000000d", parent="0000000b")
+    history.remove(middle)
+    assert {node.id: node.parent for node in history.nodes()} == {
+        "0000000a": None,
+        "0000000c": "0000000a",
+        "0000000d": "0000000a",
+    }
+    history.remove(history.find("0000000a"))
+    assert {node.parent for node in history.nodes()} == {None}
+
+
+def test_removing_keeps_what_others_need(history: History) -> None:
+    stand(history, replace(HEAD, node=None))
+    old = add(history, "0000000a", pages=pages("x", "y"), layers=("00000001", "00000004"))
+    add(history, "0000000b", pages=pages("y", "z"), layers=("00000001",), memory="saved")
+    history.remove(old)
+    assert names(history.place.memory) == {"y.pages", "z.pages", "saved", "blank"}
+    assert names(history.place.layers) == {"00000001.qcow2", "00000002.qcow2"}
+    assert names(history.place.checkpoints) == {"0000000b"}
+
+
+def test_the_head_no_longer_descends_from_what_was_removed(history: History) -> None:
+    stand(history, replace(HEAD, node="0000000b"))
+    add(history, "0000000a")
+    history.remove(add(history, "0000000b", parent="0000000a"))
+    head = history.head()
+    assert (head.node, head.run) == ("0000000a", None)
+    assert (head.layers, head.top) == (HEAD.layers, HEAD.top)
+
+
+def test_a_sweep_removes_only_what_nothing_needs(history: History) -> None:
+    stand(history, HEAD)
+    add(history, "0000000a", pages=pages("x"), layers=("00000005",))
+    half = history.place.checkpoints / "0000000f"
+    half.mkdir()
+    (half / "devices").touch()
+    (history.place.checkpoints / "not ours").mkdir()
+    (history.place.memory / "orphan.pages").touch()
+    history.place.layer("0000000e").touch()
+    for _ in range(2):
+        history.sweep()
+        assert names(history.place.checkpoints) == {"0000000a", "not ours"}
+        assert names(history.place.memory) == {"x.pages", "blank"}
+        assert names(history.place.layers) == {f"0000000{n}.qcow2" for n in (1, 2, 5)}
+        assert names(history.place.checkpoints / "0000000a") == {
+            "node.json",
+            "devices",
+            "pages.index",
+        }
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"schema_version": 2}'])
+def test_a_sweep_does_nothing_while_a_checkpoint_cannot_be_read(
+    history: History, damage: str
+) -> None:
+    stand(history, HEAD)
+    add(history, "0000000a", pages=pages("x"), layers=("00000005",))
+    (history.place.checkpoints / "0000000a" / "node.json").write_text(damage)
+    (history.place.checkpoints / "0000000f").mkdir()
+    history.sweep()
+    assert names(history.place.checkpoints) == {"0000000a", "0000000f"}
+    assert "x.pages" in names(history.place.memory)
+    assert "00000005.qcow2" in names(history.place.layers)
+
+
+@pytest.mark.parametrize("damage", [None, "{"])
+def test_a_sweep_keeps_layers_while_the_head_cannot_be_read(
+    history: History, damage: str | None
+) -> None:
+    history.place.layer("0000000e").touch()
+    if damage is not None:
+        history.place.head.write_text(damage)
+    history.sweep()
+    assert names(history.place.layers) == {"0000000e.qcow2"}
+
+
+# Two heads
+
+
+def test_while_a_machine_takes_over_the_other_one_s_layers_are_kept(history: History) -> None:
+    stand(history, replace(PREVIOUS, memory="saved"))
+    (history.place.memory / "saved").touch()
+    stand(history, replace(HEAD, previous=history.head()))
+    history.sweep()
+    assert names(history.place.layers) == {f"0000000{n}.qcow2" for n in (1, 2, 3)}
+    assert names(history.place.memory) == {"saved"}
+
+
+@pytest.mark.parametrize(("machine", "top"), [("1", "00000002"), ("2", "00000003")])
+def test_the_machine_that_runs_decides_a_hand_over_that_was_cut_short(
+    history: History, machine: str, top: str
+) -> None:
+    stand(history, replace(HEAD, previous=PREVIOUS))
+    history.settle(machine)
+    assert (history.head().top, history.head().previous) == (top, None)
+    history.settle("another")
+    assert history.head().top == top
+
+
+# The lock
+
+HOLDER = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_another_process_that_holds_the_lock_is_waited_for_then_named(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", HOLDER, str(history.place.history_lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "LOCK_WAIT_S", 0.0)
+        with pytest.raises(HistoryError, match="another client"):
+            async with history.locked():
+                pass
+
+    async def wait() -> None:
+        async with history.locked():
+            assert holder.poll() is not None
+
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    holder.communicate()
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_the_lock_is_freed_after_any_end(history: History) -> None:
+    with pytest.raises(RuntimeError):
+        async with history.locked():
+            descriptor = os.open(history.place.history_lock, os.O_RDWR)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            raise RuntimeError
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+    async with history.locked():
+        pass
+
+
+def test_ids_are_new(history: History) -> None:
+    assert len({new_id() for _ in range(100)}) == 100
