@@ -308,6 +308,20 @@ async def test_a_full_disk_during_a_checkpoint_costs_only_the_checkpoint(
             assert await say(vm, "ls /dev/shm") == "f"
 
 
+async def test_a_paused_sandbox_stays_paused(vm: Sandbox) -> None:
+    await say(vm, "echo 1 > /dev/shm/f")
+    await vm.pause()
+    await vm.checkpoint("paused")
+    assert Sandbox.list()[0].status is Status.PAUSED
+    call = asyncio.create_task(vm.execute("echo 2 > /dev/shm/f"))
+    done, _ = await asyncio.wait((call,), timeout=1)
+    assert not done
+    await vm.resume()
+    await call
+    await vm.revert("paused")
+    assert await say(vm, "cat /dev/shm/f") == "1"
+
+
 async def test_two_clients_at_once_wait_for_each_other(vm: Sandbox) -> None:
     others = [Sandbox.attach("box") for _ in range(3)]
     made = await asyncio.gather(

@@ -92,7 +92,7 @@ async def take_checkpoint(
         live.history.sweep()
         check_space(live.place.root)
         capture = start_capture(live)
-        await live.keeper.ask("guard", on=True)
+        await live.keeper.ask("guard", on=not live.run.paused)
         try:
             await capture.prepare()
             await capture.freeze(resume=not live.run.paused)

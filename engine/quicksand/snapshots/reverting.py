@@ -51,7 +51,7 @@ async def revert(
             await successor.launch()
             if capture is not None:
                 await capture.prepare()
-            await live.keeper.ask("guard", on=True)
+            await live.keeper.ask("guard", on=not live.run.paused)
             await successor.take_over(capture)
         except BaseException:
             if not successor.promoted:
@@ -98,8 +98,9 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     """The revert failed: the old QEMU goes on as if nothing had been."""
     with contextlib.suppress(QuicksandError):
         await successor.remove()
-    with contextlib.suppress(QuicksandError):
-        await live.monitor.execute("cont")
+    if not live.run.paused:
+        with contextlib.suppress(QuicksandError):
+            await live.monitor.execute("cont")
     live.history.settle(live.runtime.current().name)
     if capture is not None:
         await capture.discard()
