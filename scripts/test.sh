@@ -18,11 +18,13 @@ sh guest-agent/build.sh --check
 
 [ "${1:-}" = check ] && exit 0
 
-# tmux is part of what the end-to-end tests type into.
-command -v tmux >/dev/null || {
-    [ "$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends tmux ||
-        { echo "tmux is needed for the end-to-end tests: install it" >&2; exit 1; }
-}
+# The end-to-end tests type into tmux; cpio reads what we write.
+for tool in tmux cpio; do
+    command -v "$tool" >/dev/null || {
+        [ "$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends "$tool" ||
+            { echo "$tool is needed for the tests: install it" >&2; exit 1; }
+    }
+done
 
 step "tests"
 $bin/python -m pytest tests

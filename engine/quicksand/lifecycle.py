@@ -28,6 +28,7 @@ from quicksand.host.threads import in_thread_to_the_end
 from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.planning import (
+    finish_start,
     gather_parts,
     make_run_state,
     pick_all_ports,
@@ -158,6 +159,7 @@ async def boot(
         else:
             await go_on(record, place, machine_dir, node, run)
             await link.session()
+            await in_thread_to_the_end(lambda: finish_start(place, head))
         watch.lap("connect_agent_s")
         publish_state(machine_dir, run)
         watch.lap("post_boot_s")

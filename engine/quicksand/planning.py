@@ -28,6 +28,10 @@ from quicksand.qemu.keeper import FIRST
 from quicksand.qemu.process import Listeners
 from quicksand.registry import Record, Registry, RunState
 from quicksand.snapshots.history import BLANK, Head, History, Node, new_id
+from quicksand.snapshots.layers import add_layer
+
+UNFINISHED = "starting"
+"""Stands for a machine in a head whose start has not succeeded yet."""
 
 DISK_RESERVE = 64 * 1024 * 1024
 """Bytes that must be free to start: a guest that finds the host full at once helps nobody."""
@@ -112,21 +116,10 @@ def prepare_disk(
     with map_os_errors(place.root):
         for directory in (place.layers, place.memory, place.checkpoints):
             directory.mkdir(mode=0o700, exist_ok=True)
-    if at is not None:
-        head = Head(
-            layers=at.layers,
-            top=new_id(),
-            node=at.id,
-            run=new_id(),
-            memory=at.memory,
-            machine=FIRST,
-        )
-        below = place.layer(at.layers[-1])
-        size = check_qcow2(below, allow_backing=True).virtual_size
-        create_overlay(place.layer(head.top), backing=below, size=size)
-    elif place.head.exists():
+    if place.head.exists():
         head = history.head()
-        if head.previous is not None and head.previous.machine == ended:
+        # A hand-over or a start that was not finished: what was before it counts.
+        if head.previous is not None and head.machine != ended:
             head = head.previous
         head = replace(head, run=None, memory=BLANK, machine=FIRST, previous=None)
     else:
@@ -135,8 +128,26 @@ def prepare_disk(
         size = max(base_size, record.config.disk_size_bytes or 0)
         head = Head(layers=(), top=new_id(), machine=FIRST)
         create_overlay(place.layer(head.top), backing=top, size=size)
+    if at is not None:
+        # Until it runs, the disk as it was is what counts: its layers must not be swept away.
+        head = Head(
+            layers=at.layers,
+            top=new_id(),
+            node=at.id,
+            run=new_id(),
+            memory=at.memory,
+            machine=UNFINISHED,
+            previous=head,
+        )
+        add_layer(place, head.top, below=at.layers[-1])
     history.set_head(head)
     return head
+
+
+def finish_start(place: SandboxDir, head: Head) -> None:
+    """The machine of ``head`` runs: from now on its disk is the sandbox's."""
+    if head.previous is not None:
+        History(place).set_head(replace(head, machine=FIRST, previous=None))
 
 
 def _last_machine(place: SandboxDir) -> str:

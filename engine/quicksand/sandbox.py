@@ -20,6 +20,7 @@ from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
 from quicksand.guest_files import GuestFiles
 from quicksand.host.paths import paths
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import LiveMachine, Progress
 from quicksand.registry import (
@@ -103,7 +104,8 @@ class Sandbox:
 
     async def start(self, *, at: str | None = None) -> None:
         """Boot the VM; return when its agent has answered. With ``at`` a stopped sandbox goes on
-        from that checkpoint, its processes running.
+        from that checkpoint, its processes running; what its disk has had since is left behind,
+        but only once the start has succeeded.
 
         Raises NameTakenError, HostError, ImageError, MachineError. After an error or a
         cancellation nothing of the start is left; the object can be started again.
@@ -463,7 +465,7 @@ class Sandbox:
         """
         history = History(sandbox_dir(self._registry.paths, self._id))
         async with history.locked():
-            await asyncio.to_thread(lambda: history.remove(history.find(tag)))
+            await in_thread_to_the_end(lambda: history.remove(history.find(tag)))
 
     def checkpoints(self) -> builtins.list[Checkpoint]:
         """All checkpoints, the oldest first."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,8 +20,6 @@ from tests.e2e.tmux import Terminal
 
 APP = [sys.executable, "-m", "quicksand_tui"]
 BOOT_S = 90.0
-
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
 
 
 @pytest.fixture(autouse=True)

@@ -98,6 +98,23 @@ async def test_a_stopped_sandbox_starts_at_any_checkpoint_with_its_processes(
     assert [c.tag for c in vm.checkpoints()] == ["one", "again"]
 
 
+async def test_a_start_at_a_damaged_checkpoint_leaves_the_disk_as_it_was(
+    vm: Sandbox, places: Paths
+) -> None:
+    await vm.checkpoint("one")
+    await say(vm, "echo later > /root/f")
+    await vm.stop()
+    place = sandbox_dir(places, vm.id)
+    devices = place.checkpoints / History(place).find("one").id / "devices"
+    devices.write_bytes(devices.read_bytes()[:-1])
+    with pytest.raises(HistoryError, match="devices"):
+        await vm.start(at="one")
+    assert not our_processes(str(places.data))
+    History(place).sweep()
+    await vm.start()
+    assert await say(vm, "cat /root/f") == "later"
+
+
 async def test_deleting_one_keeps_what_others_need(vm: Sandbox, places: Paths) -> None:
     for number in range(3):
         await say(

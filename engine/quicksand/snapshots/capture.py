@@ -21,8 +21,6 @@ from typing import Any
 from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.images.overlay import create_overlay
-from quicksand.images.qcow2 import check_qcow2
 from quicksand.layout import SandboxDir
 from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
@@ -30,6 +28,7 @@ from quicksand.registry import RunState
 from quicksand.snapshots.differences import address_of, sort_pages
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
 from quicksand.snapshots.history import BLANK, File, Head, History, Node, new_id
+from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.pages import (
     MappedFile,
     PageIndex,
@@ -138,12 +137,9 @@ class Capture:
     def _prepare_files(self) -> None:
         with map_os_errors(self.directory):
             self.directory.mkdir(mode=0o700)
-        active = self._place.layer(self._head.top)
-        size = check_qcow2(active, allow_backing=True).virtual_size
-        create_overlay(self._place.layer(self._layer), backing=active, size=size)
-        sync_dir(self._place.layers)
+        add_layer(self._place, self._layer, below=self._head.top)
         # What is unwritten now need not be written in the pause.
-        descriptor = os.open(active, os.O_RDONLY)
+        descriptor = os.open(self._place.layer(self._head.top), os.O_RDONLY)
         try:
             os.fdatasync(descriptor)
         finally:
@@ -203,10 +199,12 @@ class Capture:
         self, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
     ) -> Node:
         devices = self._seal_devices()
-        known, files = self._known_pages()
-        runs, new_pages, written = self._store_pages(known, files)
+        with ExitStack() as stack:
+            known, files, addresses = self._map_known_pages(stack)
+            runs, new_pages = self._store_pages(known, addresses)
         every = overlay_runs(runs, known)
         every, files = _forget_unused(every, [*files, *new_pages])
+        written = sum(file.size for file in new_pages)
         index = write_file(
             self.directory / "pages.index", iter([PageIndex(self._size, tuple(every)).encode()])
         )
@@ -242,48 +240,43 @@ class Capture:
         path.unlink()
         return write_file(path, iter([data]))
 
-    def _known_pages(self) -> tuple[list[Run], list[File]]:
-        """Where the pages of the last checkpoint are, if this run has them in its memory.
+    def _map_known_pages(self, stack: ExitStack) -> tuple[list[Run], list[File], list[int]]:
+        """Where the pages of the last checkpoint are, if this run has them in its memory: runs,
+        files, and at which address each file is mapped while ``stack`` lives.
 
-        If that was removed or is damaged, nothing is known: all of the memory is new.
+        If that checkpoint was removed or is damaged, nothing is known: all of the memory is new.
         """
         if self._head.node is None or self._head.run != self._run.run:
-            return [], []
+            return [], [], []
         try:
             node = self._history.find(self._head.node)
             index = load_index(self._place, node)
-            for file in node.pages:
-                MappedFile(self._place.memory / file.name, file).close()
+            mapped = [
+                stack.enter_context(MappedFile(self._place.memory / file.name, file))
+                for file in node.pages
+            ]
         except HistoryError:
-            return [], []
-        return list(index.runs), list(node.pages)
+            return [], [], []
+        addresses = [address_of(file.data) for file in mapped]
+        return list(index.runs), list(node.pages), addresses
 
-    def _store_pages(
-        self, known: list[Run], files: list[File]
-    ) -> tuple[list[Run], list[File], int]:
-        """Write the pages that are new. Returns where all copied pages are, the new file if there
-        is one, and its size."""
+    def _store_pages(self, known: list[Run], addresses: list[int]) -> tuple[list[Run], list[File]]:
+        """Write the pages that are new. Returns where all copied pages are, and the new file if
+        there is one."""
         assert self._copy is not None
         data = self._copy.data
-        with ExitStack() as stack:
-            views = [
-                stack.enter_context(MappedFile(self._place.memory / file.name, file)).data
-                for file in files
-            ]
-            addresses = [address_of(view) for view in views]
-            runs, new = sort_pages(
-                self._copy.runs, address_of(data), known, addresses, new_file=len(files)
-            )
-            del views
+        runs, new = sort_pages(
+            self._copy.runs, address_of(data), known, addresses, new_file=len(addresses)
+        )
         if not new:
-            return runs, [], 0
+            return runs, []
 
         def pieces() -> Iterator[memoryview]:
             for first, count in new:
                 yield data[first * PAGE : (first + count) * PAGE]
 
         file = write_file(self._place.memory / f"{self.id}.pages", pieces())
-        return runs, [file], file.size
+        return runs, [file]
 
     async def advance_head(self, node: Node) -> None:
         """The sandbox stands on the new checkpoint."""

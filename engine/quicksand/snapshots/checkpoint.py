@@ -31,16 +31,4 @@ class Checkpoint:
 
     @classmethod
     def from_node(cls, node: Node) -> Checkpoint:
-        return cls(
-            tag=node.tag,
-            id=node.id,
-            parent=node.parent,
-            created=node.created,
-            note=node.note,
-            tier=node.tier,
-            tier_note=node.tier_note,
-            auto=node.auto,
-            pinned=node.pinned,
-            pause_s=node.pause_s,
-            bytes_written=node.bytes_written,
-        )
+        return cls(**{field: getattr(node, field) for field in cls.__slots__})

@@ -10,6 +10,7 @@ from typing import Any
 
 from quicksand.errors import ConfigError, StateError
 from quicksand.host.arch import Architecture
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.planning import check_space
 from quicksand.qemu.keeper_link import KeeperLink
@@ -89,7 +90,7 @@ async def take_checkpoint(
             raise ConfigError(
                 f"there is a checkpoint {tag!r} already", hint="choose another tag, or replace it"
             )
-        live.history.sweep()
+        await in_thread_to_the_end(live.history.sweep)
         check_space(live.place.root)
         capture = start_capture(live)
         await live.keeper.ask("guard", on=not live.run.paused)
@@ -104,7 +105,8 @@ async def take_checkpoint(
             await asyncio.shield(capture.discard())
             raise
         if old is not None:
-            live.history.remove(old)
+            superseded = old
+            await in_thread_to_the_end(lambda: live.history.remove(superseded))
         return node
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from quicksand.agent.session import Session, connect
 from quicksand.errors import HistoryError, MachineError
 from quicksand.host.arch import Architecture
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, RunState
@@ -67,7 +68,7 @@ def check_shape(node: Node, shape: dict[str, Any]) -> None:
     if differences:
         raise HistoryError(
             f"the checkpoint {node.tag!r} is of another machine: {'; '.join(differences)}",
-            hint="clone it instead: a clone is a machine of the checkpoint's kind",
+            hint="use the QEMU and the accelerator that it was made with",
         )
 
 
@@ -83,7 +84,7 @@ async def load_memory(place: SandboxDir, node: Node, monitor: Monitor, pid: int)
     image = find_image(place, node.memory)
     index = await asyncio.to_thread(load_index, place, node)
     ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
-    await asyncio.to_thread(_load_memory, place, node, index, ram)
+    await in_thread_to_the_end(lambda: _load_memory(place, node, index, ram))
 
 
 def _load_memory(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam) -> None:

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors
-from quicksand.images.overlay import create_overlay
-from quicksand.images.qcow2 import check_qcow2
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.planning import Parts, Ports, check_space, gather_parts, make_run_state, plan_machine
 from quicksand.qemu.command import Inherited, plan
 from quicksand.qemu.process import Listeners
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Record, Registry, RunState, publish_state
+from quicksand.registry import Record, Registry, RunState, publish_state, remove_tree
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import Head, Node, new_id
+from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.operations import (
     Live,
     find_shape,
@@ -43,7 +43,7 @@ async def revert(
     async with working_on(registry, record) as live:
         node = live.history.find(tag)
         restore.check_shape(node, await find_shape(live))
-        live.history.sweep()
+        await in_thread_to_the_end(live.history.sweep)
         check_space(live.place.root)
         successor = Successor(live, node, await gather_parts(registry, record))
         capture = start_capture(live) if keep_now else None
@@ -54,17 +54,17 @@ async def revert(
             await live.keeper.ask("guard", on=not live.run.paused)
             await successor.take_over(capture)
         except BaseException:
-            if not successor.promoted:
-                await asyncio.shield(_stay(live, successor, capture))
-                raise
-            # It runs already: the clearing up below is all that is left to do.
-            await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
+            await asyncio.shield(
+                live.keeper.ask("kill", name=live.machine.name)
+                if successor.promoted
+                else _stay(live, successor, capture)
+            )
             raise
         try:
             auto = await _keep_present(live, node, capture) if capture is not None else None
         finally:
             await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
-        prune_automatic(live.history)
+        await in_thread_to_the_end(lambda: prune_automatic(live.history))
         return node, auto
 
 
@@ -133,7 +133,8 @@ class Successor:
     async def launch(self) -> None:
         """Start it, waiting for a state, with the checkpoint's memory."""
         live, place = self._live, self._live.place
-        await asyncio.to_thread(self._make_layer)
+        below = self._node.layers[-1]
+        await in_thread_to_the_end(lambda: add_layer(place, self._head.top, below=below))
         ports = Ports(forwards=(), http=None)
         machine = plan_machine(live.record, self._parts, self._head, ports, place, incoming=True)
         with map_os_errors(live.runtime.root):
@@ -173,11 +174,6 @@ class Successor:
         self._monitor = await Monitor.connect(directory)
         await restore.load_memory(place, self._node, self._monitor, self._run.qemu_pid)
 
-    def _make_layer(self) -> None:
-        below = self._live.place.layer(self._node.layers[-1])
-        size = check_qcow2(below, allow_backing=True).virtual_size
-        create_overlay(self._live.place.layer(self._head.top), backing=below, size=size)
-
     async def take_over(self, capture: Capture | None) -> None:
         """Stop the old QEMU, copying its present into ``capture``, and go on in this one."""
         live = self._live
@@ -193,11 +189,11 @@ class Successor:
         session.close()
         await self._move_forwards()
         publish_state(directory, self._run)
-        before = live.history.head()
-        live.history.set_head(replace(self._head, previous=before))
+        head = replace(self._head, previous=live.history.head())
+        await in_thread_to_the_end(lambda: live.history.set_head(head))
         await live.keeper.ask("promote", name=self._name)
         self.promoted = True
-        live.history.set_head(self._head)
+        await in_thread_to_the_end(lambda: live.history.set_head(self._head))
         await self._monitor.close()
 
     async def _move_forwards(self) -> None:
@@ -221,6 +217,8 @@ class Successor:
             await self._monitor.close()
         if self._launched:
             await live.keeper.ask("kill", name=self._name)
+        else:
+            remove_tree(live.runtime.machine(self._name).root)
         live.place.layer(self._head.top).unlink(missing_ok=True)
 
 
