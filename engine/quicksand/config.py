@@ -182,6 +182,10 @@ class BootTiming:
     """From there to the agent's first answer: firmware, kernel, agent."""
     connect_qmp_s: float = 0.0
     post_boot_s: float = 0.0
+    mode: str = "cold boot"
+    """"cold boot", "template" or "checkpoint": what the guest went on from."""
+    note: str = ""
+    """Why there was no template to go on from; "" if nobody looked for one."""
     kernel_boot_s: float | None = None
     """Within connect_agent_s, by the guest's clock: kernel entry to the agent's first
     instruction."""

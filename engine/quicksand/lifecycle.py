@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 from quicksand.agent.link import AgentLink
 from quicksand.config import BootTiming
 from quicksand.errors import (
+    AgentError,
     AgentUnreachableError,
     BootTimeoutError,
     GuestPanicError,
+    HistoryError,
+    MachineError,
     QemuDiedError,
     QuicksandError,
 )
@@ -28,8 +31,10 @@ from quicksand.host.threads import in_thread_to_the_end
 from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.planning import (
+    Parts,
     finish_start,
     gather_parts,
+    machine_id,
     make_run_state,
     pick_all_ports,
     plan_machine,
@@ -46,8 +51,10 @@ from quicksand.registry import (
     publish_state,
     remove_tree,
 )
-from quicksand.snapshots.history import History, new_id
-from quicksand.snapshots.restore import go_on
+from quicksand.snapshots.history import History, Node, new_id
+from quicksand.snapshots.origins import Origin, import_node
+from quicksand.snapshots.restore import IDENTITY_S, go_on
+from quicksand.templates import Templates, make_in_background
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -78,6 +85,9 @@ class Stopwatch:
         self._progress = progress
         self._last = time.monotonic()
         self._phases: dict[str, float] = {}
+        self.mode = "cold boot"
+        self.note = ""
+        """Why it is no better one."""
 
     def begin(self, stage: str) -> None:
         if self._progress is not None:
@@ -91,7 +101,7 @@ class Stopwatch:
 
     def timing(self) -> BootTiming:
         phases: dict[str, Any] = dict(self._phases)
-        return BootTiming(**phases)
+        return BootTiming(**phases, mode=self.mode, note=self.note)
 
 
 async def boot(
@@ -101,20 +111,50 @@ async def boot(
     *,
     progress: Progress | None = None,
     at: str | None = None,
+    warm: bool = False,
 ) -> LiveMachine:
     """Boot the sandbox of ``record``, whose lock the caller holds as ``lock``; or let it go on
-    from its checkpoint ``at``.
+    from its checkpoint ``at``; or, ``warm``, from a template of its machine, if there is one. If
+    not, one is made in the background.
 
     Raises HostError, ImageError, MachineError or AgentError; nothing runs then, the runtime
     directory is gone, and the sandbox's directory is the caller's to keep or remove.
     """
     watch = Stopwatch(progress)
-    place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     watch.begin("image")
     parts = await gather_parts(registry, record, watch.lap)
     watch.begin("disk")
+    if not warm:
+        return await _start(registry, record, lock, watch, parts, at=at)
+    templates = Templates(registry.paths, record, parts)
+    template = await asyncio.to_thread(templates.find)
+    if template is not None:
+        try:
+            return await _start(registry, record, lock, watch, parts, origin=template)
+        except (HistoryError, MachineError, AgentError) as error:
+            # Whatever is wrong with it: it can be made again, and a boot needs none.
+            await in_thread_to_the_end(templates.discard)
+            watch.note = f"the template did not work: {error}"
+    else:
+        watch.note = templates.refusal or "there was no template of this machine yet"
+    machine = await _start(registry, record, lock, watch, parts)
+    await make_in_background(templates)
+    return machine
+
+
+async def _start(
+    registry: Registry,
+    record: Record,
+    lock: int,
+    watch: Stopwatch,
+    parts: Parts,
+    *,
+    at: str | None = None,
+    origin: Origin | None = None,
+) -> LiveMachine:
+    place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     async with History(place).locked(), contextlib.AsyncExitStack() as undo:
-        node = History(place).find(at) if at is not None else None
+        node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
         head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
         ports = pick_all_ports(record)
         machine = plan_machine(record, parts, head, ports, place, incoming=node is not None)
@@ -148,16 +188,25 @@ async def boot(
             pids=(process.keeper_pid, process.qemu_pid),
             token=secrets.token_hex(16) if node is None else node.token,
             run=head.run or new_id(),
-            origin="" if node is None else node.tag,
+            origin="" if node is None or node.hidden else node.tag,
         )
+        if node is not None:
+            watch.mode = "checkpoint" if origin is None else "template"
+            resolved = replace(record, image_digest=parts.image.digest)
+            token = await go_on(resolved, place, machine_dir, node, run)
+            run = replace(run, token=token)
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
         )
         undo.callback(link.close)
         if node is None:
             await _await_agent(record, place, process, link)
+            if not record.committed:
+                # Its disk may have that of the image, or of the sandbox that it is a clone of.
+                params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
+                session = await link.session()
+                await session.request("set_identity", params, timeout=IDENTITY_S)
         else:
-            await go_on(record, place, machine_dir, node, run)
             await link.session()
             await in_thread_to_the_end(lambda: finish_start(place, head))
         watch.lap("connect_agent_s")
@@ -172,6 +221,13 @@ async def boot(
         link=link,
         image=parts.image,
     )
+
+
+def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node | None:
+    """The checkpoint to go on from, now the sandbox's own."""
+    if origin is not None:
+        return import_node(origin, place)
+    return History(place).find(at) if at is not None else None
 
 
 async def _await_agent(
@@ -230,8 +286,11 @@ def _timing(watch: Stopwatch, link: AgentLink) -> BootTiming:
 
 
 async def _kill(process: OwnedProcess) -> None:
-    process.cut()
-    await asyncio.shield(process.wait())
+    process.kill()
+    try:
+        await asyncio.shield(process.wait())
+    finally:
+        process.cut()
 
 
 def remove_quietly(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import socket
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quicksand.config import PortForward
+from quicksand.config import NetworkMode, PortForward
 from quicksand.errors import DiskSpaceError, ImageError, PortInUseError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors, read_json
@@ -78,10 +79,11 @@ async def gather_parts(
 
 
 def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Architecture]:
-    """The record's image: at the first start the one of that name, later the very same files."""
+    """The record's image: at the first start the one of that name, later (and for clones) the very
+    same files."""
     arch = record.config.arch or Architecture.host()
     resolver = ImageResolver(registry.paths)
-    if not record.committed:
+    if not record.committed and not record.chain:
         return resolver.resolve(record.config.image, arch), arch
     if not record.chain:
         raise ImageError(f"the record of {record.name!r} names no image files")
@@ -116,13 +118,8 @@ def prepare_disk(
     with map_os_errors(place.root):
         for directory in (place.layers, place.memory, place.checkpoints):
             directory.mkdir(mode=0o700, exist_ok=True)
-    if place.head.exists():
-        head = history.head()
-        # A hand-over or a start that was not finished: what was before it counts.
-        if head.previous is not None and head.machine != ended:
-            head = head.previous
-        head = replace(head, run=None, memory=BLANK, machine=FIRST, previous=None)
-    else:
+    head = _find_head(place, ended)
+    if head is None and at is None:
         top = image.chain[-1]
         base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
         size = max(base_size, record.config.disk_size_bytes or 0)
@@ -133,20 +130,35 @@ def prepare_disk(
         head = Head(
             layers=at.layers,
             top=new_id(),
-            node=at.id,
+            node=None if at.hidden else at.id,
             run=new_id(),
             memory=at.memory,
             machine=UNFINISHED,
             previous=head,
         )
         add_layer(place, head.top, below=at.layers[-1])
+    assert head is not None
     history.set_head(head)
     return head
 
 
+def _find_head(place: SandboxDir, ended: str) -> Head | None:
+    """Where the sandbox stood when it ended; None if it never ran. ``ended`` is the machine that
+    ran then."""
+    if not place.head.exists():
+        return None
+    head = History(place).head()
+    # A hand-over or a start that was not finished: what was before it counts.
+    if head.machine == UNFINISHED or (head.previous is not None and head.machine != ended):
+        if head.previous is None:
+            return None
+        head = head.previous
+    return replace(head, run=None, memory=BLANK, machine=FIRST, previous=None)
+
+
 def finish_start(place: SandboxDir, head: Head) -> None:
     """The machine of ``head`` runs: from now on its disk is the sandbox's."""
-    if head.previous is not None:
+    if head.machine == UNFINISHED:
         History(place).set_head(replace(head, machine=FIRST, previous=None))
 
 
@@ -255,6 +267,25 @@ def pick_port(forward: PortForward) -> int:
             ) from error
         port: int = probe.getsockname()[1]
         return port
+
+
+def identity(record: Record, *, was_used: bool = True) -> dict[str, str]:
+    """What makes this sandbox's guest another than that whose memory it goes on from: parameters
+    of the agent's ``set_identity``. Unless it ``was_used``, none of its programs but the init has
+    read its boot id, which the kernel makes when that is first done."""
+    found = {
+        "hostname": hostname(record.name),
+        "machine_id": machine_id(record.id),
+        "ssh_host_keys": "new",
+    }
+    if record.config.network_mode is not NetworkMode.NONE:
+        found["mac"] = mac_address(record.id)
+    return found | {"boot_id": "new" if was_used else "if_read"}
+
+
+def machine_id(sandbox_id: str) -> str:
+    """A machine-id(5) of the sandbox's own: 32 hexadecimal digits."""
+    return hashlib.sha256(f"quicksand {sandbox_id}".encode()).hexdigest()[:32]
 
 
 def hostname(name: str) -> str:

@@ -39,6 +39,7 @@ from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
+OWN = ("name", "ephemeral", "warm", "progress_callback")
 LATER = {
     "mounts": [],
     "enable_display": False,
@@ -69,21 +70,26 @@ class Sandbox:
         image: str,
         name: str | None = None,
         ephemeral: bool | None = None,
+        warm: bool = True,
         progress_callback: Progress | None = None,
         **options: Any,
     ) -> None:
         """Check and keep the options (see `SandboxConfig`); nothing is started yet.
 
+        ``warm``: the first start goes on from a template of a booted machine, if there is one;
+        else it boots, and a template is made in the background for those that come after.
+
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword.
         """
         later = {key: options.pop(key) for key in LATER if key in options}
-        refuse_unknown(options, {*OPTIONS, *LATER, "name", "ephemeral", "progress_callback"})
+        refuse_unknown(options, {*OPTIONS, *LATER, *OWN})
         for key, value in later.items():
             if value != LATER[key] and value:
                 raise ConfigError(f"{key} is not possible in this version of quicksand")
         self._config = SandboxConfig.parse({"image": image, **options})
         self._name = check_name(name) if name is not None else None
         self._discard = name is None if ephemeral is None else ephemeral
+        self._warm = warm
         self._progress = progress_callback
         self._registry = Registry(paths())
         self._id = new_id()
@@ -120,7 +126,11 @@ class Sandbox:
         record = self._new_record()
         lock = self._registry.create(record)
         try:
-            self._adopt(await lifecycle.boot(self._registry, record, lock, progress=self._progress))
+            self._adopt(
+                await lifecycle.boot(
+                    self._registry, record, lock, progress=self._progress, warm=self._warm
+                )
+            )
             self._commit()
         except BaseException:
             await self._end_owned()
@@ -279,11 +289,7 @@ class Sandbox:
     def _of_entry(cls, entry: Entry) -> Sandbox:
         if entry.record is None:
             raise StateError(f"the sandbox {entry.name!r} is broken: {entry.error}")
-        sandbox = cls(image=entry.record.config.image, name=entry.record.name)
-        sandbox._id = entry.id
-        sandbox._record = entry.record
-        sandbox._config = entry.record.config
-        sandbox._discard = entry.record.discard
+        sandbox = cls._of_record(entry.record)
         if entry.status is Status.STARTING:
             raise StateError(f"the sandbox {entry.name!r} is still starting; try again")
         if entry.run is not None:
@@ -471,6 +477,76 @@ class Sandbox:
         """All checkpoints, the oldest first."""
         history = History(sandbox_dir(self._registry.paths, self._id))
         return [Checkpoint.from_node(node) for node in history.nodes()]
+
+    # Clones
+
+    async def clone(
+        self,
+        n: int = 1,
+        *,
+        concurrency: int = 1,
+        at: str | None = None,
+        names: Sequence[str | None] | None = None,
+    ) -> builtins.list[Sandbox]:
+        """``n`` sandboxes that go on from this instant, or from the checkpoint ``at``: memory,
+        processes and disk are the same, names, addresses and secrets are their own. All of them or,
+        after an error, none.
+
+        This sandbox stands still no longer than for a checkpoint. Clones of one that is stopped
+        boot from its disk. Unless ``names`` are given, those of a named sandbox are called NAME-1
+        and so on. They belong to this process, as if it had started them: see `detach`.
+
+        Raises ConfigError, NameTakenError, CheckpointNotFoundError, HistoryError, HostError,
+        MachineError.
+        """
+        made = await self._clone(n, concurrency=concurrency, at=at, names=names)
+        clones = [clone for clone in made if isinstance(clone, Sandbox)]
+        for failure in made:
+            if isinstance(failure, Exception):
+                for clone in clones:
+                    await clone._remove()
+                raise failure
+        return clones
+
+    async def fork(
+        self, count: int, *, concurrency: int = 1, at: str | None = None
+    ) -> builtins.list[Sandbox | Exception]:
+        """As `clone`, but for each clone that could not be started its error is returned."""
+        return await self._clone(count, concurrency=concurrency, at=at, names=None)
+
+    async def _clone(
+        self, n: int, *, concurrency: int, at: str | None, names: Sequence[str | None] | None
+    ) -> builtins.list[Sandbox | Exception]:
+        from quicksand.cloning import make_clones
+
+        made = await make_clones(
+            self._registry, self._require_record(), n, names=names, concurrency=concurrency, at=at
+        )
+        return [m if isinstance(m, Exception) else Sandbox._of_machine(m) for m in made]
+
+    @classmethod
+    def _of_machine(cls, machine: LiveMachine) -> Sandbox:
+        """An object for a sandbox that was just started."""
+        sandbox = cls._of_record(machine.record)
+        sandbox._adopt(machine)
+        return sandbox
+
+    async def _remove(self) -> None:
+        """End this sandbox, which this process has started, and remove it."""
+        await self._end_owned()
+        with contextlib.suppress(SandboxNotFoundError):
+            self._registry.remove(self._id)
+        self._record = None
+
+    @classmethod
+    def _of_record(cls, record: Record) -> Sandbox:
+        """An object for the sandbox of ``record``, which is not running."""
+        sandbox = cls(image=record.config.image, name=record.name)
+        sandbox._id = record.id
+        sandbox._record = record
+        sandbox._config = record.config
+        sandbox._discard = record.discard
+        return sandbox
 
     def _require_record(self) -> Record:
         if self._record is None:

@@ -20,7 +20,6 @@ pub struct Agent {
     pub token: Token,
     /// Tells one process of the agent from the next.
     instance: String,
-    boot_id: String,
     boot: BootTimes,
     serving_s: OnceLock<f64>,
     /// The user that the agent runs as.
@@ -49,7 +48,6 @@ impl Agent {
         Ok(Self {
             token: Token::new(token),
             instance: sys::random_hex::<16>()?,
-            boot_id: boot_id(),
             boot,
             serving_s: OnceLock::new(),
             me: passwd::user_of(sys::euid(), &users),
@@ -86,7 +84,6 @@ impl Agent {
             "version": env!("CARGO_PKG_VERSION"),
             "instance": self.instance,
             "pid": std::process::id(),
-            "boot_id": self.boot_id,
             "boot": {
                 "init_s": self.boot.init_s,
                 "root_s": self.boot.root_s,
@@ -98,6 +95,8 @@ impl Agent {
     }
 }
 
+/// The kernel makes it when it is first read: whoever does that before a
+/// template is taken gives all that start from it the same one.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())

@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::sys;
 
 /// What Debian and others give the machine's own name.
 const OWN_ADDRESS: &str = "127.0.1.1";
+const NAME_WIDTH: usize = 63;
 
 /// `root` is `/` but in tests.
 pub fn write_resolv_conf(root: &Path, dns: Ipv4Addr) -> io::Result<()> {
@@ -43,7 +45,8 @@ pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
         .filter(|line| line.split_whitespace().next() != Some(OWN_ADDRESS))
         .map(|line| format!("{line}\n"))
         .collect();
-    text += &format!("{OWN_ADDRESS}\t{name}\n");
+    // As long as every other name's: so the next one takes its place.
+    text += &format!("{OWN_ADDRESS}\t{name:NAME_WIDTH$}\n");
     replace(&path, &text)
 }
 
@@ -54,8 +57,25 @@ fn has_host(hosts: &str, name: &str) -> bool {
         .any(|line| line.split_whitespace().skip(1).any(|host| host == name))
 }
 
-/// A new file under the old name: readers see the one or the other.
+/// Changes a file in place, in one write: a new one would need an inode, a
+/// block and a journal entry, each its part of the kernel. A link is replaced.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let old = fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path);
+    if let Ok(file) = old
+        && let Ok(about) = file.metadata()
+        && about.is_file()
+    {
+        file.write_all_at(text.as_bytes(), 0)?;
+        let is_longer = about.len() > text.len() as u64;
+        return if is_longer {
+            file.set_len(text.len() as u64)
+        } else {
+            Ok(())
+        };
+    }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".quicksand");
     fs::write(&temporary, text)?;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -10,11 +11,13 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, Result};
 use crate::files::about;
 use crate::params::{Params, wrong};
-use crate::{hostfiles, netif, spawn, sys};
+use crate::{hostfiles, mounts, netif, spawn, sys};
 
 const RNDADDENTROPY: u64 = 0x4008_5203;
 const RNDRESEEDCRNG: u64 = 0x5207;
 const MAX_ENTROPY: usize = 512;
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const BOOT_ID_COVER: &str = "/run/.quicksand-boot-id";
 
 pub fn set_time(params: &Params) -> Result<Value> {
     let unix_ns = params.i64("unix_ns")?;
@@ -67,6 +70,14 @@ pub fn set_identity(params: &Params) -> Result<Value> {
         set_mac(mac)?;
         changed.insert("mac".into(), mac.into());
     }
+    match params.opt_str("boot_id")? {
+        None => {}
+        Some("if_read") if is_init_ours() => {}
+        Some("new" | "if_read") => {
+            changed.insert("boot_id".into(), renew_boot_id()?.into());
+        }
+        Some(_) => return Err(wrong("boot_id", "must be \"new\" or \"if_read\"")),
+    }
     match params.opt_str("ssh_host_keys")? {
         None => {}
         Some("new") => {
@@ -103,6 +114,31 @@ fn set_machine_id(id: &str) -> Result<String> {
     Ok(id)
 }
 
+/// Whether process 1 is this program too, which does not read the boot id: then
+/// nobody has, as long as no command was run.
+fn is_init_ours() -> bool {
+    let [first, own] = ["/proc/1/exe", "/proc/self/exe"].map(fs::read_link);
+    matches!((first, own), (Ok(first), Ok(own)) if first == own)
+}
+
+/// Lays a new one over the kernel's, which can be read but not changed.
+fn renew_boot_id() -> Result<String> {
+    let path = Path::new(BOOT_ID);
+    // Each reading is another.
+    let source = Path::new("/proc/sys/kernel/random/uuid");
+    let id = fs::read_to_string(source).map_err(|error| about(source, error))?;
+    let cover = Path::new(BOOT_ID_COVER);
+    // Of an earlier time: then it is mounted already, and its text is what counts.
+    let is_covered = cover.exists();
+    fs::write(cover, &id).map_err(|error| about(cover, error))?;
+    if !is_covered {
+        let read_only = fs::Permissions::from_mode(0o444);
+        fs::set_permissions(cover, read_only).map_err(|error| about(cover, error))?;
+        mounts::mount(BOOT_ID_COVER, path, "", libc::MS_BIND, "").map_err(|error| about(path, error))?;
+    }
+    Ok(id.trim().to_owned())
+}
+
 fn set_mac(text: &str) -> Result<()> {
     let mac = parse_mac(text).ok_or_else(|| wrong("mac", "must be like 52:54:00:12:34:56, not multicast"))?;
     let name = netif::find_interface().ok_or_else(|| Error::NotFound("network interface".into()))?;
@@ -118,10 +154,10 @@ fn parse_mac(text: &str) -> Option<[u8; 6]> {
     (mac[0] & 1 == 0).then_some(mac)
 }
 
-/// Returns the names of the new keys; none where there is no SSH server.
+/// Returns the names of the new keys; none where there were none.
 fn renew_host_keys(dir: &Path) -> Result<Vec<String>> {
     let old = host_keys(dir).map_err(|error| about(dir, error))?;
-    let Some(keygen) = find_keygen() else {
+    let Some(keygen) = find_keygen().filter(|_| !old.is_empty()) else {
         return Ok(Vec::new());
     };
     for key in &old {

@@ -108,7 +108,7 @@ fn wait_for_device(path: &Path) -> bool {
 
 fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> {
     let flags = if cmdline.read_only { libc::MS_RDONLY } else { 0 };
-    let options = cmdline.root_flags.as_deref().unwrap_or("");
+    let options = cmdline.root_flags.as_deref();
     let mut result = Err(io::ErrorKind::NotFound.into());
     let given = cmdline.root_fstype.as_deref();
     for fstype in given
@@ -116,7 +116,13 @@ fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> 
         .iter()
         .chain(ROOT_TYPES.iter().filter(|_| given.is_none()))
     {
-        result = mounts::mount(device, target, fstype, flags, options);
+        if fstype == &"ext4" && options.is_none() {
+            // Reading all its bitmaps in advance takes longer than most sandboxes live.
+            result = mounts::mount(device, target, fstype, flags, "no_prefetch_block_bitmaps");
+        }
+        if result.is_err() {
+            result = mounts::mount(device, target, fstype, flags, options.unwrap_or(""));
+        }
         if result.is_ok() {
             break;
         }

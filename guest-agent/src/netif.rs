@@ -33,6 +33,8 @@ pub fn bring_up_loopback() -> io::Result<()> {
 
 /// Address, then up, then the route: the kernel wants this order.
 pub fn configure(name: &str, address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>) -> io::Result<()> {
+    // The network behind it has none, and its timers and announcements cost time.
+    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
     let socket = socket()?;
     let netmask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
     set_address(&socket, name, libc::SIOCSIFADDR, address)?;

@@ -19,9 +19,12 @@ use crate::uevents::Uevents;
 use crate::{session, sys, wire};
 
 const PORT_CLASS: &str = "/sys/class/virtio-ports";
+const PORT_SUBSYSTEM: &str = "virtio-ports";
 const PORT_PREFIX: &str = "quicksand.agent.";
 /// The console module may be loaded late; its events may be lost under load.
 const RESCAN_FOR: Duration = Duration::from_secs(30);
+/// The ports of one device come together.
+const STRAGGLERS_FOR: Duration = Duration::from_secs(2);
 const RESCAN_EVERY: Duration = Duration::from_millis(500);
 /// A second look at a port whose host is away, in case an event was missed.
 const RECHECK_EVERY: Duration = Duration::from_secs(10);
@@ -35,19 +38,20 @@ pub async fn serve_ports(agent: Arc<Agent>) {
     if let Err(error) = &uevents {
         note(&format!("uevents: {error}"));
     }
-    let started = Instant::now();
+    let mut rescan_until = Instant::now() + RESCAN_FOR;
     let mut known: Vec<String> = Vec::new();
     loop {
         for node in find_ports() {
             if !known.contains(&node) {
                 known.push(node.clone());
                 tokio::spawn(serve_port(agent.clone(), node));
+                rescan_until = Instant::now() + STRAGGLERS_FOR;
             }
         }
-        let polls = started.elapsed() < RESCAN_FOR || uevents.is_err();
+        let polls = Instant::now() < rescan_until || uevents.is_err();
         let changed = async {
             match &mut uevents {
-                Ok(uevents) => uevents.changed().await,
+                Ok(uevents) => uevents.changed(PORT_SUBSYSTEM).await,
                 Err(_) => std::future::pending().await,
             }
         };

@@ -21,22 +21,33 @@ impl Uevents {
         })
     }
 
-    /// Returns after one or more devices have changed; which, is not said.
-    pub async fn changed(&mut self) {
-        let Ok(mut guard) = self.socket.readable().await else {
-            return std::future::pending().await;
-        };
-        let mut scrap = [0; 2048];
-        loop {
-            match sys::read(self.socket.as_fd(), &mut scrap) {
-                Ok(_) => {}
-                // An overrun means that there was something, too.
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
-                Err(_) => break,
+    /// Returns after one or more devices of a subsystem have changed; which, is
+    /// not said.
+    pub async fn changed(&mut self, subsystem: &str) {
+        let mut is_news = false;
+        while !is_news {
+            let Ok(mut guard) = self.socket.readable().await else {
+                return std::future::pending().await;
+            };
+            let mut event = [0; 2048];
+            loop {
+                match sys::read(self.socket.as_fd(), &mut event) {
+                    Ok(length) => is_news |= is_of(subsystem, event.get(..length).unwrap_or(&[])),
+                    // After an overrun nobody knows what it was.
+                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => is_news = true,
+                    Err(_) => break,
+                }
             }
+            guard.clear_ready();
         }
-        guard.clear_ready();
     }
+}
+
+/// Events are strings that end with NUL, `SUBSYSTEM=…` among them.
+fn is_of(subsystem: &str, event: &[u8]) -> bool {
+    event
+        .split(|byte| *byte == 0)
+        .any(|field| field.strip_prefix(b"SUBSYSTEM=") == Some(subsystem.as_bytes()))
 }
 
 /// A non-blocking socket that hears the kernel's announcements.
@@ -57,4 +68,21 @@ pub fn open_socket() -> io::Result<OwnedFd> {
         )
     })?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_of_the_subsystem_that_it_names() {
+        let event = b"add@/devices/x/virtio-ports/vport1p1\0ACTION=add\0SUBSYSTEM=virtio-ports\0SEQNUM=7\0";
+        assert!(is_of("virtio-ports", event));
+        assert!(!is_of("virtio", event));
+        assert!(!is_of(
+            "virtio-ports",
+            b"change@/devices/virtio-ports\0SUBSYSTEM=acpi\0"
+        ));
+        assert!(!is_of("virtio-ports", b""));
+    }
 }

@@ -160,7 +160,7 @@ def read_past(name: str) -> Past:
     head = None
     if history.place.head.exists():
         try:
-            head = history.head().node
+            head = history.position()
         except HistoryError as error:
             complain(error, hint="so it is unknown where the sandbox stands")
     return Past(

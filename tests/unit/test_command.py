@@ -224,6 +224,7 @@ def test_the_whole_line_of_a_usual_machine() -> None:
                 "netdev": "net0",
                 "mac": "52:54:00:01:02:03",
                 "romfile": "",
+                "guest_announce": False,
             },
         ),
         ("-object", {"qom-type": "rng-random", "id": "rng0", "filename": "/dev/urandom"}),

@@ -60,5 +60,5 @@ def _key(*files: Path) -> str:
     parts = []
     for file in files:
         found = file.stat()
-        parts.append(f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0{found.st_ino}")
+        parts.append(f"{found.st_dev}\0{found.st_ino}\0{found.st_size}\0{found.st_mtime_ns}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -10,6 +10,7 @@ it, even on kill -9. It imports as little as it can, to start in milliseconds.
 
 stdin   lifeline: when it closes, the sandbox dies at once. The byte ``D`` detaches it: from then on
         it lives by itself. (Every start begins attached, so that a cancelled one leaves nothing.)
+        The byte ``K`` ends QEMU while the owner looks after the rest.
 stdout  one line, ``started KEEPER_PID QEMU_PID`` or ``failed ERRNO``; it closes when all is over.
 SIGTERM ends QEMU and then the keeper.
 
@@ -391,6 +392,10 @@ class Keeper:
 
     def lifeline(self) -> None:
         data = os.read(0, 16)
+        if b"K" in data:
+            self.asked_to_stop = True
+            os.kill(self.current.pid, signal.SIGKILL)
+            return
         if data and b"D" not in data:
             return
         self.unwatch(0)

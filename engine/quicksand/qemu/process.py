@@ -92,6 +92,12 @@ class OwnedProcess:
             self.cut()
             self._transport.close()
 
+    def kill(self) -> None:
+        """End QEMU; the sandbox's directory stays, even if it is to be discarded."""
+        if self._lifeline is not None:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._lifeline, b"K")
+
     def cut(self) -> None:
         """Close the lifeline: an attached QEMU is killed at once. Idempotent."""
         if self._lifeline is not None:

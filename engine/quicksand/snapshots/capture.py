@@ -190,13 +190,14 @@ class Capture:
         return Copy(runs, data)
 
     async def store(
-        self, *, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
+        self, *, tag: str, note: str, tier_note: str, shape: dict[str, Any], **marks: bool
     ) -> Node:
-        """Write what was copied and commit the checkpoint. Raises HostError, HistoryError."""
-        return await in_thread_to_the_end(lambda: self._store(tag, note, auto, tier_note, shape))
+        """Write what was copied and commit the checkpoint, ``auto`` or ``hidden``. Raises
+        HostError, HistoryError."""
+        return await in_thread_to_the_end(lambda: self._store(tag, note, tier_note, shape, marks))
 
     def _store(
-        self, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
+        self, tag: str, note: str, tier_note: str, shape: dict[str, Any], marks: dict[str, bool]
     ) -> Node:
         devices = self._seal_devices()
         with ExitStack() as stack:
@@ -213,12 +214,13 @@ class Capture:
         node = Node(
             id=self.id,
             tag=tag,
-            parent=self._head.node,
+            parent=self._history.find_visible(self._head.node),
             created=time.time(),
             note=note,
             tier=PAGES,
             tier_note=tier_note,
-            auto=auto,
+            auto=marks.get("auto", False),
+            hidden=marks.get("hidden", False),
             pinned=False,
             pause_s=self.pause_s,
             bytes_written=written + index.size + devices.size,
@@ -229,6 +231,7 @@ class Capture:
             index=index,
             devices=devices,
             token=self._run.token,
+            owner=self._place.root.name,
         )
         self._history.commit(node)
         return node
@@ -249,7 +252,7 @@ class Capture:
         if self._head.node is None or self._head.run != self._run.run:
             return [], [], []
         try:
-            node = self._history.find(self._head.node)
+            node = self._history.get(self._head.node)
             index = load_index(self._place, node)
             mapped = [
                 stack.enter_context(MappedFile(self._place.memory / file.name, file))

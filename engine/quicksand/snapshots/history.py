@@ -19,7 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from quicksand.errors import ConfigError, HistoryError
-from quicksand.host.files import map_os_errors, read_json, sync_dir, try_lock, write_json
+from quicksand.host.files import (
+    is_locked,
+    map_os_errors,
+    read_json,
+    sync_dir,
+    try_lock,
+    write_json,
+)
 from quicksand.layout import SandboxDir
 
 SCHEMA = 1
@@ -155,6 +162,10 @@ class Node:
     devices: File
     token: str
     """The agent's token in its memory."""
+    owner: str = ""
+    """The sandbox whose names and secrets its memory has; "" where that is not known."""
+    hidden: bool = False
+    """Kept for its pages or for one start; nobody asked for it."""
 
     def to_json(self) -> dict[str, Any]:
         plain = {f: getattr(self, f) for f in self.__slots__}
@@ -187,6 +198,8 @@ class Node:
                 index=File.from_json(value["index"]),
                 devices=File.from_json(value["devices"]),
                 token=str(value["token"]),
+                owner=str(value["owner"]),
+                hidden=bool(value["hidden"]),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad checkpoint: {error!r}") from error
@@ -236,7 +249,11 @@ class History:
     # Checkpoints
 
     def nodes(self) -> list[Node]:
-        """All checkpoints that can be read, the oldest first."""
+        """All checkpoints that can be read, the oldest first; not those that are hidden."""
+        return [node for node in self.all_nodes() if not node.hidden]
+
+    def all_nodes(self) -> list[Node]:
+        """The hidden ones too."""
         found = []
         for id_ in self._ids():
             with contextlib.suppress(OSError, ValueError):
@@ -283,19 +300,45 @@ class History:
         hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui tree NAME` lists them"
         raise CheckpointNotFoundError(f"there is no checkpoint {tag!r}", hint=hint)
 
+    def get(self, id_: str) -> Node:
+        """The checkpoint of that id, be it hidden. Raises HistoryError."""
+        try:
+            return self._read(id_)
+        except (OSError, ValueError) as error:
+            raise HistoryError(f"the checkpoint {id_} cannot be read: {error}") from error
+
     def commit(self, node: Node) -> None:
         """Write a checkpoint's commit mark; all its files are on disk already."""
         directory = self.place.checkpoints / node.id
         write_json(directory / "node.json", node.to_json())
         sync_dir(self.place.checkpoints)
 
+    def position(self) -> str | None:
+        """Where the sandbox stands in its tree. Raises HistoryError if the head cannot be read."""
+        return self.find_visible(self.head().node)
+
+    def find_visible(self, id_: str | None) -> str | None:
+        """The nearest checkpoint from ``id_`` upwards that is not hidden."""
+        nodes = {node.id: node for node in self.all_nodes()}
+        while id_ in nodes and nodes[id_].hidden:
+            id_ = nodes[id_].parent
+        return id_
+
     def remove(self, node: Node) -> None:
-        """Take a checkpoint out of the tree: its children become its parent's."""
-        for child in self.nodes():
+        """Take a checkpoint out of the tree: its children become its parent's.
+
+        The one that a running sandbox stands on stays, hidden, until the next one is taken: else
+        that would have to write all of the memory anew.
+        """
+        for child in self.all_nodes():
             if child.parent == node.id:
                 self.commit(replace(child, parent=node.parent))
         head = self._head_or_none()
         if head is not None and head.node == node.id:
+            if head.run is not None and is_locked(self.place.lock):
+                self.commit(replace(node, hidden=True))
+                self.sweep()
+                return
             self.set_head(replace(head, node=node.parent, run=None))
         directory = self.place.checkpoints / node.id
         (directory / "node.json").unlink(missing_ok=True)
@@ -310,14 +353,16 @@ class History:
         if self.broken():
             return
         head = self._head_or_none()
-        nodes = self.nodes()
+        heads = [place for place in (head, head.previous if head else None) if place is not None]
+        stood_on = {place.node for place in heads if place.run is not None}
+        nodes = [node for node in self.all_nodes() if not node.hidden or node.id in stood_on]
         alive = {node.id for node in nodes}
         for id_ in self._ids():
             if id_ not in alive:
+                (self.place.checkpoints / id_ / "node.json").unlink(missing_ok=True)
                 shutil.rmtree(self.place.checkpoints / id_, ignore_errors=True)
         if head is None:
             return
-        heads = [head] if head.previous is None else [head, head.previous]
         layers = {name for node in nodes for name in node.layers}
         layers |= {name for place in heads for name in (*place.layers, place.top)}
         _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})

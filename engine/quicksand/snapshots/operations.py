@@ -90,24 +90,32 @@ async def take_checkpoint(
             raise ConfigError(
                 f"there is a checkpoint {tag!r} already", hint="choose another tag, or replace it"
             )
-        await in_thread_to_the_end(live.history.sweep)
-        check_space(live.place.root)
-        capture = start_capture(live)
-        await live.keeper.ask("guard", on=not live.run.paused)
-        try:
-            await capture.prepare()
-            await capture.freeze(resume=not live.run.paused)
-            await live.keeper.ask("guard", on=False)
-            shape = await find_shape(live)
-            node = await capture.store(tag=tag, note=note, auto=False, tier_note="", shape=shape)
-            await capture.advance_head(node)
-        except BaseException:
-            await asyncio.shield(capture.discard())
-            raise
+        node = await keep_instant(live, tag, note=note)
         if old is not None:
             superseded = old
             await in_thread_to_the_end(lambda: live.history.remove(superseded))
         return node
+
+
+async def keep_instant(live: Live, tag: str, *, note: str = "", hidden: bool = False) -> Node:
+    """Take a checkpoint; raises as `take_checkpoint`."""
+    await in_thread_to_the_end(live.history.sweep)
+    check_space(live.place.root)
+    capture = start_capture(live)
+    await live.keeper.ask("guard", on=not live.run.paused)
+    try:
+        await capture.prepare()
+        await capture.freeze(resume=not live.run.paused)
+        await live.keeper.ask("guard", on=False)
+        shape = await find_shape(live)
+        node = await capture.store(
+            tag=tag, note=note, auto=False, hidden=hidden, tier_note="", shape=shape
+        )
+        await capture.advance_head(node)
+    except BaseException:
+        await asyncio.shield(capture.discard())
+        raise
+    return node
 
 
 def start_capture(live: Live) -> Capture:

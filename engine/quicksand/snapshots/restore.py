@@ -16,6 +16,7 @@ from quicksand.errors import HistoryError, MachineError
 from quicksand.host.arch import Architecture
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
+from quicksand.planning import identity
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, RunState
 from quicksand.snapshots.capture import find_image, load_index
@@ -30,6 +31,9 @@ HELLO_S = 20.0
 """Until the agent answers. It takes a tenth of a second, on a host that swaps much longer."""
 
 ENTROPY_BYTES = 64
+
+IDENTITY_S = 120.0
+"""New SSH host keys may be part of it: an RSA key takes half a minute in an emulated guest."""
 
 SHAPE_NAMES = {
     "arch": "architecture",
@@ -127,29 +131,30 @@ async def _status(monitor: Monitor) -> str:
 
 async def go_on(
     record: Record, place: SandboxDir, machine: MachineDir, node: Node, run: RunState
-) -> None:
+) -> str:
     """Let a fresh QEMU that waits for a state go on from ``node``, and its guest be repaired.
 
-    Raises HistoryError, MachineError, AgentError.
+    Returns the agent's token. Raises HistoryError, MachineError, AgentError.
     """
     monitor = await Monitor.connect(machine)
     try:
         check_shape(node, await shape_of(run, monitor, record.config, record.image_digest))
         await load_memory(place, node, monitor, run.qemu_pid)
         await load_devices(place, node, monitor)
-        session = await wake(machine.agent_socket(0), run.token, monitor)
-        session.close()
+        return await wake(machine.agent_socket(0), record, node, monitor)
     finally:
         await monitor.close()
 
 
-async def wake(socket: Path, token: str, monitor: Monitor) -> Session:
-    """Let a VM whose state is loaded run, and return a session with its agent, with whatever must
-    be new in the guest made new.
+async def wake(socket: Path, record: Record, node: Node, monitor: Monitor) -> str:
+    """Let a VM whose state is loaded run, and make new in the guest whatever must be new. Returns
+    the token that its agent wants from now on.
 
     The connection is there before the VM runs: so the guest sees it at once.
     """
-    hello = asyncio.create_task(connect(socket, token, timeout=HELLO_S), name="quicksand-hello")
+    hello = asyncio.create_task(
+        connect(socket, node.token, timeout=HELLO_S), name="quicksand-hello"
+    )
     try:
         await asyncio.sleep(0)
         await monitor.execute("cont")
@@ -159,15 +164,23 @@ async def wake(socket: Path, token: str, monitor: Monitor) -> Session:
         await asyncio.wait((hello,))
         raise
     try:
-        await repair_guest(session)
-    except BaseException:
+        return await repair_guest(session, record, node)
+    finally:
         session.close()
-        raise
-    return session
 
 
-async def repair_guest(session: Session) -> None:
-    """What must be new before anything of the user's runs: the random generator's state. (The
-    clock was set by the hello.)"""
+async def repair_guest(session: Session, record: Record, node: Node) -> str:
+    """Make new what must be before anything of the user's runs: the random generator's state and,
+    if the memory is that of another sandbox, names and secrets. (The clock was set by the hello.)
+
+    Returns the agent's token.
+    """
     entropy = base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()
     await session.request("reseed", {"entropy_b64": entropy})
+    if node.owner in ("", record.id):
+        return node.token
+    params = identity(record, was_used=not node.hidden)
+    await session.request("set_identity", params, timeout=IDENTITY_S)
+    token = secrets.token_hex(16)
+    await session.request("rotate_token", {"token": token})
+    return token

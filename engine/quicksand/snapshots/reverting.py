@@ -7,9 +7,15 @@ import contextlib
 import time
 from dataclasses import replace
 
-from quicksand.errors import HistoryError, MachineError, QuicksandError
+from quicksand.errors import (
+    CheckpointNotFoundError,
+    HistoryError,
+    MachineError,
+    QuicksandError,
+)
 from quicksand.host.files import map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
+from quicksand.layout import sandbox_dir
 from quicksand.planning import Parts, Ports, check_space, gather_parts, make_run_state, plan_machine
 from quicksand.qemu.command import Inherited, plan
 from quicksand.qemu.process import Listeners
@@ -17,7 +23,7 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState, publish_state, remove_tree
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import Head, Node, new_id
+from quicksand.snapshots.history import TAG_MAX, Head, History, Node, new_id
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.operations import (
     Live,
@@ -26,6 +32,7 @@ from quicksand.snapshots.operations import (
     start_capture,
     working_on,
 )
+from quicksand.snapshots.origins import Origin, import_node
 
 FIRST_DESCRIPTOR = 300
 """Of a QEMU that a keeper launches: above all that the keeper itself has open."""
@@ -41,7 +48,7 @@ async def revert(
     failure.
     """
     async with working_on(registry, record) as live:
-        node = live.history.find(tag)
+        node = await find_or_import(registry, live, tag)
         restore.check_shape(node, await find_shape(live))
         await in_thread_to_the_end(live.history.sweep)
         check_space(live.place.root)
@@ -66,6 +73,26 @@ async def revert(
             await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
         await in_thread_to_the_end(lambda: prune_automatic(live.history))
         return node, auto
+
+
+async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
+    """The sandbox's checkpoint ``tag``, or, as OTHER:TAG, one of another sandbox, which becomes its
+    own too. Raises CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
+    try:
+        return live.history.find(tag)
+    except CheckpointNotFoundError:
+        name, colon, rest = tag.partition(":")
+        if not colon:
+            raise
+    other = sandbox_dir(registry.paths, registry.find(name).id)
+    history = History(other)
+    async with history.locked():
+        node = history.find(rest)
+        restore.check_shape(node, await find_shape(live))
+        origin = Origin(place=other, node=node)
+        return await in_thread_to_the_end(
+            lambda: import_node(origin, live.place, tag=tag[:TAG_MAX], auto=False, pinned=False)
+        )
 
 
 async def _keep_present(live: Live, node: Node, capture: Capture) -> Node:
@@ -185,8 +212,9 @@ class Successor:
             await live.monitor.execute("stop")
         await restore.load_devices(live.place, self._node, self._monitor)
         directory = live.runtime.machine(self._name)
-        session = await restore.wake(directory.agent_socket(0), self._run.token, self._monitor)
-        session.close()
+        socket = directory.agent_socket(0)
+        token = await restore.wake(socket, live.record, self._node, self._monitor)
+        self._run = replace(self._run, token=token)
         await self._move_forwards()
         publish_state(directory, self._run)
         head = replace(self._head, previous=live.history.head())

@@ -1,0 +1,250 @@
+"""Clones: sandboxes that go on from an instant of another one, each by itself from then on.
+
+Nothing is copied: disk layers and pages of memory are hard links, and what a clone writes is its
+own. So clones outlive their source, and the source does not notice them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from quicksand.config import PortForward
+from quicksand.errors import ConfigError, QuicksandError, StateError
+from quicksand.host.files import map_os_errors
+from quicksand.host.sharing import share_file
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.layout import sandbox_dir
+from quicksand.lifecycle import LiveMachine, boot, remove_quietly
+from quicksand.registry import Record, Registry, new_id
+from quicksand.snapshots.history import BLANK, Head, History
+from quicksand.snapshots.history import new_id as new_layer
+from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.operations import keep_instant, working_on
+from quicksand.snapshots.origins import Origin, import_node
+
+CLONES_MAX = 1000
+"""Of one call: more is a slip."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Embryo:
+    """A clone that has its files, but has not started."""
+
+    record: Record
+    lock: int | None
+    """On its directory, until `release`."""
+    at: str | None
+    """The id of the checkpoint that it goes on from; None to boot from the disk."""
+
+    def release(self) -> None:
+        """Give the lock up. Idempotent."""
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+
+async def make_clones(
+    registry: Registry,
+    record: Record,
+    count: int,
+    *,
+    names: Sequence[str | None] | None = None,
+    concurrency: int = 1,
+    at: str | None = None,
+) -> list[LiveMachine | Exception]:
+    """Clones of the sandbox of ``record`` as it is now, or as it was at its checkpoint ``at``; for
+    each that could not be started its error. This process owns them.
+
+    Raises what concerns all of them, as `prepare_clones`; none is there then, nor after a
+    cancellation.
+    """
+    if names is None:
+        named = record.name != record.id
+        names = free_names(registry, record.name, count) if named else [None] * count
+    if len(names) != count or concurrency < 1:
+        raise ConfigError("as many names as clones are needed, and a concurrency above 0")
+    embryos = await prepare_clones(registry, record, names, at=at)
+    slots = asyncio.Semaphore(concurrency)
+    started: list[LiveMachine] = []
+
+    async def start(embryo: Embryo) -> LiveMachine | Exception:
+        async with slots:
+            try:
+                started.append(machine := await start_clone(registry, embryo))
+            except (QuicksandError, OSError) as error:
+                return error
+            return machine
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(start(embryo)) for embryo in embryos]
+    except BaseException:
+        await asyncio.shield(_undo(registry, embryos, started))
+        raise
+    return [task.result() for task in tasks]
+
+
+async def _undo(registry: Registry, embryos: Sequence[Embryo], started: list[LiveMachine]) -> None:
+    for machine in started:
+        await _end(machine)
+        await in_thread_to_the_end(lambda id_=machine.record.id: registry.remove(id_))  # type: ignore[misc]
+    for embryo in embryos:
+        await in_thread_to_the_end(lambda embryo=embryo: forget(registry, embryo))  # type: ignore[misc]
+
+
+async def prepare_clones(
+    registry: Registry, record: Record, names: Sequence[str | None], *, at: str | None = None
+) -> list[Embryo]:
+    """Make clones of the sandbox of ``record`` as it is now, or as it was at its checkpoint ``at``.
+
+    The caller owns their locks. None is there after an error: NameTakenError, ConfigError,
+    CheckpointNotFoundError, HistoryError, HostError, MachineError.
+    """
+    if not 1 <= len(names) <= CLONES_MAX:
+        raise ConfigError(f"{len(names)} clones are not possible: ask for 1 to {CLONES_MAX}")
+    entry = registry.inspect(record.id)
+    if at is None and entry is not None and entry.run is not None:
+        async with working_on(registry, record) as live:
+            node = await keep_instant(live, f"clone of {record.name}"[:128], hidden=True)
+            origin = Origin(place=live.place, node=node)
+            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin))
+    place = sandbox_dir(registry.paths, record.id)
+    history = History(place)
+    if at is not None:
+        async with history.locked():
+            origin = Origin(place=place, node=history.find(at))
+            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin))
+    lock = registry.lock(record.id)
+    try:
+        async with history.locked():
+            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, None))
+    finally:
+        os.close(lock)
+
+
+def _make_all(
+    registry: Registry, record: Record, names: Sequence[str | None], origin: Origin | None
+) -> list[Embryo]:
+    layers = () if origin is not None else _freeze_disk(registry, record)
+    made: list[Embryo] = []
+    try:
+        for name in names:
+            made.append(_make(registry, record, name, origin, layers))
+    except BaseException:
+        for embryo in made:
+            forget(registry, embryo)
+        raise
+    return made
+
+
+def _make(
+    registry: Registry,
+    source: Record,
+    name: str | None,
+    origin: Origin | None,
+    layers: tuple[str, ...],
+) -> Embryo:
+    id_ = new_id()
+    config = source.config
+    # Two cannot have the same port of the host: each clone gets a free one.
+    forwards = tuple(PortForward(0, forward.guest) for forward in config.port_forwards)
+    record = replace(
+        source,
+        id=id_,
+        name=name or id_,
+        config=replace(config, port_forwards=forwards),
+        created=time.time(),
+        committed=False,
+        discard=source.discard if name is None else False,
+    )
+    embryo = Embryo(
+        record=record, lock=registry.create(record), at=None if origin is None else origin.node.id
+    )
+    try:
+        place = sandbox_dir(registry.paths, id_)
+        if origin is not None:
+            import_node(origin, place, auto=False, hidden=False, pinned=False)
+        else:
+            _share_disk(registry, source, record, layers)
+    except BaseException:
+        forget(registry, embryo)
+        raise
+    return embryo
+
+
+def _freeze_disk(registry: Registry, record: Record) -> tuple[str, ...]:
+    """Freeze the disk of a stopped sandbox: it goes on in a new layer. Returns the frozen ones."""
+    place = sandbox_dir(registry.paths, record.id)
+    history = History(place)
+    head = history.head()
+    if head.previous is not None:
+        raise StateError(
+            f"the last start of {record.name!r} did not end well",
+            hint=f"`quicksand-tui start {record.name}` and stop it, then clone it",
+        )
+    top = new_layer()
+    add_layer(place, top, below=head.top)
+    layers = (*head.layers, head.top)
+    history.set_head(replace(head, layers=layers, top=top))
+    return layers
+
+
+def _share_disk(
+    registry: Registry, source: Record, record: Record, layers: tuple[str, ...]
+) -> None:
+    old = sandbox_dir(registry.paths, source.id)
+    place = sandbox_dir(registry.paths, record.id)
+    with map_os_errors(place.root):
+        place.layers.mkdir(mode=0o700)
+    for name in layers:
+        share_file(old.layer(name), place.layer(name))
+    head = Head(layers=layers, top=new_layer(), memory=BLANK)
+    add_layer(place, head.top, below=layers[-1])
+    History(place).set_head(head)
+
+
+async def start_clone(registry: Registry, embryo: Embryo) -> LiveMachine:
+    """Start a clone. Raises as `boot`; the clone is gone then."""
+    assert embryo.lock is not None, "it was given up"
+    machine = None
+    try:
+        machine = await boot(registry, embryo.record, embryo.lock, at=embryo.at)
+        committed = replace(embryo.record, committed=True)
+        await in_thread_to_the_end(lambda: registry.save(committed))
+    except BaseException:
+        if machine is not None:
+            await asyncio.shield(_end(machine))
+        await asyncio.shield(in_thread_to_the_end(lambda: forget(registry, embryo)))
+        raise
+    embryo.release()
+    return replace(machine, record=committed)
+
+
+async def _end(machine: LiveMachine) -> None:
+    machine.link.close()
+    machine.process.cut()
+    await machine.process.wait()
+
+
+def forget(registry: Registry, embryo: Embryo) -> None:
+    """Remove a clone that has not started. Idempotent."""
+    if embryo.lock is not None:
+        remove_quietly(sandbox_dir(registry.paths, embryo.record.id).root)
+        embryo.release()
+
+
+def free_names(registry: Registry, base: str, count: int) -> list[str]:
+    """``count`` names made of ``base`` that no sandbox has: base-1, base-2, and so on."""
+    taken = {entry.name for entry in registry.list()}
+    names: list[str] = []
+    number = 1
+    while len(names) < count:
+        name = f"{base}-{number}"
+        if name not in taken:
+            names.append(name)
+        number += 1
+    return names

@@ -1,0 +1,55 @@
+"""Going on from somebody else's checkpoint: a template's, or that of the sandbox that is cloned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from quicksand.errors import HistoryError
+from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.sharing import share_file
+from quicksand.layout import SandboxDir
+from quicksand.snapshots.history import BLANK, History, Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """A checkpoint, and the directory of the sandbox (or template) whose it is."""
+
+    place: SandboxDir
+    node: Node
+
+
+def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
+    """Make a checkpoint one of ``place`` as well, with all files that it needs; returns it, with
+    ``changes``. The caller holds the locks of both histories.
+
+    Nothing is copied where the file system has hard links. Raises HistoryError when a file is
+    missing, DiskSpaceError, PathError.
+    """
+    old, node = origin.place, origin.node
+    if (place.checkpoints / node.id / "node.json").exists():
+        return History(place).get(node.id)
+    with map_os_errors(place.root):
+        for directory in (
+            place.layers,
+            place.memory,
+            place.checkpoints,
+            place.checkpoints / node.id,
+        ):
+            directory.mkdir(mode=0o700, exist_ok=True)
+    images = [] if node.memory == BLANK else [node.memory]
+    shared = [(old.layer(name), place.layer(name)) for name in node.layers]
+    for name in {*images, *(file.name for file in node.pages)}:
+        shared.append((old.memory / name, place.memory / name))
+    for name in ("devices", "pages.index"):
+        shared.append((old.checkpoints / node.id / name, place.checkpoints / node.id / name))
+    for source, target in shared:
+        if not source.exists():
+            raise HistoryError(f"the checkpoint {node.tag!r} is damaged: {source} is missing")
+        share_file(source, target)
+    for changed in (place.layers, place.memory, place.checkpoints / node.id):
+        sync_dir(changed)
+    imported = replace(node, parent=None, **changes)
+    History(place).commit(imported)
+    return imported
