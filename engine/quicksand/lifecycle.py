@@ -60,6 +60,7 @@ T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """Called with a stage, what is done and the total."""
 
+COLD = "cold boot"
 STAGES = ("image", "accelerator", "disk", "qemu", "guest")
 
 END_POLL_S = 0.01
@@ -85,7 +86,7 @@ class Stopwatch:
         self._progress = progress
         self._last = time.monotonic()
         self._phases: dict[str, float] = {}
-        self.mode = "cold boot"
+        self.mode = COLD
         self.note = ""
         """Why it is no better one."""
 
@@ -274,6 +275,8 @@ def _timing(watch: Stopwatch, link: AgentLink) -> BootTiming:
         else []
     )
     timing = watch.timing()
+    if watch.mode != COLD:
+        return timing  # the guest's figures are those of the boot that its memory had once
     if len(marks) == 3 and all(isinstance(mark, int | float) for mark in marks):
         init, network, serving = (float(mark) for mark in marks if mark is not None)
         timing = replace(
