@@ -66,7 +66,7 @@ async def _diff_once(registry: Registry, record: Record, a: str, b: str | None) 
     with contextlib.ExitStack() as stack:
 
         def open_both() -> tuple[DiskFiles, DiskFiles, dict[Path, Layer]]:
-            pair = _find(registry, record, a), _find(registry, record, b)
+            pair = _find_both(registry, record, a, b)
             paths = dict.fromkeys(path for files in pair for path in files.paths)
             return *pair, {path: _open(stack, path) for path in paths}
 
@@ -94,18 +94,24 @@ def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
     return layer
 
 
-def _find(registry: Registry, record: Record, tag: str | None) -> DiskFiles:
+def _find_both(
+    registry: Registry, record: Record, a: str, b: str | None
+) -> tuple[DiskFiles, DiskFiles]:
     from quicksand.planning import resolve_image
 
     place = sandbox_dir(registry.paths, record.id)
-    if tag is None:
-        head = _present(registry, place, record.id)
-        name, layers = "the present disk", (*head.layers, head.top)
-    else:
-        node = History(place).find(tag)
-        name, layers = f"the disk of {node.tag!r}", node.layers
+    history = History(place)
+    found = [history.find(tag) if tag is not None else None for tag in (a, b)]
     image, _ = resolve_image(registry, record)
-    return DiskFiles(name, (*image.chain, *(place.layer(layer) for layer in layers)))
+    disks = []
+    for node in found:
+        if node is None:
+            head = _present(registry, place, record.id)
+            name, layers = "the present disk", (*head.layers, head.top)
+        else:
+            name, layers = f"the disk of {node.tag!r}", node.layers
+        disks.append(DiskFiles(name, (*image.chain, *(place.layer(layer) for layer in layers))))
+    return disks[0], disks[1]
 
 
 def _present(registry: Registry, place: SandboxDir, id_: str) -> Head:

@@ -49,10 +49,8 @@ class FileSystem:
 
     def require_blocks(self, first: int, count: int) -> None:
         """Raise Malformed unless there are blocks of these numbers."""
-        require(
-            first + count <= self.superblock.blocks,
-            f"it has no blocks {first} to {first + count - 1}",
-        )
+        if first + count > self.superblock.blocks:
+            raise Malformed(f"it has no blocks {first} to {first + count - 1}")
 
     def read_block(self, number: int) -> bytes:
         """One block of the file system's own structures. Raises Malformed, ImageError."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from quicksand.diskdiff.bounds import Budget, Malformed, require
+from quicksand.diskdiff.bounds import Budget, Malformed
 from quicksand.diskdiff.changes import FileType
 
 FLAG_EXTENTS = 0x80000
@@ -22,7 +22,7 @@ EXTENT_DEPTH_MAX = 5
 UNWRITTEN = 32768
 """A longer extent is allocated, by its length less this, but reads as zeros."""
 
-EXTENTS_MAX = 1_000_000
+EXTENTS_MAX = 500_000
 """Of one file."""
 
 ROOT_EXTENTS = 4
@@ -191,13 +191,19 @@ class _Extents:
         """The block of the file after the last one that was found."""
 
     def add(self, logical: int, count: int, physical: int, *, written: bool = True) -> None:
-        require(logical >= self.end, f"extents of the inode {self.number} are out of order")
-        require(logical + count <= 1 << 32, f"the inode {self.number} has too many blocks")
+        if logical < self.end:
+            raise self.bad("extents are out of order")
+        if logical + count > 1 << 32:
+            raise self.bad("there are too many blocks")
         self.volume.require_blocks(physical, count)
         self.end = logical + count
         if written:
             self.found.append(Extent(logical, count, physical))
-            require(len(self.found) <= EXTENTS_MAX, f"the inode {self.number} is in pieces")
+            if len(self.found) > EXTENTS_MAX:
+                raise self.bad("it is in too many pieces")
+
+    def bad(self, reason: str) -> Malformed:
+        return Malformed(f"inode {self.number}: {reason}")
 
 
 class _ExtentTree(_Extents):
@@ -209,18 +215,20 @@ class _ExtentTree(_Extents):
         Below the root every node leads to extents, and these ascend: no node can be met twice.
         """
         magic, count, _, found_depth = _HEADER.unpack_from(node)
-        require(magic == EXTENT_MAGIC, f"the inode {self.number} has no tree of extents")
-        require(count <= (len(node) - 12) // 12, f"a node of the inode {self.number} is too full")
-        require(count > 0 or depth is None, f"a node of the inode {self.number} is empty")
-        if depth is None:
-            require(found_depth <= EXTENT_DEPTH_MAX, f"the inode {self.number} is too deep a tree")
-        else:
-            require(found_depth == depth, f"the tree of the inode {self.number} is uneven")
+        if magic != EXTENT_MAGIC:
+            raise self.bad("there is no tree of extents")
+        if count > (len(node) - 12) // 12 or (count == 0 and depth is not None):
+            raise self.bad("a node of extents is too full, or empty")
+        if depth is None and found_depth > EXTENT_DEPTH_MAX:
+            raise self.bad("its tree of extents is too deep")
+        if depth is not None and found_depth != depth:
+            raise self.bad("its tree of extents is uneven")
         self.volume.budget.spend(count + 1)
         for at in range(12, 12 + 12 * count, 12):
             if found_depth == 0:
                 logical, length, high, low = _LEAF.unpack_from(node, at)
-                require(length > 0, f"an extent of the inode {self.number} is empty")
+                if length == 0:
+                    raise self.bad("an extent is empty")
                 written = length <= UNWRITTEN
                 length = length if written else length - UNWRITTEN
                 self.add(logical, length, high << 32 | low, written=written)

@@ -64,7 +64,7 @@ class Superblock:
     block_size: int
     blocks: int
     first_block: int
-    """1 where blocks have 1024 bytes, else 0."""
+    """1 where blocks have 1024 bytes (and are not given out in clusters), else 0."""
     blocks_per_group: int
     inodes: int
     inodes_per_group: int
@@ -127,10 +127,13 @@ class Superblock:
 
     def _check(self, disk_size: int) -> None:
         size = self.block_size
-        require(self.first_block == (size == 1024), "its first block is a wrong one")
+        require(
+            self.first_block == 0 or (self.first_block == 1 and size == 1024),
+            "its first block is a wrong one",
+        )
         require(self.first_block < self.blocks, "it has no blocks")
         require(self.blocks * size <= disk_size, "it is larger than its disk")
-        require(0 < self.blocks_per_group <= 8 * size, "its groups have an impossible size")
+        require(self.blocks_per_group > 0, "its groups have an impossible size")
         require(0 < self.inodes_per_group <= 8 * size, "its groups have impossibly many inodes")
         require(
             INODE_MIN <= self.inode_size <= size and self.inode_size & (self.inode_size - 1) == 0,
@@ -168,8 +171,10 @@ class Superblock:
         per_block = self.block_size // self.descriptor_size
         table, at = divmod(group, per_block)
         if self.first_meta_group is None or table < self.first_meta_group:
-            return self.first_block + 1 + table, at * self.descriptor_size
+            return OFFSET // self.block_size + 1 + table, at * self.descriptor_size
         first_group = table * per_block
+        if first_group == 0:
+            return OFFSET // self.block_size + 1, at * self.descriptor_size
         block = self.first_block + first_group * self.blocks_per_group
         return block + self._has_superblock(first_group), at * self.descriptor_size
 
