@@ -15,6 +15,7 @@ from quicksand.diskdiff.compare import compare
 from quicksand.diskdiff.ext4 import filesystem as module
 from quicksand.diskdiff.ext4.filesystem import FileSystem
 from quicksand.diskdiff.ranges import Ranges
+from quicksand_images.toolbox import Tool
 
 from tests.unit.diskdiff.disks import MIB, OURS, Maker, MemoryDisk, brief, diff_bytes, fill
 
@@ -113,7 +114,7 @@ def test_file_systems_of_different_shapes_are_compared_too(maker: Maker, tmp_pat
 
 
 def test_kinds_owners_permissions_attributes_and_devices(maker: Maker, tmp_path: Path) -> None:
-    files = {name: b"" for name in ("mode", "owner", "time", "read", "attribute", "flag", "both")}
+    files = dict.fromkeys(("mode", "owner", "time", "read", "attribute", "flag", "both"), b"")
     a = maker.filesystem(fill(tmp_path / "a", files))
     a = maker.debug(a, "mknod device c 1 3", "mknod fifo p", "ea_set both user.big " + "v" * 900)
     b = maker.debug(
@@ -256,15 +257,15 @@ def test_one_indirect_block_for_everything_ends_soon(maker: Maker, tmp_path: Pat
     at = inode_of(maker, a, "large") + 40
     b[at : at + 60] = struct.pack("<I", block) * 15
     b[block * 1024 : (block + 1) * 1024] = struct.pack("<I", block) * 256
-    with pytest.raises(Malformed, match="too many pieces|more files"):
+    with pytest.raises(Malformed, match=r"too many pieces|more files"):
         diff_bytes(a, bytes(b))
 
 
 @pytest.fixture(scope="module")
-def victims(tmp_path_factory: pytest.TempPathFactory, tools: object) -> list[bytes]:
+def victims(tmp_path_factory: pytest.TempPathFactory, tools: tuple[Tool, Tool]) -> list[bytes]:
     """Small disks of several kinds."""
     place = tmp_path_factory.mktemp("victims")
-    made = Maker(*tools, place)  # type: ignore[misc]
+    made = Maker(*tools, place)
     files = {name: content for name, content in AFTER.items() if not name.startswith("many")}
     tree = fill(place / "tree", files)
     found = [

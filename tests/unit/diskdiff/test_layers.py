@@ -125,7 +125,7 @@ def test_beyond_the_end_of_a_shorter_layer_there_are_zeros_whatever_is_below(
     sizes = {"low": 4, "short": 2, "top": 4}
     for name, clusters in sizes.items():
         create_overlay(tmp_path / name, backing=Path("/x"), size=clusters * CLUSTER)
-    write_clusters(tmp_path / "low", {n: b"low " * (CLUSTER // 4) for n in range(4)})
+    write_clusters(tmp_path / "low", dict.fromkeys(range(4), b"low " * (CLUSTER // 4)))
     chain = open_chain(*(tmp_path / name for name in sizes))
     assert chain.read(0, 4) == b"low "
     assert chain.read(2 * CLUSTER - 2, 4) == b"w \0\0"
