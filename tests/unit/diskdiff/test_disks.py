@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
 import pytest
+from quicksand.diskdiff import checkpoints
 from quicksand.diskdiff.bounds import Stopped
 from quicksand.diskdiff.checkpoints import DiskFiles, diff_files
 from quicksand.diskdiff.layer import Layer
 from quicksand.errors import HistoryError
+from quicksand.host.paths import Paths
 from quicksand.images.overlay import CLUSTER, create_overlay
+from quicksand.registry import Registry
 
+from tests.unit.cli.run_cli import make_stopped
 from tests.unit.diskdiff.disks import MIB, Maker, brief, fill, write_clusters
 from tests.unit.diskdiff.test_layers import qemu_img
 
@@ -80,3 +86,29 @@ def test_it_stops_when_nobody_waits_any_more(layers: dict[str, Layer]) -> None:
     base = files(layers, "base")
     with pytest.raises(Stopped):
         diff_files(base, base, by_path(layers), stop)
+
+
+async def test_a_cancellation_waits_until_the_files_are_let_go(
+    layers: dict[str, Layer], places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = make_stopped(places, "web")
+    disk = files(layers, "base")
+    begun, ended = Event(), Event()
+
+    def work(a: DiskFiles, b: DiskFiles, opened: dict[Path, Layer], stop: Event) -> None:
+        begun.set()
+        assert stop.wait(10)
+        assert opened[disk.paths[0]].read(0, 1) is not None
+        ended.set()
+        raise Stopped
+
+    monkeypatch.setattr(checkpoints, "_find_both", lambda *_: (disk, disk))
+    monkeypatch.setattr(checkpoints, "diff_files", work)
+    before = len(os.listdir("/proc/self/fd"))
+    task = asyncio.create_task(checkpoints.diff_disks(Registry(places), record, "a", "b"))
+    assert await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+    assert len(os.listdir("/proc/self/fd")) == before
