@@ -10,6 +10,7 @@ from quicksand_tui.actions import ACTIONS, Scope, find_action, in_scope, key_tex
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.log import LogScreen
 from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.tree import TreeScreen
 from quicksand_tui.snapshot import Job, Panel, SandboxView, Selection, State, Verb
 from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, OLD, PAUSED, WEB
 
@@ -17,7 +18,10 @@ FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 """The same bytes as Backspace, Tab, line feed, Enter and Escape."""
 
 
-@pytest.mark.parametrize(("scope", "screen"), [(Scope.MAIN, MainScreen), (Scope.LOG, LogScreen)])
+@pytest.mark.parametrize(
+    ("scope", "screen"),
+    [(Scope.MAIN, MainScreen), (Scope.LOG, LogScreen), (Scope.TREE, TreeScreen)],
+)
 def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: type) -> None:
     actions = list(in_scope(scope))
     keys = [key for action in actions for key in action.keys]
@@ -29,7 +33,7 @@ def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: t
 
 
 def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
-    for screen in (MainScreen, LogScreen):
+    for screen in (MainScreen, LogScreen, TreeScreen):
         for binding in screen.BINDINGS:
             assert not set(str(getattr(binding, "key", binding)).split(",")) & FORBIDDEN
 

@@ -1,0 +1,52 @@
+"""The tree of checkpoints on a few lines, for the details of a sandbox."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from quicksand_tui.text import clip
+from quicksand_tui.tree_view import TreeLine, here_index
+
+GAP = 2
+AGE, SIZE = 4, 5
+NOTE_MIN = 8
+TAG_MIN = 12
+"""Cells of stem and tag, whatever else there is."""
+
+
+def draw_small_tree(
+    lines: tuple[TreeLine, ...], *, width: int, room: int, styles: dict[str, str]
+) -> list[Content]:
+    """The lines around where the sandbox stands, ``room`` of them at most and each of ``width``
+    cells."""
+    # Two thirds of what is shown are what led here.
+    begin = min(max(0, here_index(lines) - room * 2 // 3), max(0, len(lines) - room))
+    shown = lines[begin : begin + room]
+    column = max(cell_len(line.stem + line.tag) + _room_for_here(line) for line in shown)
+    column = max(TAG_MIN, min(column, width * 3 // 5, width - AGE - SIZE - 2 * GAP))
+    return [_draw(line, column, width, styles) for line in shown]
+
+
+def _room_for_here(line: TreeLine) -> int:
+    return cell_len(line.here) + 1 if line.here else 0
+
+
+def _draw(line: TreeLine, column: int, width: int, styles: dict[str, str]) -> Content:
+    """Never markup: tags and notes come from anywhere."""
+    tag = clip(line.tag, max(1, column - cell_len(line.stem) - _room_for_here(line)))
+    here = f" {line.here}" if line.here else ""
+    pad = " " * max(0, column - cell_len(line.stem + tag + here))
+    gap = " " * GAP
+    facts = f"{pad}{gap}{line.age:>{AGE}}{gap}{line.size:>{SIZE}}"
+    style = styles[line.role]
+    parts: list[tuple[str, str]] = [
+        (line.stem, styles["muted"] if not line.role else style),
+        (tag, "bold" if line.here else style),
+        (here, "$text-accent"),
+        (facts, styles["muted"]),
+    ]
+    left = width - column - AGE - SIZE - 3 * GAP
+    if line.note and left >= NOTE_MIN:
+        parts.append((gap + clip(line.note, left), styles["muted"]))
+    return Content.assemble(*parts)
