@@ -140,8 +140,8 @@ class Operations:
 
     def undo(self, sandbox: SandboxView) -> None:
         async def go(_: object) -> str:
-            reached = await self._service.undo(sandbox.id)
-            return f"{sandbox.name}: undone, back at {_short(reached)} ({_undo_hint()})"
+            await self._service.undo(sandbox.id)
+            return f"{sandbox.name}: back where it was ({_undo_hint()})"
 
         self._begin_on(sandbox, Verb.UNDO, go, stage="undoing the revert")
 

@@ -42,7 +42,7 @@ _DOING = {
     Verb.CHECKPOINT: "kept as a checkpoint",
     Verb.REVERT: "reverted",
     Verb.UNDO: "reverted",
-    Verb.REMOVE: "rid of a checkpoint",
+    Verb.REMOVE: "changed: a checkpoint is deleted",
 }
 
 
@@ -220,7 +220,8 @@ def start_at(snapshot: Snapshot, selection: Selection) -> str | None:
     if sandbox is None:
         return why
     if sandbox.state in (State.RUNNING, State.PAUSED):
-        return _busy(snapshot, sandbox) or f"{sandbox.name} has a machine: R goes back with it"
+        state = sandbox.state.value
+        return _busy(snapshot, sandbox) or f"{sandbox.name} is {state}: R goes back to a checkpoint"
     if (reason := start(snapshot, selection)) is not None:
         return reason
     if not sandbox.past.checkpoints:

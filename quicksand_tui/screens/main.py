@@ -224,8 +224,8 @@ class MainScreen(Screen[None]):
 
     def action_do(self, action_id: str) -> None:
         """Carry out an action of the registry, or say why not."""
-        if self._app.shell_opens:
-            return  # what is typed now is meant for the shell
+        if self._app.shell_opens or self.app.screen is not self:
+            return  # what is typed now is meant for the shell, or for the dialog that opens
         action = find_action(action_id)
         reason = action.disabled_reason(self._snapshot, self.selection)
         if reason is not None:

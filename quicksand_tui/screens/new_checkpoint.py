@@ -23,8 +23,8 @@ class NewCheckpointScreen(Dialog[CheckpointSpec]):
     """Gives a checked `CheckpointSpec`, or None. Enter takes it from any field."""
 
     CSS_PATH = "dialogs.tcss"
+    # No binding of Enter with priority: it would overtake letters that an input has yet to take.
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "take", show=False, priority=True),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
     ]
@@ -67,7 +67,8 @@ class NewCheckpointScreen(Dialog[CheckpointSpec]):
     def update_snapshot(self, snapshot: Snapshot) -> None:
         """The world has changed: a tag may be taken now."""
         self._sandbox = snapshot.sandbox(self._sandbox.id) or self._sandbox
-        self._check()
+        if self.is_mounted:
+            self._check()
 
     def on_input_changed(self) -> None:
         self._check()
@@ -84,10 +85,8 @@ class NewCheckpointScreen(Dialog[CheckpointSpec]):
         self.query_one("#take", Button).disabled = bool(problem)
         return problem
 
-    def action_submit(self) -> None:
-        if self.focused is not None and self.focused.id == "cancel":
-            self.dismiss(None)
-        elif self._check():
+    def on_input_submitted(self) -> None:
+        if self._check():
             self.query_one("#tag", Input).focus()
         else:
             self.dismiss(self.spec)
@@ -97,4 +96,4 @@ class NewCheckpointScreen(Dialog[CheckpointSpec]):
         if event.button.id == "cancel":
             self.dismiss(None)
         else:
-            self.action_submit()
+            self.on_input_submitted()

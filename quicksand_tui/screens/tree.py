@@ -97,7 +97,8 @@ class TreeScreen(Screen[None]):
     def update_snapshot(self, snapshot: Snapshot) -> None:
         """The world has changed: maybe somebody else has taken a checkpoint."""
         self._snapshot = snapshot
-        self._show()
+        if self.is_mounted:
+            self._show()
 
     def on_screen_resume(self) -> None:
         self._show()
@@ -105,7 +106,7 @@ class TreeScreen(Screen[None]):
     def _show(self) -> None:
         sandbox = self.sandbox
         if sandbox is None:
-            if self.is_current:
+            if self.app.screen is self:
                 self._app.tell("the sandbox is gone", severity="warning")
                 self.dismiss(None)
             return
@@ -161,6 +162,8 @@ class TreeScreen(Screen[None]):
 
     def action_do(self, action_id: str) -> None:
         """Carry out an action of the registry, or say why not."""
+        if self.app.screen is not self:
+            return  # what is typed now is meant for the dialog that opens
         action = find_action(action_id, Scope.TREE)
         reason = action.disabled_reason(self._snapshot, self.selection)
         if reason is not None:

@@ -124,7 +124,7 @@ def _past_lines(view: SandboxView) -> list[Line]:
         return []
     key = key_text(find_action("checkpoint").keys[0])
     when = "" if view.is_live else " while it runs"
-    return [(TREE, [(f"no checkpoint yet: {key} takes one{when}", "muted")])]
+    return [(TREE, [(f"none yet: {key} takes one{when}", "muted")])]
 
 
 def _use(view: SandboxView) -> str:

@@ -11,8 +11,9 @@ from quicksand_tui.tree_view import TreeLine, here_index
 GAP = 2
 AGE, SIZE = 4, 5
 NOTE_MIN = 8
-TAG_MIN = 12
-"""Cells of stem and tag, whatever else there is."""
+TAG_MIN = 4
+FACTS_FROM = 26
+"""Cells below which there is room for stem and tag only."""
 
 
 def draw_small_tree(
@@ -24,7 +25,10 @@ def draw_small_tree(
     begin = min(max(0, here_index(lines) - room * 2 // 3), max(0, len(lines) - room))
     shown = lines[begin : begin + room]
     column = max(cell_len(line.stem + line.tag) + _room_for_here(line) for line in shown)
-    column = max(TAG_MIN, min(column, width * 3 // 5, width - AGE - SIZE - 2 * GAP))
+    widest = width - AGE - SIZE - 2 * GAP if width >= FACTS_FROM else width
+    if any(line.note for line in shown) and widest - GAP - NOTE_MIN >= width // 2:
+        widest = min(widest - GAP - NOTE_MIN, width * 3 // 5)
+    column = min(column, widest)
     return [_draw(line, column, width, styles) for line in shown]
 
 
@@ -34,11 +38,13 @@ def _room_for_here(line: TreeLine) -> int:
 
 def _draw(line: TreeLine, column: int, width: int, styles: dict[str, str]) -> Content:
     """Never markup: tags and notes come from anywhere."""
-    tag = clip(line.tag, max(1, column - cell_len(line.stem) - _room_for_here(line)))
-    here = f" {line.here}" if line.here else ""
+    # Where there is no room for the mark in words, the glyph in the stem tells it.
+    worded = line.here and column >= cell_len(line.stem) + _room_for_here(line) + TAG_MIN
+    here = f" {line.here}" if worded else ""
+    tag = clip(line.tag, max(1, column - cell_len(line.stem + here)))
     pad = " " * max(0, column - cell_len(line.stem + tag + here))
     gap = " " * GAP
-    facts = f"{pad}{gap}{line.age:>{AGE}}{gap}{line.size:>{SIZE}}"
+    facts = f"{pad}{gap}{line.age:>{AGE}}{gap}{line.size:>{SIZE}}" if width >= FACTS_FROM else ""
     style = styles[line.role]
     parts: list[tuple[str, str]] = [
         (line.stem, styles["muted"] if not line.role else style),
