@@ -238,7 +238,8 @@ def describe_checkpoint(made: CheckpointView, now: float) -> list[Line]:
         lines.append(("By", [("a revert, so that it can be undone", "")]))
     if made.note:
         lines.append(("Note", [(made.note, "")]))
-    lines.append(("Tag", [(made.tag, "")]))
+    if clip(made.tag, TITLE_CELLS) != made.tag:
+        lines.append(("Tag", [(made.tag, "")]))  # the title has no room for it
     if made.tier_note:
         lines.append(("Tier", [(f"{made.tier}: {made.tier_note}", "warning")]))
     return lines

@@ -12,6 +12,7 @@ GAP = 2
 AGE, SIZE = 4, 5
 NOTE_MIN = 8
 TAG_MIN = 4
+"""Cells of a tag, however deep in the tree it is."""
 FACTS_FROM = 26
 """Cells below which there is room for stem and tag only."""
 
@@ -27,7 +28,8 @@ def draw_small_tree(
     column = max(cell_len(line.stem + line.tag) + _room_for_here(line) for line in shown)
     widest = width - AGE - SIZE - 2 * GAP if width >= FACTS_FROM else width
     if any(line.note for line in shown) and widest - GAP - NOTE_MIN >= width // 2:
-        widest = min(widest - GAP - NOTE_MIN, width * 3 // 5)
+        # Tags of automatic checkpoints are long; notes say more.
+        widest = min(widest - GAP - NOTE_MIN, width * 9 // 20)
     column = min(column, widest)
     return [_draw(line, column, width, styles) for line in shown]
 
@@ -39,15 +41,16 @@ def _room_for_here(line: TreeLine) -> int:
 def _draw(line: TreeLine, column: int, width: int, styles: dict[str, str]) -> Content:
     """Never markup: tags and notes come from anywhere."""
     # Where there is no room for the mark in words, the glyph in the stem tells it.
-    worded = line.here and column >= cell_len(line.stem) + _room_for_here(line) + TAG_MIN
+    stem = line.stem[-max(2, column - TAG_MIN) :]
+    worded = line.here and column >= cell_len(stem) + _room_for_here(line) + TAG_MIN
     here = f" {line.here}" if worded else ""
-    tag = clip(line.tag, max(1, column - cell_len(line.stem + here)))
-    pad = " " * max(0, column - cell_len(line.stem + tag + here))
+    tag = clip(line.tag, column - cell_len(stem + here))
+    pad = " " * max(0, column - cell_len(stem + tag + here))
     gap = " " * GAP
     facts = f"{pad}{gap}{line.age:>{AGE}}{gap}{line.size:>{SIZE}}" if width >= FACTS_FROM else ""
     style = styles[line.role]
     parts: list[tuple[str, str]] = [
-        (line.stem, styles["muted"] if not line.role else style),
+        (stem, styles["muted"] if not line.role else style),
         (tag, "bold" if line.here else style),
         (here, "$text-accent"),
         (facts, styles["muted"]),

@@ -74,6 +74,8 @@ def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
     lines = tree_lines(past, NOW, FANCY)
     assert len(lines) == 120
     assert max(cell_len(line.stem) for line in lines) <= STEM_MAX + 2
+    for width in (10, 20, 38):
+        assert max(cell_len(line) for line in small(past, width=width, room=120)) <= width
 
 
 def test_the_small_tree_is_cut_around_where_it_stands() -> None:
