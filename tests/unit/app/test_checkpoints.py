@@ -342,6 +342,16 @@ async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -
         await until(lambda: "Tag" in screen_text(app) and "Note" in screen_text(app))
 
 
+async def test_in_ascii_details_and_tree_are_there() -> None:
+    app = make_app(FakeService(KEPT), ascii_glyphs=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await until(lambda: "* upgraded <- here" in screen_text(app))
+        await open_tree(pilot)
+        await until(lambda: "|-o tried-something" in screen_text(app))
+        await until(lambda: "Taken    1h ago" in screen_text(app))
+
+
 async def test_the_details_say_how_to_get_a_first_checkpoint() -> None:
     app = make_app(FakeService())
     async with app.run_test(size=SIZE) as pilot:
