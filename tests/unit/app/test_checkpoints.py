@@ -257,7 +257,7 @@ async def test_changes_of_other_clients_show_and_the_cursor_stays() -> None:
         await until(lambda: "No checkpoints are left" in screen_text(app))
         service.world = replace(FULL, sandboxes=(DB,))
         await until(lambda: isinstance(app.screen, MainScreen))
-        assert toasts(app) == ["the sandbox is gone"]
+        await until(lambda: toasts(app) == ["the sandbox is gone"])
 
 
 async def test_a_failure_is_shown_with_its_hint_and_logged() -> None:
