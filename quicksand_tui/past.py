@@ -24,6 +24,8 @@ class CheckpointView:
     """Why not a better tier."""
     auto: bool = False
     """Taken by a revert, so that it can be undone."""
+    hidden: bool = False
+    """Kept by the engine for itself."""
     pause_s: float = 0.0
     """Seconds that the VM stood still."""
     written: int | None = None

@@ -35,6 +35,7 @@ class PastReader:
     def __init__(self, place: SandboxDir) -> None:
         self._place = place
         self._head_stamp: Stamp | None = None
+        self._head: str | None = None
         self._known: dict[str, tuple[Stamp, CheckpointView]] = {}
         self._past = NO_PAST
 
@@ -49,18 +50,29 @@ class PastReader:
         found = self._look()
         if found != self._known:
             self._known = found
-            views = sorted((view for _, view in found.values()), key=_order)
+            views = sorted((view for _, view in found.values() if not view.hidden), key=_order)
             past = replace(past, checkpoints=tuple(views))
+        if past.head != (head := self._visible_head()):
+            past = replace(past, head=head)
         self._past = past
         return past
 
     def _with_head(self, past: PastView) -> PastView:
+        self._head = None
         if self._head_stamp is None:
-            return replace(past, head=None, error="")  # it was never started
+            return replace(past, error="")  # it was never started
         try:
-            return replace(past, head=History(self._place).head().node, error="")
+            self._head = History(self._place).head().node
         except HistoryError as error:
-            return replace(past, head=None, error=sanitise(str(error)))
+            return replace(past, error=sanitise(str(error)))
+        return replace(past, error="")
+
+    def _visible_head(self) -> str | None:
+        """Where it stands, as far as somebody asked for it (History.find_visible)."""
+        head = self._head
+        while head in self._known and self._known[head][1].hidden:
+            head = self._known[head][1].parent
+        return head
 
     def _look(self) -> dict[str, tuple[Stamp, CheckpointView]]:
         found = {}
@@ -82,7 +94,7 @@ def _read(path: Path, id_: str) -> CheckpointView | None:
         node = Node.from_json(read_json(path))
         if node.id != id_:
             raise ValueError(f"it is the checkpoint {node.id}")
-        return view_of(Checkpoint.from_node(node))
+        return replace(view_of(Checkpoint.from_node(node)), hidden=node.hidden)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
