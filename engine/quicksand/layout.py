@@ -9,6 +9,7 @@
         history.lock            flock'ed by whoever changes layers or checkpoints
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
         memory/<id>.pages       pages of guest memory that checkpoints are made of
+        memory/<id>.ram         a complete memory image: sparse, every page at its own address
         checkpoints/<id>/       node.json (written last), devices, pages.index
         console.log[.1]         what the guest wrote to its console, the last two pieces
         qemu.log[.1]            QEMU's stderr, likewise

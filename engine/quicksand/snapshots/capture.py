@@ -12,9 +12,7 @@ import mmap
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +23,16 @@ from quicksand.layout import SandboxDir
 from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
-from quicksand.snapshots.differences import address_of, sort_pages
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
-from quicksand.snapshots.history import BLANK, File, Head, History, Node, new_id
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+from quicksand.snapshots.history import File, Head, History, Node, new_id
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.pages import (
-    MappedFile,
-    PageIndex,
-    Run,
-    merge_runs,
-    overlay_runs,
-    write_file,
-)
+from quicksand.snapshots.pages import PageIndex, Run, write_file
+from quicksand.snapshots.storing import Copy, Storage, Stored, find_image, memory_files
 
 SLACK = 16 * 1024 * 1024
 """Bytes of warm memory for what the guest writes between the look at its pages and the pause."""
 
 PAGES = "pages"
-
-
-@dataclass(slots=True)
-class Copy:
-    """What was copied in the pause."""
-
-    runs: Runs
-    data: memoryview
-    """Of all runs, one after the other."""
 
 
 class Capture:
@@ -77,6 +59,7 @@ class Capture:
         """QEMU's name of the disk's active layer."""
         self._buffer: mmap.mmap | None = None
         self._copy: Copy | None = None
+        self._stored: Stored | None = None
         self._pivoted = False
 
     @property
@@ -187,7 +170,11 @@ class Capture:
             self._buffer = warm_memory(size)
         data = memoryview(self._buffer)[:size]
         self._ram.read(runs, data)
-        return Copy(runs, data)
+        placed, at = [], 0
+        for first, count in runs:
+            placed.append(Run(first, count, 0, at))
+            at += count
+        return Copy(placed, [data])
 
     async def store(
         self, *, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
@@ -199,14 +186,11 @@ class Capture:
         self, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
     ) -> Node:
         devices = self._seal_devices()
-        with ExitStack() as stack:
-            known, files, addresses = self._map_known_pages(stack)
-            runs, new_pages = self._store_pages(known, addresses)
-        every = overlay_runs(runs, known)
-        every, files = _forget_unused(every, [*files, *new_pages])
-        written = sum(file.size for file in new_pages)
+        assert self._copy is not None
+        storage = Storage(self._place, self.id, self._head, run=self._run.run, size=self._size)
+        stored = storage.store(self._copy)
         index = write_file(
-            self.directory / "pages.index", iter([PageIndex(self._size, tuple(every)).encode()])
+            self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
         )
         sync_dir(self._place.memory)
         sync_dir(self.directory)
@@ -221,16 +205,18 @@ class Capture:
             auto=auto,
             pinned=False,
             pause_s=self.pause_s,
-            bytes_written=written + index.size + devices.size,
+            bytes_written=stored.written + index.size + devices.size,
             layers=(*self._head.layers, self._head.top),
             shape=shape,
-            memory=self._head.memory,
-            pages=tuple(files),
+            memory=stored.memory,
+            pages=stored.files,
             index=index,
             devices=devices,
             token=self._run.token,
+            image=stored.image,
         )
         self._history.commit(node)
+        self._stored = stored
         return node
 
     def _seal_devices(self) -> File:
@@ -240,52 +226,17 @@ class Capture:
         path.unlink()
         return write_file(path, iter([data]))
 
-    def _map_known_pages(self, stack: ExitStack) -> tuple[list[Run], list[File], list[int]]:
-        """Where the pages of the last checkpoint are, if this run has them in its memory: runs,
-        files, and at which address each file is mapped while ``stack`` lives.
-
-        If that checkpoint was removed or is damaged, nothing is known: all of the memory is new.
-        """
-        if self._head.node is None or self._head.run != self._run.run:
-            return [], [], []
-        try:
-            node = self._history.find(self._head.node)
-            index = load_index(self._place, node)
-            mapped = [
-                stack.enter_context(MappedFile(self._place.memory / file.name, file))
-                for file in node.pages
-            ]
-        except HistoryError:
-            return [], [], []
-        addresses = [address_of(file.data) for file in mapped]
-        return list(index.runs), list(node.pages), addresses
-
-    def _store_pages(self, known: list[Run], addresses: list[int]) -> tuple[list[Run], list[File]]:
-        """Write the pages that are new. Returns where all copied pages are, and the new file if
-        there is one."""
-        assert self._copy is not None
-        data = self._copy.data
-        runs, new = sort_pages(
-            self._copy.runs, address_of(data), known, addresses, new_file=len(addresses)
-        )
-        if not new:
-            return runs, []
-
-        def pieces() -> Iterator[memoryview]:
-            for first, count in new:
-                yield data[first * PAGE : (first + count) * PAGE]
-
-        file = write_file(self._place.memory / f"{self.id}.pages", pieces())
-        return runs, [file]
-
     async def advance_head(self, node: Node) -> None:
         """The sandbox stands on the new checkpoint."""
+        assert self._stored is not None, "store comes first"
         head = Head(
             layers=node.layers,
             top=self._layer,
             node=node.id,
             run=self._run.run,
+            # What the run maps stays that, whatever image the checkpoint has.
             memory=self._head.memory,
+            stored=self._stored.stored,
             machine=self._head.machine,
         )
         await in_thread_to_the_end(lambda: self._history.set_head(head))
@@ -309,22 +260,8 @@ class Capture:
     def _discard_files(self) -> None:
         (self.directory / "node.json").unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
-        (self._place.memory / f"{self.id}.pages").unlink(missing_ok=True)
-
-
-def find_image(place: SandboxDir, name: str) -> Path | None:
-    """The memory image of that name; None for that of a cold start."""
-    return None if name == BLANK else place.memory / name
-
-
-def load_index(place: SandboxDir, node: Node) -> PageIndex:
-    """The index of a checkpoint's pages. Raises HistoryError if it is damaged."""
-    path = place.checkpoints / node.id / "pages.index"
-    with MappedFile(path, node.index) as mapped:
-        try:
-            return PageIndex.decode(bytes(mapped.data), files=[f.size // PAGE for f in node.pages])
-        except ValueError as error:
-            raise HistoryError(f"{path} is damaged: {error}") from error
+        for path in memory_files(self._place, self.id):
+            path.unlink(missing_ok=True)
 
 
 def warm_memory(size: int) -> mmap.mmap:
@@ -337,13 +274,3 @@ def warm_memory(size: int) -> mmap.mmap:
         for start in range(0, len(memory), PAGE):
             memory[start] = 0
     return memory
-
-
-def _forget_unused(runs: list[Run], files: list[File]) -> tuple[list[Run], list[File]]:
-    """Leave out files of which no page is used any more."""
-    used = sorted({run.file for run in runs if run.file < len(files)})
-    number = {old: new for new, old in enumerate(used)}
-    renumbered = [
-        replace(run, file=number[run.file]) if run.file in number else run for run in runs
-    ]
-    return merge_runs(renumbered), [files[old] for old in used]
