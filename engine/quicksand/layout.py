@@ -21,6 +21,7 @@
         <number>/               one directory a QEMU: going back to a checkpoint takes a new one
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           while the VM waits for space on the host's disk
+            tracked             the checkpoint since which the kernel tracks written memory
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
 """
@@ -108,6 +109,10 @@ class MachineDir:
     @property
     def disk_full(self) -> Path:
         return self.root / "disk-full"
+
+    @property
+    def tracked(self) -> Path:
+        return self.root / "tracked"
 
     def agent_socket(self, port: int) -> Path:
         return self.root / f"agent{port}.sock"

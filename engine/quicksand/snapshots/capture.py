@@ -1,17 +1,18 @@
 """Taking a checkpoint, tier "pages": one pause for memory, devices and disk.
 
-In the pause pages are only copied to memory that is warm already; what is new among them is found
-and written after the VM goes on. `docs/internals/snapshots.md` tells it with pictures.
+In the pause pages are only copied to memory that is warm already (copying.py); what is new among
+them is found and written after the VM goes on (storing.py). `docs/internals/snapshots.md` tells it
+with pictures.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import mmap
 import os
 import shutil
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,16 @@ from typing import Any
 from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import SandboxDir
+from quicksand.layout import MachineDir, SandboxDir
 from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+from quicksand.snapshots.copying import Copier, Copy
+from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.history import File, Head, History, Node, new_id
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.pages import PageIndex, Run, write_file
-from quicksand.snapshots.storing import Copy, Storage, Stored, find_image, memory_files
-
-SLACK = 16 * 1024 * 1024
-"""Bytes of warm memory for what the guest writes between the look at its pages and the pause."""
+from quicksand.snapshots.pages import PageIndex, write_file
+from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
 
 PAGES = "pages"
 
@@ -42,14 +41,23 @@ class Capture:
     """
 
     def __init__(
-        self, place: SandboxDir, run: RunState, monitor: Monitor, *, memory_bytes: int, arch: str
+        self,
+        place: SandboxDir,
+        run: RunState,
+        monitor: Monitor,
+        machine: MachineDir,
+        *,
+        memory_bytes: int,
+        arch: str,
     ) -> None:
+        """``run`` is that of ``machine``, to which ``monitor`` is connected."""
         self.id = new_id()
         self.pause_s = 0.0
         self._place = place
         self._history = History(place)
         self._run = run
         self._monitor = monitor
+        self._machine = machine
         self._size = memory_bytes
         self._arch = arch
         self._layer = new_id()
@@ -57,7 +65,6 @@ class Capture:
         """Where the sandbox stood, once `prepare` has looked."""
         self._node_name = ""
         """QEMU's name of the disk's active layer."""
-        self._buffer: mmap.mmap | None = None
         self._copy: Copy | None = None
         self._stored: Stored | None = None
         self._pivoted = False
@@ -127,9 +134,12 @@ class Capture:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-        size = count_pages(self._ram.written()) * PAGE
-        check_space(self._place.memory, size)
-        self._buffer = warm_memory(size + SLACK)
+        self._storage = Storage(
+            self._place, self.id, self._head, run=self._run.run, size=self._size
+        )
+        known = self._storage.find_known()
+        self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
+        check_space(self._place.memory, self._copier.prepare())
 
     async def freeze(self, *, resume: bool) -> None:
         """The pause: afterwards the VM runs again, or stands still unless ``resume``.
@@ -146,35 +156,45 @@ class Capture:
             raise
 
     async def _freeze(self, resume: bool) -> None:
+        if not self._run.paused:
+            await self._copier.copy_before(self._instant)
         started = time.perf_counter()
         await self._monitor.execute("stop")
         done = False
         try:
-            devices = self._monitor.execute(
-                "xen-save-devices-state", filename=str(self.directory / "devices"), live=False
-            )
-            _, self._copy = await asyncio.gather(devices, asyncio.to_thread(self._copy_pages))
-            await self._monitor.execute(
-                "blockdev-snapshot", node=self._node_name, overlay=f"disk-{self._layer}"
-            )
-            self._pivoted = done = True
+            copying = asyncio.to_thread(self._copy_pages)
+            # Neither goes on after the other has failed and the VM runs again.
+            found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
+            for failed in (result for result in found if isinstance(result, BaseException)):
+                raise failed
+            done = True
         finally:
             if (resume or not done) and not self._run.paused:
                 await self._monitor.execute("cont")
-            self.pause_s = time.perf_counter() - started
+            self.pause_s += time.perf_counter() - started
 
-    def _copy_pages(self) -> Copy:
-        runs = self._ram.written()
-        size = count_pages(runs) * PAGE
-        if self._buffer is None or size > len(self._buffer):
-            self._buffer = warm_memory(size)
-        data = memoryview(self._buffer)[:size]
-        self._ram.read(runs, data)
-        placed, at = [], 0
-        for first, count in runs:
-            placed.append(Run(first, count, 0, at))
-            at += count
-        return Copy(placed, [data])
+    @contextlib.asynccontextmanager
+    async def _instant(self) -> AsyncIterator[None]:
+        """The VM stands still."""
+        started = time.perf_counter()
+        await self._monitor.execute("stop")
+        try:
+            yield
+        finally:
+            await self._monitor.execute("cont")
+            self.pause_s += time.perf_counter() - started
+
+    async def _freeze_rest(self) -> None:
+        """The devices' state and the disk, while the memory is copied."""
+        path = self.directory / "devices"
+        await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
+        await self._monitor.execute(
+            "blockdev-snapshot", node=self._node_name, overlay=f"disk-{self._layer}"
+        )
+        self._pivoted = True
+
+    def _copy_pages(self) -> None:
+        self._copy = self._copier.copy_rest()
 
     async def store(
         self, *, tag: str, note: str, auto: bool, tier_note: str, shape: dict[str, Any]
@@ -187,8 +207,7 @@ class Capture:
     ) -> Node:
         devices = self._seal_devices()
         assert self._copy is not None
-        storage = Storage(self._place, self.id, self._head, run=self._run.run, size=self._size)
-        stored = storage.store(self._copy)
+        stored = self._storage.store(self._copy)
         index = write_file(
             self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
         )
@@ -201,7 +220,7 @@ class Capture:
             created=time.time(),
             note=note,
             tier=PAGES,
-            tier_note=tier_note,
+            tier_note=tier_note or self._copier.note,
             auto=auto,
             pinned=False,
             pause_s=self.pause_s,
@@ -240,6 +259,7 @@ class Capture:
             machine=self._head.machine,
         )
         await in_thread_to_the_end(lambda: self._history.set_head(head))
+        await asyncio.to_thread(self._copier.commit, node.id)
 
     async def discard(self) -> None:
         """Undo what a failed attempt has left. The frozen layer stays below the new one, if QEMU
@@ -262,15 +282,3 @@ class Capture:
         shutil.rmtree(self.directory, ignore_errors=True)
         for path in memory_files(self._place, self.id):
             path.unlink(missing_ok=True)
-
-
-def warm_memory(size: int) -> mmap.mmap:
-    """Anonymous memory that is there already: writing to it takes no page faults."""
-    memory = mmap.mmap(-1, max(size, PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    populate = getattr(mmap, "MADV_POPULATE_WRITE", 23)  # Linux 5.14
-    try:
-        memory.madvise(populate)
-    except OSError:
-        for start in range(0, len(memory), PAGE):
-            memory[start] = 0
-    return memory

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -163,11 +162,8 @@ def _seal(name: str, descriptor: int, known: dict[int, int], verified: Verified 
 
 def _identify(name: str, descriptor: int, known: dict[int, int]) -> File:
     size = os.fstat(descriptor).st_size
-    if not size:
-        return File(name=name, size=0, crcs=())
-    with mmap.mmap(descriptor, size, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as data:
-        crcs = tuple(checksums(data, data_extents(descriptor, size), known))
-    return File(name=name, size=size, crcs=crcs)
+    crcs = checksums(descriptor, size, data_extents(descriptor, size), known)
+    return File(name=name, size=size, crcs=tuple(crcs))
 
 
 def _untouched(plan: Plan, base: File) -> dict[int, int]:

@@ -12,6 +12,7 @@ means zeros. Last a CRC-32 of all that.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import struct
@@ -189,22 +190,33 @@ def seal(descriptor: int) -> None:
 
 
 def checksums(
-    data: memoryview, extents: Iterable[tuple[int, int]], known: Mapping[int, int]
+    descriptor: int, size: int, extents: Iterable[tuple[int, int]], known: Mapping[int, int]
 ) -> Iterator[int]:
-    """The CRC-32 of each CHUNK of a file. Chunks without data (``extents``) and those whose
-    checksum is ``known`` by their number are not read."""
+    """The CRC-32 of each CHUNK of an open file. Chunks without data (``extents``) and those whose
+    checksum is ``known`` by their number are not read. Raises OSError."""
     chunks = {n for start, end in extents for n in range(start // CHUNK, -(-end // CHUNK))}
+    # Read, not mapped: a page fault costs more than copying the page.
+    buffer = memoryview(bytearray(min(CHUNK, size)))
     zeros: dict[int, int] = {}
-    for number, start in enumerate(range(0, len(data), CHUNK)):
-        length = min(CHUNK, len(data) - start)
+    for number, start in enumerate(range(0, size, CHUNK)):
+        length = min(CHUNK, size - start)
         if number in known:
             yield known[number]
         elif number in chunks:
-            yield zlib.crc32(data[start : start + length])
+            _read_all(descriptor, buffer[:length], start)
+            yield zlib.crc32(buffer[:length])
         else:
             if length not in zeros:
                 zeros[length] = zlib.crc32(bytes(length))
             yield zeros[length]
+
+
+def _read_all(descriptor: int, into: memoryview, offset: int) -> None:
+    while into:
+        count = os.preadv(descriptor, [into], offset)
+        if not count:
+            raise OSError(errno.EIO, "it became shorter")
+        into, offset = into[count:], offset + count
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:
@@ -238,11 +250,10 @@ class MappedFile:
                         prot=mmap.PROT_READ | mmap.PROT_WRITE,
                     )
                 self.data = memoryview(self._map if self._map is not None else bytearray())
-                extents = data_extents(file.fileno(), size)
                 if verified is None:
-                    self._verify(path, expected, extents)
+                    _compare(file.fileno(), path, expected)
                 elif not verified.has(mark := verified.mark(file.fileno(), expected)):
-                    self._verify(path, expected, extents)
+                    _compare(file.fileno(), path, expected)
                     verified.add(mark)
         except OSError as error:
             self.close()
@@ -250,15 +261,6 @@ class MappedFile:
         except BaseException:
             self.close()
             raise
-
-    def _verify(self, path: Path, expected: File, extents: Iterator[tuple[int, int]]) -> None:
-        starts = range(0, expected.size, CHUNK)
-        if len(starts) != len(expected.crcs):
-            raise HistoryError(f"{path} is damaged: its checksums do not fit")
-        found = checksums(self.data, extents, {})
-        for start, crc, right in zip(starts, found, expected.crcs, strict=True):
-            if crc != right:
-                raise HistoryError(f"{path} is damaged: the checksum at byte {start} is wrong")
 
     def __enter__(self) -> MappedFile:
         return self
@@ -273,6 +275,16 @@ class MappedFile:
             with contextlib.suppress(BufferError):
                 self._map.close()
             self._map = None
+
+
+def _compare(descriptor: int, path: Path, expected: File) -> None:
+    starts = range(0, expected.size, CHUNK)
+    if len(starts) != len(expected.crcs):
+        raise HistoryError(f"{path} is damaged: its checksums do not fit")
+    found = checksums(descriptor, expected.size, data_extents(descriptor, expected.size), {})
+    for start, crc, right in zip(starts, found, expected.crcs, strict=True):
+        if crc != right:
+            raise HistoryError(f"{path} is damaged: the checksum at byte {start} is wrong")
 
 
 def verify(path: Path, expected: File, verified: Verified | None = None) -> None:

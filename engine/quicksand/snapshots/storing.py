@@ -6,6 +6,7 @@ much lies over the memory image already, all of the memory goes to a new image.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from quicksand.errors import DiskSpaceError, HistoryError
 from quicksand.layout import SandboxDir
 from quicksand.planning import check_space
+from quicksand.snapshots.copying import Copy
 from quicksand.snapshots.differences import address_of, sort_pages
 from quicksand.snapshots.guest_ram import PAGE, count_pages
 from quicksand.snapshots.history import BLANK, File, Head, History, Node
@@ -28,15 +30,6 @@ from quicksand.snapshots.pages import (
     write_file,
 )
 from quicksand.snapshots.verified import Verified
-
-
-@dataclass(slots=True)
-class Copy:
-    """What was copied of a guest's memory."""
-
-    runs: list[Run]
-    """Ascending; their files are ``pieces``."""
-    pieces: list[memoryview]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +85,17 @@ class Storage:
         self._run = run
         self._size = size
 
+    def find_known(self) -> str | None:
+        """The checkpoint that has pages of this run, if one has and its files are whole."""
+        with ExitStack() as stack, contextlib.suppress(HistoryError):
+            self._map_known(stack)
+            return self._head.node
+        return None
+
     def store(self, copy: Copy) -> Stored:
         """Raises HostError, HistoryError; the files may be there or not then."""
         with ExitStack() as stack:
-            known, data = self._find_known(stack)
+            known, data = self._find_known(stack, copy.since)
             pieces = [address_of(piece) for piece in copy.pieces]
             here, new = sort_pages(
                 copy.runs, pieces, known.runs, [address_of(d) for d in data], len(data)
@@ -117,18 +117,25 @@ class Storage:
         every, files = _forget_unused(every, [*known.files, *new_files])
         return Stored(tuple(every), tuple(files), known.memory, known.image, written, stored)
 
-    def _find_known(self, stack: ExitStack) -> tuple[Known, list[memoryview]]:
+    def _find_known(self, stack: ExitStack, since: str | None) -> tuple[Known, list[memoryview]]:
         """What the last checkpoint has of this run's memory, and its files' bytes while ``stack``
-        lives. If that checkpoint was removed or is damaged, all of the memory is new."""
-        head = self._head
+        lives. If that checkpoint was removed or is damaged, all of the memory is new; unless only
+        what was written ``since`` was copied."""
         try:
-            if head.node is None or head.run != self._run:
-                raise HistoryError("no checkpoint has pages of this run")
-            node = History(self._place).find(head.node)
-            index = load_index(self._place, node)
-            data = [stack.enter_context(self._map(file)).data for file in node.pages]
+            return self._map_known(stack)
         except HistoryError:
+            if since is not None:
+                raise
+            head = self._head
             return Known([], [], head.memory, self._find_image(head.memory)), []
+
+    def _map_known(self, stack: ExitStack) -> tuple[Known, list[memoryview]]:
+        head = self._head
+        if head.node is None or head.run != self._run:
+            raise HistoryError("no checkpoint has pages of this run")
+        node = History(self._place).find(head.node)
+        index = load_index(self._place, node)
+        data = [stack.enter_context(self._map(file)).data for file in node.pages]
         image = node.image or self._find_image(node.memory)
         return Known(list(index.runs), list(node.pages), node.memory, image), data
 

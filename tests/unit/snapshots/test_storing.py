@@ -18,11 +18,12 @@ from quicksand.errors import HistoryError
 from quicksand.host.files import try_lock
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import image, pages, restore, storing
+from quicksand.snapshots.copying import Copy
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import BLANK, File, Head, History, Node, new_id
 from quicksand.snapshots.image import identify_image
 from quicksand.snapshots.pages import PageIndex, Run, write_file
-from quicksand.snapshots.storing import Copy, Storage, load_index, memory_files
+from quicksand.snapshots.storing import Storage, load_index, memory_files
 
 PAGES = 96
 SIZE = PAGES * PAGE
@@ -120,7 +121,7 @@ class Sandbox:
         for first, count in runs:
             placed.append(Run(first, count, 0, at))
             at += count
-        return Copy(placed, [memoryview(data)])
+        return Copy(placed, [memoryview(data)], self.last if tracked else None)
 
     def checkpoint(self) -> Node:
         id_ = new_id()
