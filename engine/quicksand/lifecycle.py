@@ -53,7 +53,7 @@ from quicksand.registry import (
 )
 from quicksand.snapshots.history import History, Node, new_id
 from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.restore import IDENTITY_S, go_on
+from quicksand.snapshots.restore import IDENTITY_S, check_disk_and_image, go_on
 from quicksand.templates import Templates, make_in_background
 
 T = TypeVar("T")
@@ -225,10 +225,12 @@ async def _start(
 
 
 def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node | None:
-    """The checkpoint to go on from, now the sandbox's own."""
-    if origin is not None:
-        return import_node(origin, place)
-    return History(place).find(at) if at is not None else None
+    """The checkpoint to go on from, now the sandbox's own, and whole as far as QEMU opens it."""
+    if origin is None and at is None:
+        return None
+    node = import_node(origin, place) if origin is not None else History(place).find(str(at))
+    check_disk_and_image(place, node)
+    return node
 
 
 async def _await_agent(

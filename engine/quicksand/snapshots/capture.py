@@ -25,9 +25,10 @@ from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
 from quicksand.snapshots.copying import Copier, Copy
+from quicksand.snapshots.firmware import find_firmware, keep_firmware
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.history import File, Head, History, Node, new_id
-from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.layers import add_layer, identify_layers
 from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
 
@@ -85,6 +86,7 @@ class Capture:
         self._ram = await GuestRam.locate(
             self._monitor, self._run.qemu_pid, image, self._size, self._arch
         )
+        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
         await in_thread_to_the_end(self._prepare_files)
         file: dict[str, Any] = {
             "driver": "file",
@@ -209,6 +211,8 @@ class Capture:
         devices = self._seal_devices()
         assert self._copy is not None
         stored = self._storage.store(self._copy)
+        layers = (*self._head.layers, self._head.top)
+        rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
         index = write_file(
             self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
         )
@@ -227,7 +231,8 @@ class Capture:
             pinned=False,
             pause_s=self.pause_s,
             bytes_written=stored.written + index.size + devices.size,
-            layers=(*self._head.layers, self._head.top),
+            layers=layers,
+            disk=identify_layers(self._place, layers),
             shape=shape,
             memory=stored.memory,
             pages=stored.files,
@@ -235,6 +240,7 @@ class Capture:
             devices=devices,
             token=self._run.token,
             owner=self._place.root.name,
+            firmware=rom,
             image=stored.image,
         )
         self._history.commit(node)

@@ -102,12 +102,7 @@ class GuestRam:
         memory is anonymous. Raises MachineError."""
         if image is not None:
             return await asyncio.to_thread(cls.find, pid, image, size)
-        line = f"gpa2hva {RAM_START[arch]:#x}"
-        said = await monitor.execute("human-monitor-command", **{"command-line": line})
-        found = re.search(r" is (0x[0-9a-f]+)", str(said))
-        if found is None:
-            raise MachineError(f"QEMU does not tell where the guest's memory is: {said}")
-        return cls(pid, int(found[1], 16), size)
+        return cls(pid, await host_address(monitor, RAM_START[arch]), size)
 
     def written(self) -> Runs:
         """Pages that are no longer the image's: written since QEMU started."""
@@ -163,6 +158,16 @@ class GuestRam:
                 reason = os.strerror(ctypes.get_errno()) if moved < 0 else "a part is missing"
                 raise MachineError(f"the guest's memory cannot be copied: {reason}")
             here += length
+
+
+async def host_address(monitor: Monitor, guest: int) -> int:
+    """Where QEMU has the guest's address ``guest`` in its own memory. Raises MachineError."""
+    line = f"gpa2hva {guest:#x}"
+    said = await monitor.execute("human-monitor-command", **{"command-line": line})
+    found = re.search(r" is (0x[0-9a-f]+)", str(said))
+    if found is None:
+        raise MachineError(f"QEMU does not tell where the guest's memory is: {said}")
+    return int(found[1], 16)
 
 
 def _batches(runs: Iterable[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]:

@@ -109,7 +109,7 @@ class Head:
                 node=None if value["node"] is None else _id(value["node"]),
                 run=None if value["run"] is None else str(value["run"]),
                 memory=_name(value["memory"]),
-                stored=int(value.get("stored", 0)),
+                stored=int(value["stored"]),
                 machine=str(value["machine"]),
                 previous=None if value["previous"] is None else cls.from_json(value["previous"]),
             )
@@ -170,15 +170,28 @@ class Node:
     """The sandbox whose names and secrets its memory has; "" where that is not known."""
     hidden: bool = False
     """Kept for its pages or for one start; nobody asked for it."""
+    firmware: File | None = None
+    """What a reboot of the guest runs, a file in memory/; None if the machine needs none."""
+    disk: tuple[File, ...] = ()
+    """The files of ``layers``, in their order."""
     image: File | None = None
     """The file that ``memory`` names; None for BLANK, which is no file."""
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """What it needs in memory/."""
+        others = (file for file in (self.image, self.firmware) if file is not None)
+        return (*self.pages, *others)
 
     def to_json(self) -> dict[str, Any]:
         plain = {f: getattr(self, f) for f in self.__slots__}
         plain["layers"] = list(self.layers)
         plain["pages"] = [file.to_json() for file in self.pages]
         plain |= {"index": self.index.to_json(), "devices": self.devices.to_json()}
-        plain["image"] = self.image.to_json() if self.image is not None else None
+        plain["disk"] = [file.to_json() for file in self.disk]
+        for name in ("image", "firmware"):
+            file = getattr(self, name)
+            plain[name] = file.to_json() if file is not None else None
         return {"schema_version": SCHEMA, **plain}
 
     @classmethod
@@ -207,7 +220,9 @@ class Node:
                 token=str(value["token"]),
                 owner=str(value["owner"]),
                 hidden=bool(value["hidden"]),
-                image=None if value.get("image") is None else File.from_json(value["image"]),
+                firmware=_optional_file(value["firmware"]),
+                disk=tuple(File.from_json(file) for file in value["disk"]),
+                image=_optional_file(value["image"]),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad checkpoint: {error!r}") from error
@@ -374,7 +389,7 @@ class History:
         layers = {name for node in nodes for name in node.layers}
         layers |= {name for place in heads for name in (*place.layers, place.top)}
         _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})
-        pages = {file.name for node in nodes for file in node.pages}
+        pages = {file.name for node in nodes for file in node.files}
         memory = {node.memory for node in nodes}
         # What a machine maps is needed while there is one; a start that does not go on from a
         # checkpoint begins with none.
@@ -393,6 +408,10 @@ def _remove_others(directory: Any, kept: set[str]) -> None:
         for path in directory.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+
+def _optional_file(value: Any) -> File | None:
+    return None if value is None else File.from_json(value)
 
 
 def _finite(value: Any) -> float:

@@ -20,9 +20,11 @@ from quicksand.layout import MachineDir, SandboxDir
 from quicksand.planning import identity
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, RunState
+from quicksand.snapshots.firmware import put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import Node
 from quicksand.snapshots.image import not_of_image, own_pages
+from quicksand.snapshots.layers import check_layers
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, verify
 from quicksand.snapshots.storing import find_image, load_index
 from quicksand.snapshots.verified import Verified
@@ -86,6 +88,17 @@ def _short(value: object) -> str:
     return str(value)[:40]
 
 
+def check_disk_and_image(place: SandboxDir, node: Node) -> None:
+    """What QEMU opens at its start must be whole before: it would make what is missing. Raises
+    HistoryError naming the damaged file."""
+    check_layers(place, node)
+    path = find_image(place, node.memory)
+    if path is not None:
+        if node.image is None:
+            raise HistoryError(f"the checkpoint {node.tag!r} has no checksums of {path}")
+        verify(path, node.image, Verified.of_user())
+
+
 async def load_memory(place: SandboxDir, node: Node, monitor: Monitor, pid: int) -> None:
     """Put the checkpoint's pages into the memory of a QEMU that waits for a state.
 
@@ -93,6 +106,8 @@ async def load_memory(place: SandboxDir, node: Node, monitor: Monitor, pid: int)
     """
     image = find_image(place, node.memory)
     index = await asyncio.to_thread(load_index, place, node)
+    if node.firmware is not None:
+        await put_firmware(monitor, pid, place.memory, node.firmware)
     ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
     await in_thread_to_the_end(lambda: _load_memory(place, node, index, ram))
 
@@ -103,9 +118,7 @@ def _load_memory(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam)
     image = next((n for n, file in enumerate(files) if file.name == node.memory), len(files))
     path = find_image(place, node.memory)
     if path is not None:
-        if node.image is None:
-            raise HistoryError(f"the checkpoint {node.tag!r} has no checksums of {path}")
-        verify(path, node.image, verified)
+        assert node.image is not None, "check_disk_and_image comes first"
         files.append(node.image)
     by_file: dict[int, list[Run]] = {}
     for run in _runs_to_write(index, image, ram, blank=path is None):

@@ -172,6 +172,7 @@ class Sandbox:
         path = None if node.memory == BLANK else self.place.memory / node.memory
         self.ram = FakeRam(path, touched)
         index = load_index(self.place, node)
+        restore.check_disk_and_image(self.place, node)
         restore._load_memory(self.place, node, index, cast(GuestRam, self.ram))
         self.head = Head(layers=(), top=new_id(), node=node.id, run=new_id(), memory=node.memory)
         self.history.set_head(self.head)
@@ -190,6 +191,7 @@ class Sandbox:
             path = None if node.memory == BLANK else self.place.memory / node.memory
             ram = FakeRam(path, {3: 77})
             index = load_index(self.place, node)
+            restore.check_disk_and_image(self.place, node)
             restore._load_memory(self.place, node, index, cast(GuestRam, ram))
             assert ram.memory() == self.models[node.id]
             if node.image is not None:
