@@ -192,9 +192,9 @@ async def _start(
             origin="" if node is None or node.hidden else node.tag,
         )
         if node is not None:
-            watch.mode = "checkpoint" if origin is None else "template"
             resolved = replace(record, image_digest=parts.image.digest)
             token = await go_on(resolved, place, machine_dir, node, run)
+            watch.mode = "checkpoint" if origin is None else "template"
             run = replace(run, token=token)
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")

@@ -61,7 +61,7 @@ def assert_nothing_is_left(places: Paths) -> None:
 
 
 async def test_an_unnamed_sandbox_is_gone_after_its_block(places: Paths) -> None:
-    async with Sandbox(image="debian") as sandbox:
+    async with Sandbox(image="debian", warm=False) as sandbox:
         assert sandbox.is_running
         assert (await sandbox.execute("hostname")).stdout.strip() == sandbox.id
         timing = sandbox.boot_timing
@@ -388,7 +388,7 @@ async def test_qemu_dying_at_start_says_its_last_words(places: Paths) -> None:
 
 
 async def test_a_boot_that_never_ends_is_ended_with_the_console(places: Paths) -> None:
-    sandbox = Sandbox(image="debian", boot_timeout=0.8)
+    sandbox = Sandbox(image="debian", boot_timeout=0.8, warm=False)
     with pytest.raises(BootTimeoutError, match=r"0\.8 s") as caught:
         await sandbox.start()
     assert isinstance(caught.value, TimeoutError)

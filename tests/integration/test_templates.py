@@ -1,0 +1,207 @@
+"""Starting from a template: the same as a boot for every program, and never from a damaged one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox
+from quicksand.config import SandboxConfig
+from quicksand.host.paths import Paths
+from quicksand.host.sharing import copy_sparse
+from quicksand.snapshots.origins import Origin
+
+from tests.conftest import fresh_places, make_template, our_processes, wait_for
+
+pytestmark = pytest.mark.vm
+
+CLOCK_S = 0.05
+
+LOOK = r"""
+import glob, json, os, re, socket, subprocess
+def run(*words):
+    return subprocess.run(words, capture_output=True, text=True).stdout
+def sysctls():
+    found = {}
+    for root, _, files in os.walk("/proc/sys"):
+        for name in files:
+            try:
+                found[f"{root}/{name}"] = open(f"{root}/{name}").read()
+            except OSError:
+                found[f"{root}/{name}"] = "unreadable"
+    return found
+first, second = sysctls(), sysctls()
+facts = {k: v for k, v in first.items() if second.get(k) == v}
+facts["mounts"] = sorted(re.sub(r"size=\d+k", "", line) for line in open("/proc/mounts"))
+names = set(run("ps", "-eo", "comm=").split()) - {"ps", "python3", "sh"}
+facts["processes"] = sorted(name for name in names if not re.match(r"k?worker", name))
+facts["addresses"] = re.sub(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", "MAC", run("ip", "-o", "addr"))
+facts["addresses"] = re.sub(r"valid_lft.*", "", facts["addresses"])
+facts["routes"] = run("ip", "route")
+facts["devices"] = sorted(os.listdir("/dev"))
+facts["run"] = sorted(os.listdir("/run"))
+facts["tmp"] = sorted(os.listdir("/tmp"))
+facts["environment"] = dict(os.environ)
+facts["limits"] = open("/proc/self/limits").read()
+facts["cpu"] = re.sub(r"(cpu MHz|bogomips).*", "", open("/proc/cpuinfo").read())
+facts["uname"] = os.uname()[2:]
+facts["own name"] = [socket.gethostbyname(socket.gethostname()), socket.gethostname()]
+facts["users"] = open("/etc/passwd").read()
+facts["resolver"] = open("/etc/resolv.conf").read()
+facts["root"] = sorted(os.listdir("/"))
+facts["modules"] = sorted(line.split()[0] for line in open("/proc/modules"))
+print(json.dumps(facts))
+"""
+
+OF_ONE_BOOT = re.compile(
+    r"/proc/sys/(kernel/random/|kernel/hostname|kernel/ns_last_pid|kernel/pty/nr|fs/(dentry|inode"
+    r"|file)-|fs/aio-nr|fs/quota|kernel/sched|kernel/perf|net/netfilter|kernel/tainted"
+    r"|net/ipv./(neigh|conf)/.*/(retrans|base_reach)|vm/stat|debug/|net/ipv4/tcp_mem"
+    r"|net/ipv4/udp_mem|net/ipv4/tcp_[rw]mem|net/ipv4/inet_peer_threshold|kernel/threads-max|user/|net/ipv4/tcp_fastopen_key|net/core/netdev_rss_key"
+    r"|vm/min_free|vm/lowmem|vm/user_reserve|vm/admin_reserve|net/ipv4/route/max_size)"
+)
+"""What differs between two boots too, or follows from how much memory was free at one moment."""
+
+IDENTITY = (
+    "cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; hostname"
+)
+IDENTITY += "; cat /sys/class/net/eth0/address; head -c 16 /dev/urandom | od -An -tx1"
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+async def say(vm: Sandbox, command: str) -> str:
+    result = await vm.execute(command, timeout=60)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.strip()
+
+
+async def look(vm: Sandbox) -> dict[str, object]:
+    await vm.files.write("/root/look.py", LOOK.encode())
+    facts = json.loads(await say(vm, "python3 /root/look.py; rm /root/look.py"))
+    facts["own name"] = [facts["own name"][0], facts["own name"][1] == vm.name]
+    return {key: value for key, value in facts.items() if not OF_ONE_BOOT.match(key)}
+
+
+async def test_programs_see_what_they_see_after_a_boot(places: Paths) -> None:
+    async with Sandbox(image="debian", name="cold", warm=False) as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "cold boot"
+        cold = await look(vm)
+    async with Sandbox(image="debian", name="warm") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "template", vm.boot_timing.note
+        warm = await look(vm)
+    assert {k: v for k, v in warm.items() if cold.get(k) != v} == {}
+    assert cold.keys() == warm.keys()
+
+
+async def test_each_start_is_somebody_else_with_the_hosts_clock(places: Paths) -> None:
+    async with Sandbox(image="debian") as one, Sandbox(image="debian") as two:
+        answers = [(await say(vm, IDENTITY)).splitlines() for vm in (one, two)]
+        assert [answer[3] for answer in answers] == [one.name, two.name]
+        for mine, other in zip(*answers, strict=True):
+            assert mine != other
+        assert one.agent_token != two.agent_token
+        before = time.time()
+        guest = float(await say(two, "date +%s.%N"))
+        assert before - CLOCK_S <= guest <= time.time() + CLOCK_S
+
+
+async def test_a_guest_from_a_template_reboots(places: Paths) -> None:
+    async with Sandbox(image="debian", name="again") as vm:
+        before = await say(vm, "echo kept > /root/f; sync; cat /proc/sys/kernel/random/boot_id")
+        await vm.request("shutdown", {"mode": "reboot", "grace": 1})
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    now = await say(vm, "cat /proc/sys/kernel/random/boot_id; hostname")
+                except Exception:  # noqa: BLE001 - it is on its way down or up
+                    await asyncio.sleep(0.1)
+                    continue
+                if before not in now:
+                    break
+        assert now.endswith("again")
+        assert await say(vm, "cat /root/f") == "kept"
+
+
+async def test_checkpoints_and_stops_work_as_after_a_boot(places: Paths) -> None:
+    async with Sandbox(image="debian", name="warm") as vm:
+        await say(vm, "echo one > /root/f; echo one > /dev/shm/f")
+        made = await vm.checkpoint("one")
+        assert made.parent is None
+        assert made.bytes_written < 40 * 2**20
+        assert [c.tag for c in vm.checkpoints()] == ["one"]
+        await say(vm, "echo two > /root/f; echo two > /dev/shm/f")
+        await vm.revert("one")
+        assert await say(vm, "cat /root/f /dev/shm/f; hostname") == "one\none\nwarm"
+        await say(vm, "echo three > /root/f")
+        await vm.stop()
+        await vm.start()
+        assert await say(vm, "cat /root/f") == "three"
+        await vm.stop()
+        await vm.start(at="one")
+        assert await say(vm, "cat /root/f /dev/shm/f") == "one\none"
+
+
+@pytest.fixture
+def own_template(prepared: Paths, places: Paths, tmp_path: Path) -> Iterator[Origin]:
+    """A copy of the template, to be damaged."""
+    with pytest.MonkeyPatch.context() as patch:
+        origin = make_template(SandboxConfig.parse({"image": "debian"}), prepared)
+        cache = tmp_path / "cache"
+        for file in origin.place.root.rglob("*"):
+            target = cache / file.relative_to(prepared.cache)
+            if file.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                copy_sparse(file, target)
+        patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
+        place = type(origin.place)(cache / origin.place.root.relative_to(prepared.cache))
+        yield Origin(place=place, node=origin.node)
+
+
+@pytest.mark.parametrize("part", ["memory", "layer", "devices", "index", "node", "missing layer"])
+async def test_a_damaged_template_is_not_used(
+    own_template: Origin, part: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place, node = own_template.place, own_template.node
+    directory = place.checkpoints / node.id
+    path = {
+        "memory": place.memory / node.memory,
+        "layer": place.layer(node.layers[-1]),
+        "devices": directory / "devices",
+        "index": directory / "pages.index",
+        "node": directory / "node.json",
+        "missing layer": place.layer(node.layers[0]),
+    }[part]
+    if part == "missing layer":
+        path.unlink()
+    else:
+        with path.open("r+b") as file:
+            file.seek(path.stat().st_size // 2)
+            byte = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([byte[0] ^ 0x10]))
+    async with Sandbox(image="debian") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "cold boot"
+        assert await say(vm, "echo fine") == "fine"
+        assert vm.boot_timing.note
+    assert not list(place.root.glob("checkpoints/*/node.json")) or part == "node"
+
+
+async def test_other_machines_have_other_templates(places: Paths) -> None:
+    async with Sandbox(image="debian", memory="300M") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "cold boot"
+        assert "no template" in vm.boot_timing.note
