@@ -37,7 +37,7 @@ def sysctls():
     return found
 first, second = sysctls(), sysctls()
 facts = {k: v for k, v in first.items() if second.get(k) == v}
-facts["mounts"] = sorted(re.sub(r"size=\d+k", "", line) for line in open("/proc/mounts"))
+facts["mounts"] = sorted(re.sub(r"(size|nr_inodes)=\d+", "", line) for line in open("/proc/mounts"))
 names = set(run("ps", "-eo", "comm=").split()) - {"ps", "python3", "sh"}
 facts["processes"] = sorted(name for name in names if not re.match(r"k?worker", name))
 facts["addresses"] = re.sub(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", "MAC", run("ip", "-o", "addr"))
@@ -102,7 +102,7 @@ async def test_programs_see_what_they_see_after_a_boot(places: Paths) -> None:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "template", vm.boot_timing.note
         warm = await look(vm)
-    assert {k: v for k, v in warm.items() if cold.get(k) != v} == {}
+    assert {k: (cold.get(k), v) for k, v in warm.items() if cold.get(k) != v} == {}
     assert cold.keys() == warm.keys()
 
 
