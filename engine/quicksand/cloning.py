@@ -7,13 +7,14 @@ own. So clones outlive their source, and the source does not notice them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.config import PortForward
-from quicksand.errors import ConfigError, QuicksandError, StateError
+from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
 from quicksand.host.threads import in_thread_to_the_end
@@ -67,7 +68,7 @@ async def make_clones(
         names = free_names(registry, record.name, count) if named else [None] * count
     if len(names) != count or concurrency < 1:
         raise ConfigError("as many names as clones are needed, and a concurrency above 0")
-    embryos = await prepare_clones(registry, record, names, at=at)
+    embryos: list[Embryo] = []
     slots = asyncio.Semaphore(concurrency)
     started: list[LiveMachine] = []
 
@@ -80,6 +81,7 @@ async def make_clones(
             return machine
 
     try:
+        await prepare_clones(registry, record, names, embryos, at=at)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(start(embryo)) for embryo in embryos]
     except BaseException:
@@ -91,18 +93,27 @@ async def make_clones(
 async def _undo(registry: Registry, embryos: Sequence[Embryo], started: list[LiveMachine]) -> None:
     for machine in started:
         await _end(machine)
-        await in_thread_to_the_end(lambda id_=machine.record.id: registry.remove(id_))  # type: ignore[misc]
+        # One that is to be discarded its keeper has removed.
+        with contextlib.suppress(SandboxNotFoundError):
+            registry.remove(machine.record.id)
     for embryo in embryos:
         await in_thread_to_the_end(lambda embryo=embryo: forget(registry, embryo))  # type: ignore[misc]
 
 
 async def prepare_clones(
-    registry: Registry, record: Record, names: Sequence[str | None], *, at: str | None = None
-) -> list[Embryo]:
-    """Make clones of the sandbox of ``record`` as it is now, or as it was at its checkpoint ``at``.
+    registry: Registry,
+    record: Record,
+    names: Sequence[str | None],
+    embryos: list[Embryo],
+    *,
+    at: str | None = None,
+) -> None:
+    """Add to ``embryos`` clones of the sandbox of ``record`` as it is now, or as it was at its
+    checkpoint ``at``.
 
-    The caller owns their locks. None is there after an error: NameTakenError, ConfigError,
-    CheckpointNotFoundError, HistoryError, HostError, MachineError.
+    They are the caller's to start or `forget`, also those that are there after a cancellation or an
+    error: NameTakenError, ConfigError, CheckpointNotFoundError, HistoryError, HostError,
+    MachineError.
     """
     if not 1 <= len(names) <= CLONES_MAX:
         raise ConfigError(f"{len(names)} clones are not possible: ask for 1 to {CLONES_MAX}")
@@ -111,34 +122,33 @@ async def prepare_clones(
         async with working_on(registry, record) as live:
             node = await keep_instant(live, f"clone of {record.name}"[:128], hidden=True)
             origin = Origin(place=live.place, node=node)
-            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin))
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, embryos))
+            return
     place = sandbox_dir(registry.paths, record.id)
     history = History(place)
     if at is not None:
         async with history.locked():
             origin = Origin(place=place, node=history.find(at))
-            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin))
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, embryos))
+            return
     lock = registry.lock(record.id)
     try:
         async with history.locked():
-            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, None))
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, None, embryos))
     finally:
         os.close(lock)
 
 
 def _make_all(
-    registry: Registry, record: Record, names: Sequence[str | None], origin: Origin | None
-) -> list[Embryo]:
+    registry: Registry,
+    record: Record,
+    names: Sequence[str | None],
+    origin: Origin | None,
+    embryos: list[Embryo],
+) -> None:
     layers = () if origin is not None else _freeze_disk(registry, record)
-    made: list[Embryo] = []
-    try:
-        for name in names:
-            made.append(_make(registry, record, name, origin, layers))
-    except BaseException:
-        for embryo in made:
-            forget(registry, embryo)
-        raise
-    return made
+    for name in names:
+        embryos.append(_make(registry, record, name, origin, layers))
 
 
 def _make(

@@ -39,6 +39,8 @@ from quicksand.snapshots.history import History
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
+SYNC_S = 2.0
+
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = ("name", "ephemeral", "warm", "progress_callback")
 LATER = {
@@ -438,8 +440,18 @@ class Sandbox:
         from quicksand.snapshots.operations import take_checkpoint
 
         record = self._require_record()
+        await self._sync_guest()
         node = await take_checkpoint(self._registry, record, tag, note=note, replace_tag=replace)
         return Checkpoint.from_node(node)
+
+    async def _sync_guest(self) -> None:
+        """Have the guest write what it has in memory to its disk, so that `diff` can see it. A
+        checkpoint has the memory too, so this may fail, and must not take long."""
+        run = self._entry().run
+        if run is not None and not run.paused:
+            with contextlib.suppress(QuicksandError, TimeoutError):
+                async with asyncio.timeout(SYNC_S):
+                    await self.request("sync")
 
     async def revert(self, tag: str, *, keep_now: bool = True) -> Checkpoint:
         """Go back to a checkpoint: memory, processes and disk are as they were.
