@@ -19,7 +19,7 @@ from quicksand.config import SandboxConfig
 from quicksand.errors import MachineError, QuicksandError, StateError
 from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import Progress, boot
 from quicksand.planning import gather_parts, identity
@@ -143,7 +143,7 @@ async def _make(
     finally:
         machine.link.close()
         machine.process.cut()
-        await asyncio.shield(machine.process.wait())
+        await to_the_end(machine.process.wait())
     place = sandbox_dir(own.paths, template.id)
 
     def publish() -> None:

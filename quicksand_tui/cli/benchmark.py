@@ -19,7 +19,7 @@ import click
 
 STREAM_MB = 500
 SETTLE_S = 20.0
-WIDTH = 58
+WIDTH = 64
 """Columns of a row's name."""
 
 
