@@ -2,55 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
 from quicksand_tui import reasons
+from quicksand_tui.action import Action, Group, Scope
 
-
-class Group(StrEnum):
-    """A heading of the help."""
-
-    SANDBOX = "Sandbox"
-    VIEW = "View"
-    LOG = "Log"
-    APP = "App"
-
-
-class Scope(StrEnum):
-    """The screen where an action's keys are bound."""
-
-    MAIN = "main"
-    LOG = "log"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """One action. Screens have a method ``do_<id>`` for each of their scope."""
-
-    id: str
-    keys: tuple[str, ...]
-    """As Textual names them; the first one is shown."""
-    label: str
-    """A word for the footer."""
-    tooltip: str
-    """A sentence for help and palette, without a full stop."""
-    group: Group
-    disabled_reason: reasons.Reason = reasons.always
-    command: str = ""
-    """The command that does the same; ``{name}`` is the sandbox's."""
-    command_if_live: str = ""
-    """The command while the sandbox has a machine, if that is another one."""
-    scope: Scope = Scope.MAIN
-    footer: bool = True
-    """Whether the footer shows it while it is possible."""
-
-    def command_for(self, name: str, *, live: bool = False) -> str:
-        template = (self.command_if_live if live else "") or self.command
-        return template.format(name=shlex.quote(name))
-
+__all__ = ["ACTIONS", "MOVES", "Action", "Group", "Scope", "find_action", "in_scope", "key_text"]
 
 ACTIONS: tuple[Action, ...] = (
     Action(
@@ -126,6 +83,42 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.kill,
         command="quicksand-tui kill {name}",
         footer=False,
+    ),
+    Action(
+        id="checkpoint",
+        keys=("C",),
+        label="checkpoint",
+        tooltip="Keep this instant: memory, processes and disk",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.checkpoint,
+        command="quicksand-tui checkpoint {name}",
+    ),
+    Action(
+        id="revert",
+        keys=("R",),
+        label="revert",
+        tooltip="Go back to a checkpoint, out of the tree",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.revert,
+        command="quicksand-tui revert {name}",
+    ),
+    Action(
+        id="undo",
+        keys=("u",),
+        label="undo",
+        tooltip="Take the last revert back; again, and it is made again",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.undo,
+        command="quicksand-tui undo {name}",
+    ),
+    Action(
+        id="start_at",
+        keys=("A",),
+        label="start at",
+        tooltip="Start a stopped one at a checkpoint, out of the tree",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.start_at,
+        command="quicksand-tui start {name} --at",
     ),
     Action(
         id="delete",
@@ -292,6 +285,59 @@ ACTIONS: tuple[Action, ...] = (
         tooltip="Go back; with a search, clear it first",
         group=Group.LOG,
         scope=Scope.LOG,
+    ),
+    Action(
+        id="go",
+        keys=("enter",),
+        label="go there",
+        tooltip="Go back to it; a stopped sandbox starts there",
+        group=Group.TREE,
+        disabled_reason=reasons.go_there,
+        scope=Scope.TREE,
+    ),
+    Action(
+        id="remove",
+        keys=("d",),
+        label="delete",
+        tooltip="Delete it, after a question",
+        group=Group.TREE,
+        disabled_reason=reasons.remove,
+        command="quicksand-tui checkpoint rm {name}",
+        scope=Scope.TREE,
+    ),
+    Action(
+        id="checkpoint",
+        keys=("C",),
+        label="checkpoint",
+        tooltip="Keep this instant, too",
+        group=Group.TREE,
+        disabled_reason=reasons.checkpoint,
+        scope=Scope.TREE,
+    ),
+    Action(
+        id="undo",
+        keys=("u",),
+        label="undo",
+        tooltip="Take the last revert back",
+        group=Group.TREE,
+        disabled_reason=reasons.undo,
+        scope=Scope.TREE,
+    ),
+    Action(
+        id="help",
+        keys=("question_mark",),
+        label="help",
+        tooltip="Show all keys",
+        group=Group.TREE,
+        scope=Scope.TREE,
+    ),
+    Action(
+        id="back",
+        keys=("escape", "q"),
+        label="back",
+        tooltip="Go back to the sandboxes",
+        group=Group.TREE,
+        scope=Scope.TREE,
     ),
 )
 

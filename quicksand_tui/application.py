@@ -17,82 +17,28 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.theme import Theme
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.operations import Operations
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.snapshot import (
+    CheckpointSpec,
     Failure,
     NewSpec,
+    Purpose,
     SandboxView,
     Service,
     Snapshot,
     State,
 )
 from quicksand_tui.text import plain, sanitise
+from quicksand_tui.themes import DARK_THEME, LIGHT_THEME, fitting_theme
 from quicksand_tui.view import with_jobs
 
 LOOK_EVERY_S = 0.5
 LOOK_WAIT_S = 5.0
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
-
-DARK_THEME = Theme(
-    name="quicksand",
-    primary="#c9a66b",
-    secondary="#8aa1b4",
-    accent="#d9b26f",
-    foreground="#d6d3cc",
-    background="#16181b",
-    surface="#22252a",
-    panel="#2a2e34",
-    success="#8fb573",
-    warning="#d9a441",
-    error="#d9685f",
-    dark=True,
-    variables={
-        "border": "#3a3f46",
-        "scrollbar": "#3a3f46",
-        "scrollbar-hover": "#5a616b",
-        "scrollbar-active": "#d9b26f",
-        "scrollbar-background": "#16181b",
-        "scrollbar-background-hover": "#16181b",
-        "scrollbar-background-active": "#16181b",
-        "scrollbar-corner-color": "#16181b",
-    },
-)
-LIGHT_THEME = Theme(
-    name="quicksand-light",
-    primary="#8a6a2f",
-    secondary="#4d6478",
-    accent="#9a6a12",
-    foreground="#2b2a27",
-    background="#faf8f3",
-    surface="#f0ece2",
-    panel="#e6e1d4",
-    success="#4a7a2e",
-    warning="#9a6200",
-    error="#b3372c",
-    dark=False,
-    variables={
-        "border": "#c9c2b2",
-        "scrollbar": "#c9c2b2",
-        "scrollbar-hover": "#a89f8b",
-        "scrollbar-active": "#9a6a12",
-        "scrollbar-background": "#faf8f3",
-        "scrollbar-background-hover": "#faf8f3",
-        "scrollbar-background-active": "#faf8f3",
-        "scrollbar-corner-color": "#faf8f3",
-    },
-)
-
-
-def fitting_theme() -> str:
-    """The light theme where the terminal says that it is light: "foreground;background", as rxvt,
-    konsole and others do."""
-    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    return LIGHT_THEME.name if ground in ("7", "15") else DARK_THEME.name
 
 
 class QuicksandApp(App[int]):
@@ -124,6 +70,7 @@ class QuicksandApp(App[int]):
             changed=self._jobs_changed,
             done=self._operation_done,
             failed=self.show_failure,
+            tell=self.tell,
             look=self.look,
             clock=clock,
         )
@@ -266,6 +213,20 @@ class QuicksandApp(App[int]):
         form = NewSandboxScreen(self.snapshot, image=image, ascii_only=self.ascii)
         self.push_screen(form, then)
 
+    def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
+        from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
+
+        def take(spec: CheckpointSpec | None) -> None:
+            if spec is not None:
+                self.operations.checkpoint(sandbox, spec)
+
+        self.push_screen(NewCheckpointScreen(sandbox, ascii_only=self.ascii), take)
+
+    def open_tree(self, sandbox: SandboxView, purpose: Purpose) -> None:
+        from quicksand_tui.screens.tree import TreeScreen
+
+        self.push_screen(TreeScreen(sandbox.id, self.snapshot, purpose, ascii_only=self.ascii))
+
     def open_log(self, sandbox: SandboxView) -> None:
         from quicksand_tui.screens.log import LogScreen
 
@@ -361,7 +322,7 @@ class QuicksandApp(App[int]):
             losses,
             "Leave",
             lambda: self.exit(0),
-            undo="A start is cancelled; a stop goes on in the guest.",
+            undo="What can be is cancelled and undone; a stop goes on in the guest.",
         )
 
     def _handle_signals(self) -> None:

@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from quicksand_tui.actions import find_action
+from quicksand_tui.actions import Scope, find_action, key_text
+from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
+    CheckpointSpec,
     CommandRecord,
     Failure,
     Job,
@@ -24,12 +26,18 @@ from quicksand_tui.snapshot import (
     Service,
     Verb,
 )
-from quicksand_tui.spec import run_command
+from quicksand_tui.spec import checkpoint_command, run_command
+from quicksand_tui.text import clip, pause_text, sanitise, size_text
 
 LOG_MAX = 200
+TAG_CELLS = 40
+"""Of a tag within a sentence."""
 
 RunWorker = Callable[[Coroutine[Any, Any, None], str], None]
 """Runs a coroutine in the background under a name, and keeps it until it ends."""
+
+Operation = Callable[[Callable[[Progress], None]], Coroutine[Any, Any, str | None]]
+"""Carries an action out, reporting its progress; gives what to tell, if its row does not."""
 
 DONE_WORDS = {
     Verb.START: "started",
@@ -52,6 +60,7 @@ class Operations:
         changed: Callable[[], None],
         done: Callable[[str], None],
         failed: Callable[[Failure], None],
+        tell: Callable[[str], None],
         look: Callable[[], Awaitable[None]],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -60,6 +69,7 @@ class Operations:
         self._changed = changed
         self._done = done
         self._failed = failed
+        self._tell = tell
         self._look = look
         """Returns when what is on disk now is what is shown."""
         self._clock = clock
@@ -108,6 +118,50 @@ class Operations:
     def delete(self, sandbox: SandboxView) -> None:
         self._begin_on(sandbox, Verb.DELETE, lambda _: self._service.delete(sandbox.id))
 
+    def checkpoint(self, sandbox: SandboxView, spec: CheckpointSpec) -> None:
+        async def take(_: object) -> str:
+            made = await self._service.checkpoint(sandbox.id, spec)
+            tier = f" ({made.tier}: {made.tier_note})" if made.tier_note else ""
+            return (
+                f"{sandbox.name}: checkpoint {_short(made)}: stood still for "
+                f"{pause_text(made.pause_s)}, {size_text(made.written)} written{tier}"
+            )
+
+        command = checkpoint_command(sandbox.name, spec)
+        self._begin_on(sandbox, Verb.CHECKPOINT, take, command, "taking a checkpoint")
+
+    def revert(self, sandbox: SandboxView, made: CheckpointView) -> None:
+        async def go(_: object) -> str:
+            reached = await self._service.revert(sandbox.id, made.id)
+            return f"{sandbox.name}: reverted to {_short(reached)} ({_undo_hint()})"
+
+        command = find_action("revert").command_for(sandbox.name, *_as_argument(made))
+        self._begin_on(sandbox, Verb.REVERT, go, command, f"going back to {_short(made)}")
+
+    def undo(self, sandbox: SandboxView) -> None:
+        async def go(_: object) -> str:
+            await self._service.undo(sandbox.id)
+            return f"{sandbox.name}: back where it was ({_undo_hint()})"
+
+        self._begin_on(sandbox, Verb.UNDO, go, stage="undoing the revert")
+
+    def start_at(self, sandbox: SandboxView, made: CheckpointView) -> None:
+        async def go(report: Callable[[Progress], None]) -> str:
+            await self._service.start(sandbox.id, report, at=made.id)
+            return f"{sandbox.name}: goes on from {_short(made)}"
+
+        command = find_action("start_at").command_for(sandbox.name, made.name)
+        self._begin_on(sandbox, Verb.START, go, command)
+
+    def delete_checkpoint(self, sandbox: SandboxView, made: CheckpointView) -> None:
+        async def remove(_: object) -> str:
+            await self._service.delete_checkpoint(sandbox.id, made.id)
+            return f"{sandbox.name}: checkpoint {_short(made)} is deleted"
+
+        words = _as_argument(made)
+        command = find_action("remove", Scope.TREE).command_for(sandbox.name, *words)
+        self._begin_on(sandbox, Verb.REMOVE, remove, command, f"deleting {_short(made)}")
+
     def cancel(self, sandbox_id: str) -> None:
         """Cancel a job; it stays listed until what it had begun is undone."""
         job, task = self._jobs.get(sandbox_id), self._tasks.get(sandbox_id)
@@ -129,24 +183,28 @@ class Operations:
         self,
         sandbox: SandboxView,
         verb: Verb,
-        operation: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, None]],
+        operation: Operation,
+        command: str = "",
+        stage: str = "",
     ) -> None:
+        """Begin on a sandbox; without ``command`` it is that of the action called like the verb."""
         job = Job(
             sandbox_id=sandbox.id,
             name=sandbox.name,
             verb=verb,
             image=sandbox.image,
+            stage=stage,
             started=self._clock(),
         )
-        self._begin(
-            job, find_action(verb.value).command_for(sandbox.name, live=sandbox.is_live), operation
-        )
+        if not command:
+            command = find_action(verb.value).command_for(sandbox.name, live=sandbox.is_live)
+        self._begin(job, sanitise(command), operation)
 
     def _begin(
         self,
         job: Job,
         command: str,
-        operation: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, None]],
+        operation: Operation,
     ) -> None:
         record = CommandRecord(command, sandbox_id=job.sandbox_id)
         self.log.append(record)
@@ -160,7 +218,7 @@ class Operations:
         self,
         job: Job,
         record: CommandRecord,
-        operation: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, None]],
+        operation: Operation,
     ) -> None:
         """Run one job to its end. ``key`` follows a new sandbox from its name to its id."""
         key = job.sandbox_id
@@ -190,9 +248,9 @@ class Operations:
         def report(progress: Progress) -> None:
             loop.call_soon_threadsafe(take, progress)
 
-        outcome = "cancelled"
+        outcome, told = "cancelled", None
         try:
-            await operation(report)
+            told = await operation(report)
             outcome = "done"
         except OperationError as error:
             outcome = "failed"
@@ -206,9 +264,25 @@ class Operations:
                 del self._tasks[key]
             self._close_record(record, outcome, self._clock() - begun)
             self._changed()
-        self._done(f"{job.name} is {DONE_WORDS[job.verb]}" if outcome == "done" else "")
+        if told is not None:
+            self._tell(told)
+        else:
+            self._done(f"{job.name} is {DONE_WORDS[job.verb]}" if outcome == "done" else "")
 
     def _close_record(self, record: CommandRecord, outcome: str, seconds: float) -> None:
         for index, found in enumerate(self.log):
             if found is record:
                 self.log[index] = replace(record, outcome=outcome, seconds=seconds)
+
+
+def _as_argument(made: CheckpointView) -> tuple[str, ...]:
+    """A checkpoint as a command's argument, not to be taken for an option."""
+    return ("--", made.name) if made.name.startswith("-") else (made.name,)
+
+
+def _short(made: CheckpointView) -> str:
+    return clip(made.tag, TAG_CELLS)
+
+
+def _undo_hint() -> str:
+    return f"undo: {key_text(find_action('undo').keys[0])}"

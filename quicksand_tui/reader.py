@@ -21,6 +21,8 @@ from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.registry import Entry, Registry
 from quicksand.stats import allocated_size, process_usage
 
+from quicksand_tui.past import PastView
+from quicksand_tui.past_reader import PastReader
 from quicksand_tui.snapshot import HostView, ImageView, SandboxView, Snapshot, State
 from quicksand_tui.text import sanitise
 
@@ -36,6 +38,7 @@ class Reader:
         self._paths = paths()
         self._registry = Registry(self._paths)
         self._known: dict[str, tuple[Stamp, SandboxView]] = {}
+        self._pasts: dict[str, PastReader] = {}
         self._cpu: dict[str, tuple[float, float]] = {}
         """By sandbox: (monotonic time, CPU seconds) of the last reading."""
         self._images_stamp: Stamp | None = None
@@ -48,6 +51,7 @@ class Reader:
         due = fresh or now >= self._next_usage
         if fresh:
             self._images_stamp = None
+            self._pasts = {}
             # What ran before is still the base of the next reading.
             self._known = {id_: ((), view) for id_, (_, view) in self._known.items()}
         if due:
@@ -73,17 +77,30 @@ class Reader:
             place, runtime = sandbox_dir(self._paths, id_), runtime_dir(self._paths, id_)
             stamp = (*_stamp(place.root), *_stamp(runtime.current().root))
             known = self._known.get(id_)
-            if known is not None and known[0] == stamp and not (due and known[1].is_live):
-                found[id_] = known
+            same = known is not None and known[0] == stamp
+            if known is not None and same and not (due and known[1].is_live):
+                view = known[1]
+            elif (entry := self._registry.inspect(id_)) is not None:
+                view = self._with_usage(entry, _view(entry), known, visible)
+            else:
                 continue
-            entry = self._registry.inspect(id_)
-            if entry is not None:
-                view = _view(entry)
-                found[id_] = (stamp, self._with_usage(entry, view, known, visible))
+            past = self._past(id_, known, look=not same or id_ in visible)
+            found[id_] = (stamp, view if view.past is past else replace(view, past=past))
         self._known = found
+        self._pasts = {id_: past for id_, past in self._pasts.items() if id_ in found}
         self._cpu = {id_: value for id_, value in self._cpu.items() if id_ in found}
         views = [view for _, view in found.values()]
         return tuple(sorted(views, key=lambda view: (view.created or 0.0, view.id)))
+
+    def _past(self, id_: str, known: tuple[Stamp, SandboxView] | None, *, look: bool) -> PastView:
+        """A sandbox's checkpoints: looked at when something else of it has changed, or somebody can
+        see it."""
+        if known is not None and not look:
+            return known[1].past
+        reader = self._pasts.get(id_)
+        if reader is None:
+            reader = self._pasts[id_] = PastReader(sandbox_dir(self._paths, id_))
+        return reader.read()
 
     def _with_usage(
         self,

@@ -39,6 +39,10 @@ _DOING = {
     Verb.PAUSE: "paused",
     Verb.RESUME: "resumed",
     Verb.DELETE: "deleted",
+    Verb.CHECKPOINT: "kept as a checkpoint",
+    Verb.REVERT: "reverted",
+    Verb.UNDO: "reverted",
+    Verb.REMOVE: "changed: a checkpoint is deleted",
 }
 
 
@@ -167,6 +171,79 @@ def cancel(snapshot: Snapshot, selection: Selection) -> str | None:
             "; K ends it at once" if job.verb is Verb.STOP else ""
         )
     return None
+
+
+def checkpoint(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    return _busy(snapshot, sandbox) or _needs_machine(sandbox)
+
+
+def _needs_machine(sandbox: SandboxView) -> str | None:
+    """Why what needs a machine, be it a paused one, is not possible."""
+    if sandbox.state in (State.RUNNING, State.PAUSED):
+        return None
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    at = "; A starts it at a checkpoint" if sandbox.past.checkpoints else ""
+    return f"{sandbox.name} does not run: S starts it{at}"
+
+
+_NO_MACHINE = {State.STARTING: "is still starting", State.BROKEN: "is broken"}
+
+
+def revert(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if (reason := checkpoint(snapshot, selection)) is not None:
+        return reason
+    if not sandbox.past.checkpoints:
+        return f"{sandbox.name} has no checkpoint to go back to: C takes one"
+    return None
+
+
+def undo(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if (reason := checkpoint(snapshot, selection)) is not None:
+        return reason
+    if sandbox.past.undo_goes_to is None:
+        return f"{sandbox.name} was never reverted: there is nothing to undo"
+    return None
+
+
+def start_at(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if sandbox.state in (State.RUNNING, State.PAUSED):
+        state = sandbox.state.value
+        return _busy(snapshot, sandbox) or f"{sandbox.name} is {state}: R goes back to a checkpoint"
+    if (reason := start(snapshot, selection)) is not None:
+        return reason
+    if not sandbox.past.checkpoints:
+        return f"{sandbox.name} has no checkpoint: C takes one while it runs"
+    return None
+
+
+def go_there(snapshot: Snapshot, selection: Selection) -> str | None:
+    """In the tree; whether the machine is in the right state, `revert` and `start_at` say."""
+    made = selection.checkpoint
+    if made is None or selection.sandbox is None:
+        return "no checkpoint is selected"
+    if made.error:
+        return f"this checkpoint cannot be read: {made.error}"
+    return _busy(snapshot, selection.sandbox)
+
+
+def remove(snapshot: Snapshot, selection: Selection) -> str | None:
+    made = selection.checkpoint
+    if made is not None and made.error:
+        return "it cannot be read, so nobody knows what else needs it"
+    return go_there(snapshot, selection)
 
 
 def copy(snapshot: Snapshot, selection: Selection) -> str | None:

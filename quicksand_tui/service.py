@@ -7,11 +7,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from quicksand_tui import engine_past
 from quicksand_tui.failures import describe_failure
 from quicksand_tui.logs import FileLog
+from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
+    CheckpointSpec,
     LogKind,
     LogSource,
     NewSpec,
@@ -35,6 +38,7 @@ STAGES = {
     "qemu": "start QEMU",
     "guest": "boot the guest",
 }
+T = TypeVar("T")
 CLOSE_WAIT_S = 10.0
 SHELLS_WAIT_S = 2.0
 
@@ -91,7 +95,7 @@ class EngineService:
 
         await self._run(f"{spec.name} did not start", operation)
 
-    async def start(self, sandbox_id: str, report: Report) -> None:
+    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> None:
         async def operation() -> None:
             from quicksand.sandbox import Sandbox
 
@@ -100,7 +104,7 @@ class EngineService:
                 _progress(sandbox_id, stage, step, steps)
             )
             report(Progress(sandbox_id))
-            await _start(sandbox)
+            await _start(sandbox, at=at)
 
         await self._run("The sandbox did not start", operation)
 
@@ -130,7 +134,35 @@ class EngineService:
     async def delete(self, sandbox_id: str) -> None:
         await self._run("The sandbox was not deleted", lambda: _delete(sandbox_id))
 
+    async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
+        return await self._ask(
+            "There is no new checkpoint", lambda: engine_past.checkpoint(sandbox_id, spec)
+        )
+
+    async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
+        return await self._ask(
+            "The revert failed", lambda: engine_past.revert(sandbox_id, checkpoint_id)
+        )
+
+    async def undo(self, sandbox_id: str) -> CheckpointView:
+        return await self._ask("The undo failed", lambda: engine_past.undo(sandbox_id))
+
+    async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None:
+        await self._run(
+            "The checkpoint was not deleted", lambda: engine_past.delete(sandbox_id, checkpoint_id)
+        )
+
     # The engine's thread
+
+    async def _ask(self, title: str, operation: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """`_run` with a result."""
+        results: list[T] = []
+
+        async def carry_out() -> None:
+            results.append(await operation())
+
+        await self._run(title, carry_out)
+        return results[0]
 
     async def _run(self, title: str, operation: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run ``operation`` on the engine's loop. Cancelled, it cancels it there and returns when
@@ -219,9 +251,9 @@ def _progress(sandbox_id: str, stage: str, step: int, steps: int) -> Progress:
     return Progress(sandbox_id, STAGES.get(stage, stage), step + 1, steps)
 
 
-async def _start(sandbox: Sandbox) -> None:
+async def _start(sandbox: Sandbox, *, at: str = "") -> None:
     """Start a machine and let it outlive us."""
-    await sandbox.start()
+    await sandbox.start(at=at or None)
     sandbox.detach()
     sandbox.close()
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from quicksand_tui.past import NO_PAST, CheckpointView, PastView
+
 
 class State(StrEnum):
     """What a sandbox is doing, as one word."""
@@ -64,6 +66,8 @@ class SandboxView:
     """Why it is CRASHED or BROKEN."""
     discard: bool = False
     """It is removed when it stops."""
+    past: PastView = NO_PAST
+    """Its checkpoints."""
 
     @property
     def is_live(self) -> bool:
@@ -100,6 +104,10 @@ class Verb(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     DELETE = "delete"
+    CHECKPOINT = "checkpoint"
+    REVERT = "revert"
+    UNDO = "undo"
+    REMOVE = "removal of a checkpoint"
 
 
 JOB_STATES = {
@@ -169,6 +177,13 @@ class Panel(StrEnum):
     IMAGES = "images"
 
 
+class Purpose(StrEnum):
+    """What a checkpoint is chosen for; the name of the action that opens the tree."""
+
+    REVERT = "revert"
+    START = "start_at"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What the cursor is on."""
@@ -176,6 +191,16 @@ class Selection:
     panel: Panel = Panel.SANDBOXES
     sandbox: SandboxView | None = None
     image: ImageView | None = None
+    checkpoint: CheckpointView | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSpec:
+    """A checkpoint to be taken, as typed."""
+
+    tag: str = ""
+    """ "" lets the engine number it."""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,8 +287,9 @@ class Service(Protocol):
     async def create(self, spec: NewSpec, report: Report) -> None:
         """Start a new sandbox that outlives the app. The first report gives its id."""
 
-    async def start(self, sandbox_id: str, report: Report) -> None:
-        """Start a stopped one; it outlives the app."""
+    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> None:
+        """Start a stopped one, at the checkpoint of the id ``at`` if there is one; it outlives the
+        app."""
 
     async def stop(self, sandbox_id: str) -> None: ...
 
@@ -279,6 +305,17 @@ class Service(Protocol):
 
     async def delete(self, sandbox_id: str) -> None:
         """Remove a sandbox and its disk; one that runs is killed."""
+
+    async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
+        """Keep this instant of one that runs or is paused."""
+
+    async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
+        """Go back to a checkpoint; the present is kept."""
+
+    async def undo(self, sandbox_id: str) -> CheckpointView:
+        """Take the last revert back."""
+
+    async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None: ...
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource: ...
 

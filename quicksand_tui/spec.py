@@ -1,4 +1,4 @@
-"""The form of a new sandbox: suggestions, checks, and the command that does the same."""
+"""The forms of a new sandbox and of a checkpoint: suggestions, checks, and what the command is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 import shlex
 from collections.abc import Callable
 
+from quicksand_tui.actions import find_action
+from quicksand_tui.past import PastView
 from quicksand_tui.reasons import NO_IMAGE
-from quicksand_tui.snapshot import NewSpec, Snapshot
+from quicksand_tui.snapshot import CheckpointSpec, NewSpec, Snapshot
 from quicksand_tui.text import sanitise, size_text
 
 NETWORKS = ("mounts_only", "full", "none")
@@ -75,3 +77,28 @@ def run_command(spec: NewSpec) -> str:
     if spec.network != "mounts_only":
         words += ["--network", spec.network]
     return sanitise(shlex.join([*words, "--detach"]))
+
+
+def find_tag_problem(tag: str, past: PastView) -> str:
+    """What is wrong with a tag for a new checkpoint; "" if nothing is."""
+    from quicksand.errors import ConfigError
+    from quicksand.snapshots.history import check_tag
+
+    if any(made.tag == tag for made in past.checkpoints):
+        return f"there is a {tag} already"
+    try:
+        if tag:
+            check_tag(tag)
+    except ConfigError as error:
+        return sanitise(error.hint or str(error))
+    return ""
+
+
+def checkpoint_command(name: str, spec: CheckpointSpec) -> str:
+    """The command that takes the same checkpoint."""
+    words = ["-m", spec.note] if spec.note else []
+    if spec.tag.startswith("-"):
+        words.append("--")
+    if spec.tag:
+        words.append(spec.tag)
+    return sanitise(find_action("checkpoint").command_for(name, *words))

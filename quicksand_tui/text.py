@@ -131,6 +131,11 @@ def percent_text(value: float | None) -> str:
     return "–" if value is None else f"{value:.0f}%"
 
 
+def pause_text(seconds: float) -> str:
+    """How long a VM stood still."""
+    return f"{seconds * 1000:.0f} ms"
+
+
 def clip(text: str, width: int) -> str:
     """``text`` in at most ``width`` cells, with an ellipsis if it was longer."""
     from rich.cells import cell_len, set_cell_size

@@ -80,11 +80,25 @@ async def prepare() -> None:
         sandbox.detach()
         if work := WORK.get(sandbox.name):
             await sandbox.spawn(work, detach=True)
+        if sandbox.name == "web":
+            await make_past(sandbox)
         sandbox.close()
     run = Registry(paths()).find("agent-7").run
     assert run is not None
     os.kill(run.qemu_pid, signal.SIGKILL)
     await Sandbox.attach("db").stop()
+
+
+async def make_past(sandbox: Sandbox) -> None:
+    """Checkpoints of two attempts, the first of them given up."""
+    await sandbox.checkpoint("clean", note="as it was booted")
+    await sandbox.execute("head -c 20M /dev/urandom > /root/packages")
+    await sandbox.checkpoint("nginx", note="installed, not configured")
+    await sandbox.execute("head -c 3M /dev/urandom > /root/site")
+    await sandbox.revert("clean")
+    await sandbox.execute("head -c 12M /dev/urandom > /root/packages")
+    await sandbox.checkpoint("caddy", note="serves the site")
+    await sandbox.checkpoint(note="before the load test")
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -127,6 +141,14 @@ async def log_shown(app: QuicksandApp) -> None:
     await until(lambda: app.screen.query("LogView") and app.screen.query_one("#log").virtual_size)
 
 
+async def tree_shown(app: QuicksandApp) -> None:
+    await until(lambda: app.screen.query("#about") and "Taken" in about(app))
+
+
+def about(app: QuicksandApp) -> str:
+    return "".join(str(part.render()) for part in app.screen.query("#about Static"))
+
+
 async def start_shown(app: QuicksandApp) -> None:
     """Leave the picture while a start is under way; it is cancelled with the app."""
     await until(lambda: any(job.step for job in app.operations.jobs))
@@ -139,6 +161,7 @@ async def shoot_all() -> None:
     await shoot("light", LARGE, theme="quicksand-light")
     await shoot("crashed", LARGE, "j", "j")
     await shoot("new", LARGE, "n")
+    await shoot("tree", LARGE, "R", then=tree_shown)
     await shoot("delete", LARGE, "j", "d")
     await shoot("log", LARGE, "l", then=log_shown)
     await shoot("help", LARGE, "question_mark")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quicksand import template_maker
+from quicksand.config import SandboxConfig
 from quicksand.host.paths import Paths, paths
+from quicksand.planning import resolve_image
+from quicksand.registry import Record, Registry
+from quicksand.snapshots.origins import Origin
 
 PREFIX = f"qst-{os.getpid()}-"
 """Of every directory that this run makes in /tmp; others may be running beside it. Not in
@@ -34,10 +41,42 @@ def fresh_places(prepared: Paths) -> Iterator[Paths]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_RUNTIME_DIR", str(root / "run"))
         patch.setenv("QUICKSAND_DATA_DIR", str(root / "data"))
+        patch.setenv("QUICKSAND_TEMPLATES", "use")
         yield paths()
     leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))
     shutil.rmtree(root)
     assert not leftovers, f"runtime files are left: {leftovers}"
+
+
+@pytest.fixture(scope="session")
+def template(prepared: Paths) -> None:
+    """The user's template of the usual machine: what most tests start from."""
+    make_template(SandboxConfig.parse({"image": "debian"}), prepared)
+
+
+def make_template(config: SandboxConfig, places: Paths) -> Origin:
+    registry = Registry(places)
+    image, _ = resolve_image(registry, blank_record(config))
+    record = replace(
+        blank_record(config),
+        committed=True,
+        image_digest=image.digest,
+        chain=tuple(str(path) for path in image.chain),
+    )
+    return asyncio.run(template_maker.make_template(registry, record))
+
+
+def blank_record(config: SandboxConfig) -> Record:
+    return Record(
+        id="0" * 12,
+        name="blank",
+        config=config,
+        image_digest="",
+        chain=(),
+        created=0.0,
+        committed=False,
+        discard=False,
+    )
 
 
 @pytest.fixture(autouse=True)

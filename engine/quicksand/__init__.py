@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         PortForward,
         SandboxConfig,
     )
+    from quicksand.diskdiff.changes import ChangeKind, FileChange, FileType
     from quicksand.errors import QuicksandError
     from quicksand.events import Event, EventKind
     from quicksand.execution import Command, ExecuteResult
@@ -46,6 +47,7 @@ __all__ = [
     "AlpineSandbox",
     "Architecture",
     "BootTiming",
+    "ChangeKind",
     "Checkpoint",
     "Command",
     "DebianSandbox",
@@ -53,6 +55,8 @@ __all__ = [
     "Event",
     "EventKind",
     "ExecuteResult",
+    "FileChange",
+    "FileType",
     "GuestFile",
     "GuestFiles",
     "GuestProcess",
@@ -81,6 +85,7 @@ __all__ = [
 
 _HOMES = {
     "config": ("Accelerator", "BootTiming", "NetworkMode", "PortForward", "SandboxConfig"),
+    "diskdiff.changes": ("ChangeKind", "FileChange", "FileType"),
     "errors": ("QuicksandError",),
     "events": ("Event", "EventKind"),
     "execution": ("Command", "ExecuteResult"),

@@ -9,6 +9,7 @@
         history.lock            flock'ed by whoever changes layers or checkpoints
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
         memory/<id>.pages       pages of guest memory that checkpoints are made of
+        memory/<id>.ram         a complete memory image: sparse, every page at its own address
         checkpoints/<id>/       node.json (written last), devices, pages.index
         console.log[.1]         what the guest wrote to its console, the last two pieces
         qemu.log[.1]            QEMU's stderr, likewise
@@ -20,6 +21,7 @@
         <number>/               one directory a QEMU: going back to a checkpoint takes a new one
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           while the VM waits for space on the host's disk
+            tracked             the checkpoint since which the kernel tracks written memory
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
 """
@@ -107,6 +109,10 @@ class MachineDir:
     @property
     def disk_full(self) -> Path:
         return self.root / "disk-full"
+
+    @property
+    def tracked(self) -> Path:
+        return self.root / "tracked"
 
     def agent_socket(self, port: int) -> Path:
         return self.root / f"agent{port}.sock"

@@ -53,13 +53,14 @@ from quicksand.registry import (
 )
 from quicksand.snapshots.history import History, Node, new_id
 from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.restore import IDENTITY_S, go_on
+from quicksand.snapshots.restore import IDENTITY_S, check_disk_and_image, go_on
 from quicksand.templates import Templates, make_in_background
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """Called with a stage, what is done and the total."""
 
+COLD = "cold boot"
 STAGES = ("image", "accelerator", "disk", "qemu", "guest")
 
 END_POLL_S = 0.01
@@ -85,7 +86,7 @@ class Stopwatch:
         self._progress = progress
         self._last = time.monotonic()
         self._phases: dict[str, float] = {}
-        self.mode = "cold boot"
+        self.mode = COLD
         self.note = ""
         """Why it is no better one."""
 
@@ -224,10 +225,12 @@ async def _start(
 
 
 def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node | None:
-    """The checkpoint to go on from, now the sandbox's own."""
-    if origin is not None:
-        return import_node(origin, place)
-    return History(place).find(at) if at is not None else None
+    """The checkpoint to go on from, now the sandbox's own, and whole as far as QEMU opens it."""
+    if origin is None and at is None:
+        return None
+    node = import_node(origin, place) if origin is not None else History(place).find(str(at))
+    check_disk_and_image(place, node)
+    return node
 
 
 async def _await_agent(
@@ -274,6 +277,8 @@ def _timing(watch: Stopwatch, link: AgentLink) -> BootTiming:
         else []
     )
     timing = watch.timing()
+    if watch.mode != COLD:
+        return timing  # the guest's figures are those of the boot that its memory had once
     if len(marks) == 3 and all(isinstance(mark, int | float) for mark in marks):
         init, network, serving = (float(mark) for mark in marks if mark is not None)
         timing = replace(

@@ -130,7 +130,7 @@ def prepare_disk(
         head = Head(
             layers=at.layers,
             top=new_id(),
-            node=None if at.hidden else at.id,
+            node=at.id,
             run=new_id(),
             memory=at.memory,
             machine=UNFINISHED,

@@ -15,6 +15,7 @@ from quicksand import execution, lifecycle
 from quicksand.agent.link import AgentLink
 from quicksand.agent.session import Session
 from quicksand.config import BootTiming, SandboxConfig, check_name, refuse_unknown
+from quicksand.diskdiff.changes import FileChange
 from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
 from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
@@ -477,6 +478,17 @@ class Sandbox:
         """All checkpoints, the oldest first."""
         history = History(sandbox_dir(self._registry.paths, self._id))
         return [Checkpoint.from_node(node) for node in history.nodes()]
+
+    async def diff(self, a: str, b: str | None = None) -> builtins.list[FileChange]:
+        """The files that differ between the disks of two checkpoints, by path; without ``b``
+        between one and the present disk: while it runs, what has reached it so far. Works in any
+        state of the sandbox, boots nothing.
+
+        Raises CheckpointNotFoundError, ImageError or HistoryError for a disk that cannot be read.
+        """
+        from quicksand.diskdiff.checkpoints import diff_disks
+
+        return await diff_disks(self._registry, self._require_record(), a, b)
 
     # Clones
 

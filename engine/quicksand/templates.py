@@ -34,6 +34,13 @@ SCHEMA = 1
 """Part of the key: to be raised when what a template is changes."""
 
 TAG = "template"
+
+VARIABLE = "QUICKSAND_TEMPLATES"
+OFF = "off"
+"""As its value: boot always."""
+USE_ONLY = "use"
+"""As its value: use those that are there, make none in the background."""
+
 KEPT = 8
 """Templates that are kept, the last used ones; each takes about 100 MB."""
 
@@ -74,8 +81,8 @@ class Templates:
             self.refusal = "the image is not in the store: nothing vouches for its files"
         elif record.config.extra_qemu_args:
             self.refusal = "the sandbox has QEMU arguments of its own"
-        elif os.environ.get("QUICKSAND_TEMPLATES") == "off":
-            self.refusal = "QUICKSAND_TEMPLATES is off"
+        elif os.environ.get(VARIABLE) == OFF:
+            self.refusal = f"{VARIABLE} is {OFF}"
 
     @property
     def place(self) -> SandboxDir:
@@ -112,7 +119,7 @@ async def make_in_background(templates: Templates) -> None:
     Does nothing if one is at it. What goes wrong there goes wrong in the foreground too, where
     `quicksand-tui images warm` tells it.
     """
-    if templates.refusal or templates.is_being_made:
+    if templates.refusal or templates.is_being_made or os.environ.get(VARIABLE) == USE_ONLY:
         return
     shell = 'exec "$@" <&3 3<&- >/dev/null 2>&1 &'
     read, write = os.pipe()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from quicksand_tui.cli.options import json_option, sandbox_argument
+from quicksand_tui.forest import FANCY, PLAIN, Forest, Marks
 
 if TYPE_CHECKING:
     from quicksand.snapshots.checkpoint import Checkpoint
@@ -18,23 +18,6 @@ if TYPE_CHECKING:
 HEADS = ("CHECKPOINT", "AGE", "PAUSE", "WRITTEN", "NOTE")
 NOTE_MAX = 200
 """Characters; `--json` has all of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
-    """What the tree is drawn with."""
-
-    branch: str
-    last: str
-    lane: str
-    node: str
-    head: str
-    broken: str
-    here: str
-
-
-FANCY = Marks(branch="├─", last="└─", lane="│ ", node="○", head="●", broken="✗", here="← here")
-PLAIN = Marks(branch="|-", last="`-", lane="| ", node="o", head="*", broken="x", here="<- here")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,74 +32,10 @@ class Past:
     head: str | None
     """The checkpoint that the present descends from."""
 
-
-@dataclass(slots=True)
-class Forest:
-    """Who descends from whom. Every checkpoint is in it once, whatever the files say."""
-
-    roots: list[str] = field(default_factory=list)
-    children: dict[str, list[str]] = field(default_factory=dict)
-
-    @classmethod
-    def grow(cls, past: Past) -> Forest:
-        """The line that leads to the head comes last among siblings, so that it is drawn straight
-        on; children of one that is gone are roots."""
-        parents = {made.id: made.parent for made in past.checkpoints}
-        ids = [*past.broken, *parents]
-        line = set(_line_to(past.head, parents))
-        forest = cls()
-        for id_ in ids:
-            parent = parents.get(id_)
-            known = parent in parents or parent in past.broken
-            siblings = forest.children.setdefault(parent or "", []) if known else forest.roots
-            siblings.append(id_)
-        forest._cut_circles(ids)
-        for siblings in (forest.roots, *forest.children.values()):
-            siblings.sort(key=lambda id_: id_ in line)
-        return forest
-
-    def _cut_circles(self, ids: list[str]) -> None:
-        """Checkpoints that descend from themselves: the oldest becomes a root."""
-        seen = {id_ for root in self.roots for id_ in self._descent(root)}
-        for id_ in ids:
-            if id_ not in seen:
-                for children in self.children.values():
-                    if id_ in children:
-                        children.remove(id_)
-                self.roots.append(id_)
-                seen |= set(self._descent(id_))
-
-    def _descent(self, root: str) -> Iterator[str]:
-        waiting = [root]
-        while waiting:
-            id_ = waiting.pop()
-            yield id_
-            waiting += self.children.get(id_, [])
-
-    def lines(self, marks: Marks) -> Iterator[tuple[str, str]]:
-        """What stands before each checkpoint, and its id, from top to bottom."""
-        waiting: list[tuple[str, str, str]] = []
-        for number, root in enumerate(self.roots, 1):
-            is_last = number == len(self.roots)
-            below = "  " if is_last else marks.lane
-            waiting.append((root, marks.last if is_last else marks.branch, below))
-        waiting.reverse()
-        while waiting:
-            id_, before, below = waiting.pop()
-            yield before, id_
-            *branches, straight = self.children.get(id_) or [""]
-            if straight:
-                waiting.append((straight, below, below))
-            for branch in reversed(branches):
-                waiting.append((branch, below + marks.branch, below + marks.lane))
-
-
-def _line_to(head: str | None, parents: dict[str, str | None]) -> Iterator[str]:
-    seen: set[str] = set()
-    while head is not None and head not in seen:
-        yield head
-        seen.add(head)
-        head = parents.get(head)
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """By id; of those that cannot be read it is unknown."""
+        return dict.fromkeys(self.broken) | {made.id: made.parent for made in self.checkpoints}
 
 
 @click.command("tree")
@@ -178,7 +97,7 @@ def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
     made = {checkpoint.id: checkpoint for checkpoint in past.checkpoints}
     rows: list[tuple[object, ...]] = [(past.name, "", "", "", "")]
     styles: list[dict[str, Any]] = [{}]
-    for before, id_ in Forest.grow(past).lines(marks):
+    for before, id_ in Forest.grow(past.parents, past.head).lines(marks):
         if id_ in made:
             rows.append(_row(before, made[id_], marks, is_head=id_ == past.head))
             styles.append({"bold": id_ == past.head or None, "dim": made[id_].auto or None})

@@ -52,6 +52,7 @@ VERBS = tuple(
         ("revert", "revert", "revert", _BACK, "Go back to a checkpoint."),
         ("undo", "revert", "undo", _BACK, "Take the last revert back."),
         ("tree", "tree", "command", _BACK, "Show a sandbox's checkpoints and where it stands."),
+        ("diff", "diff", "command", _BACK, "List files that differ between two checkpoints."),
         ("ps", "ps", "command", _LOOK, "List sandboxes."),
         ("logs", "logs", "command", _LOOK, "Show a sandbox's console."),
         ("stats", "stats", "command", _LOOK, "Show what sandboxes use, of the host and inside."),

@@ -28,11 +28,17 @@ MEANINGS = (
 )
 
 
+GROUPS = {
+    Scope.MAIN: (Group.SANDBOX, Group.VIEW, Group.APP),
+    Scope.LOG: (Group.LOG,),
+    Scope.TREE: (Group.TREE,),
+}
+
+
 def help_content(scope: Scope) -> Content:
     """The help of a screen."""
     parts: list[str | tuple[str, str]] = []
-    groups = (Group.LOG,) if scope is Scope.LOG else (Group.SANDBOX, Group.VIEW, Group.APP)
-    for group in groups:
+    for group in GROUPS[scope]:
         parts.append((f"{group.value}\n", "bold $text-accent"))
         for action in ACTIONS:
             if action.group is group:
@@ -41,7 +47,7 @@ def help_content(scope: Scope) -> Content:
         parts.append("\n")
     parts.append(("Moving\n", "bold $text-accent"))
     for keys, meaning in MOVES:
-        if scope is Scope.MAIN or keys != "tab":
+        if scope is Scope.MAIN or not keys.startswith("tab"):
             parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
     if scope is Scope.MAIN:
         parts.append(("\nStates\n", "bold $text-accent"))

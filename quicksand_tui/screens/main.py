@@ -12,18 +12,20 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import DataTable, Input, Static
 
+from quicksand_tui import losses
 from quicksand_tui.actions import Scope, find_action, in_scope
 from quicksand_tui.screens.base import bindings_of, refuse_paste
 from quicksand_tui.snapshot import (
     CommandRecord,
     NewSpec,
     Panel,
+    Purpose,
     Selection,
     Snapshot,
     State,
     Verb,
 )
-from quicksand_tui.text import age_text, plain, size_text
+from quicksand_tui.text import plain
 from quicksand_tui.view import (
     NO_IMAGES_TEXT,
     ORDERS,
@@ -222,8 +224,8 @@ class MainScreen(Screen[None]):
 
     def action_do(self, action_id: str) -> None:
         """Carry out an action of the registry, or say why not."""
-        if self._app.shell_opens:
-            return  # what is typed now is meant for the shell
+        if self._app.shell_opens or self.app.screen is not self:
+            return  # what is typed now is meant for the shell, or for the dialog that opens
         action = find_action(action_id)
         reason = action.disabled_reason(self._snapshot, self.selection)
         if reason is not None:
@@ -282,15 +284,9 @@ class MainScreen(Screen[None]):
         sandbox = self.selection.sandbox
         if sandbox is None:
             return
-        losses = [
-            "Its machine ends as if the plug were pulled.",
-            "What the guest has not yet written to its disk is lost.",
-        ]
-        if sandbox.discard:
-            losses.append("It is removed with its disk, as it was started to be.")
         self._app.confirm(
             f"Kill {sandbox.name}?",
-            losses,
+            losses.of_kill(sandbox),
             "Kill",
             lambda: self._app.operations.kill(sandbox),
             undo="x stops it gently instead.",
@@ -300,17 +296,28 @@ class MainScreen(Screen[None]):
         sandbox = self.selection.sandbox
         if sandbox is None:
             return
-        age = "" if sandbox.created is None else age_text(self._snapshot.taken - sandbox.created)
-        made = f", made {age} ago" if age else ""
-        losses = [f"Its disk is lost: {size_text(sandbox.disk)}{made}."]
-        if sandbox.is_live:
-            losses.insert(0, "It is running and will be killed.")
         self._app.confirm(
             f"Delete {sandbox.name}?",
-            losses,
+            losses.of_delete(sandbox, self._snapshot.taken),
             "Delete",
             lambda: self._app.operations.delete(sandbox),
         )
+
+    def do_checkpoint(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.ask_for_checkpoint(sandbox)
+
+    def do_undo(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.operations.undo(sandbox)
+
+    def do_revert(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.open_tree(sandbox, Purpose.REVERT)
+
+    def do_start_at(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.open_tree(sandbox, Purpose.START)
 
     def do_log(self) -> None:
         if (sandbox := self.selection.sandbox) is not None:

@@ -85,7 +85,8 @@ class NewSandboxScreen(Dialog[NewSpec]):
     def update_snapshot(self, snapshot: Snapshot) -> None:
         """The world has changed: a name may be taken now."""
         self._snapshot = snapshot
-        self._check()
+        if self.is_mounted:
+            self._check()
 
     def on_input_changed(self) -> None:
         self._check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rich.cells import cell_len
@@ -19,9 +20,13 @@ class ActionBar(Static):
     LAST = ("help", "quit", "back")
     """Always shown, at the end."""
 
-    def __init__(self, scope: Scope, **options: Any) -> None:
+    def __init__(
+        self, scope: Scope, *, labels: dict[str, str] | None = None, **options: Any
+    ) -> None:
+        """``labels`` replace the registry's where a screen can be more exact, by action."""
         super().__init__(markup=False, **options)
         self._scope = scope
+        self._labels = labels or {}
         self._possible: tuple[str, ...] = ()
         self._places: list[tuple[int, int, str]] = []
         """(first cell, cell after the last, action) of what is shown."""
@@ -40,7 +45,11 @@ class ActionBar(Static):
         self._draw()
 
     def _draw(self) -> None:
-        shown = [a for a in in_scope(self._scope) if a.id in self._possible]
+        shown = [
+            replace(action, label=self._labels.get(action.id, action.label))
+            for action in in_scope(self._scope)
+            if action.id in self._possible
+        ]
         last = [a for a in shown if a.id in self.LAST]
         room = self.size.width - sum(_width(key_text(a.keys[0]), a.label) for a in last)
         kept = []

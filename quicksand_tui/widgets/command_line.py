@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.snapshot import CommandRecord
-from quicksand_tui.text import plain
+from quicksand_tui.text import clip, plain
 from quicksand_tui.view import MUTED
 
 OUTCOMES = {
@@ -33,6 +34,10 @@ class CommandLine(Static):
         if record is None or record == self._shown:
             return
         self._shown = record
+        if room := self.content_size.width:
+            # A long command must not hide how it ended.
+            ending = command_content(replace(record, command="")).cell_length
+            record = replace(record, command=clip(record.command, room - ending))
         line = command_content(record)
         self.update(Content(plain(line.plain)) if self._ascii else line, layout=False)
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
+from quicksand_tui.actions import find_action, key_text
+from quicksand_tui.forest import FANCY, PLAIN
+from quicksand_tui.past import NO_PAST
 from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Selection, Snapshot, State
 from quicksand_tui.text import age_text, percent_text, plain, size_text
-from quicksand_tui.view import MUTED, ROLES, state_text
+from quicksand_tui.tree_view import TreeLine, tree_lines
+from quicksand_tui.view import ROLES, state_text
+from quicksand_tui.widgets.facts import STYLES, Facts, Line, Part
+from quicksand_tui.widgets.small_tree import draw_small_tree
 
 TCG_WARNING = "no security boundary"
-STYLES = {
-    "muted": MUTED,
-    "success": "$text-success",
-    "warning": "$text-warning",
-    "error": "$text-error",
-    "": "",
-}
-LABEL_WIDTH = 9
 TIPS = (
     ("n", "starts a sandbox from an image"),
     ("tab", "goes to the images"),
@@ -29,56 +24,55 @@ TIPS = (
     ("?", "shows all keys"),
 )
 """Shown while there is nothing else to tell."""
+TREE = "Tree"
+BELOW_TREE = "Id"
+"""The label of the first line that stands below the tree."""
+TREE_MIN = 3
+"""Lines of the tree that must be seen; else it comes right after the state."""
 
-Part = tuple[str, str]
-"""A text and its role."""
 
-
-class Details(VerticalScroll, can_focus=False):
-    """A framed column of labelled lines."""
+class Details(Facts):
+    """Facts, with the tree of the selected sandbox's checkpoints among them."""
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(**options)
-        self._text = Static(markup=False)
-        self._ascii = ascii_only
-        self._lines: list[tuple[str, list[Part]]] = []
-        self._title = ""
-        self._drawn = 0
-        """How many lines are shown."""
-
-    def compose(self) -> ComposeResult:
-        yield self._text
+        super().__init__(ascii_only=ascii_only, **options)
+        self._tree: tuple[TreeLine, ...] = ()
 
     def show(self, snapshot: Snapshot, selection: Selection) -> None:
         title, lines = describe(snapshot, selection)
-        if title != self._title:
-            self._title = title
-            self.border_title = Content(self._fit(title))
-        if lines != self._lines:
-            self._lines = lines
-            self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
+        sandbox = selection.sandbox if selection.panel is Panel.SANDBOXES else None
+        past = NO_PAST if sandbox is None else sandbox.past
+        tree = tree_lines(past, snapshot.taken, PLAIN if self._ascii else FANCY)
+        if tree != self._tree:
+            self._tree, self._lines = tree, []
+        self.show_lines(title, lines)
 
     def _draw(self) -> None:
-        """Wrap the values beside their labels."""
-        width = max(10, self.scrollable_content_region.width - LABEL_WIDTH)
-        drawn: list[Content] = []
-        for label, values in self._lines:
-            parts = [(self._fit(text), STYLES[role]) for text, role in values]
-            for number, piece in enumerate(Content.assemble(*parts).wrap(width)):
-                head = label if number == 0 else ""
-                drawn.append(Content.styled(f"{head:<{LABEL_WIDTH}}", STYLES["muted"]) + piece)
-        # A layout of the whole screen is only needed for another number of lines.
-        self._text.update(Content("\n").join(drawn), layout=len(drawn) != self._drawn)
-        self._drawn = len(drawn)
+        """The tree goes below what fits with a few lines of it, or else right after the state."""
+        if not self._tree:
+            self._put(self._wrap(self._lines))
+            return
+        labels = [label for label, _ in self._lines]
+        at = labels.index(BELOW_TREE) if BELOW_TREE in labels else len(labels)
+        above = self._wrap(self._lines[:at])
+        height = self.scrollable_content_region.height
+        if height - len(above) < min(TREE_MIN, len(self._tree)):
+            at = 2 if labels[1:2] == ["Why"] else 1
+            above = self._wrap(self._lines[:at])
+        tree = draw_small_tree(
+            self._tree,
+            width=self._value_width,
+            room=max(TREE_MIN, height - len(above)),
+            styles=STYLES,
+        )
+        if self._ascii:
+            tree = [Content(plain(line.plain)) for line in tree]
+        count = f"{len(tree)} of {len(self._tree)}" if len(tree) < len(self._tree) else ""
+        below = self._wrap(self._lines[at:])
+        self._put([*above, *self._label([TREE, count], tree), *below])
 
-    def _fit(self, text: str) -> str:
-        return plain(text) if self._ascii else text
 
-
-def describe(snapshot: Snapshot, selection: Selection) -> tuple[str, list[tuple[str, list[Part]]]]:
+def describe(snapshot: Snapshot, selection: Selection) -> tuple[str, list[Line]]:
     """A title, and lines of a label and parts."""
     if selection.panel is Panel.IMAGES and selection.image is not None:
         return selection.image.name, _image_lines(selection.image, snapshot)
@@ -89,8 +83,8 @@ def describe(snapshot: Snapshot, selection: Selection) -> tuple[str, list[tuple[
     return "Details", []
 
 
-def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[tuple[str, list[Part]]]:
-    lines: list[tuple[str, list[Part]]] = [("State", _state_parts(view, snapshot))]
+def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
+    lines: list[Line] = [("State", _state_parts(view, snapshot))]
     if view.error:
         lines.append(("Why", [(view.error, "error")]))
     if view.accel:
@@ -110,6 +104,7 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[tuple[str, lis
         network: list[Part] = [(view.network.replace("_", " "), "")]
         network += [(f" · 127.0.0.1:{host} → {guest}", "") for host, guest in view.ports]
         lines.append(("Network", network))
+    lines += _past_lines(view)
     age = "" if view.created is None else f" · {age_text(snapshot.taken - view.created)} old"
     kept = " · removed when it stops" if view.discard else ""
     if not view.id.startswith("new:"):
@@ -118,6 +113,18 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[tuple[str, lis
         # Last, as it is long and always the same.
         lines.append(("Why " + view.accel.upper(), [(view.accel_reason, "muted")]))
     return lines
+
+
+def _past_lines(view: SandboxView) -> list[Line]:
+    """What there is to say of its checkpoints besides their tree."""
+    past = view.past
+    if past.error:
+        return [("Stands", [(f"nobody knows where: {past.error}", "error")])]
+    if past.checkpoints or view.state is State.BROKEN or view.id.startswith("new:"):
+        return []
+    key = key_text(find_action("checkpoint").keys[0])
+    when = "" if view.is_live else " while it runs"
+    return [(TREE, [(f"none yet: {key} takes one{when}", "muted")])]
 
 
 def _use(view: SandboxView) -> str:
@@ -148,7 +155,7 @@ def _state_parts(view: SandboxView, snapshot: Snapshot) -> list[Part]:
     return parts
 
 
-def _image_lines(image: ImageView, snapshot: Snapshot) -> list[tuple[str, list[Part]]]:
+def _image_lines(image: ImageView, snapshot: Snapshot) -> list[Line]:
     if image.error:
         return [
             ("State", [("✗ broken", "error")]),

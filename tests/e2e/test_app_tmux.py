@@ -146,6 +146,96 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
 
 
 @pytest.mark.vm
+def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
+    with Terminal(APP, columns=120, rows=36) as terminal:
+        start_sandbox(terminal)
+        terminal.sees("none yet: C takes one")
+        in_guest("echo first > /root/file")
+        terminal.press("C")
+        terminal.sees("Checkpoint of debian-1")
+        terminal.type("clean")
+        terminal.sees("$ quicksand-tui checkpoint debian-1 clean")
+        terminal.press("Enter")
+        terminal.sees("checkpoint clean: stood still for", "● clean ← here")
+
+        in_guest("echo second > /root/file")
+        terminal.press("R")
+        terminal.sees("● clean", "u comes back to it", "enter revert")
+        terminal.press("Enter")
+        terminal.sees("reverted to clean (undo: u)", "$ quicksand-tui revert debian-1 clean  ✓")
+        terminal.sees("● clean ← here", "○ before revert to clean")
+        assert in_guest("cat /root/file") == "first\n"
+
+        terminal.press("u")
+        terminal.sees("back where it was (undo: u)", "$ quicksand-tui undo debian-1  ✓")
+        assert in_guest("cat /root/file") == "second\n"
+
+
+@pytest.mark.vm
+def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None:
+    with Terminal(APP, columns=120, rows=36) as terminal:
+        start_sandbox(terminal)
+        in_guest("echo first > /root/file")
+        asyncio.run(take_checkpoint("by-a-script", note="[red]of another client[/]"))
+        terminal.sees("● by-a-script ← here", "[red]of another client[/]")
+        in_guest("echo second > /root/file; sync")
+        terminal.press("x")
+        terminal.sees("○ stopped   debian-1")
+        terminal.press("A")
+        terminal.sees("enter start there", "What its disk has had since is left behind")
+        terminal.sees("─ by-a-script ─")
+        terminal.press("Enter")
+        terminal.sees("debian-1: goes on from by-a-script", timeout=BOOT_S)
+        assert in_guest("cat /root/file") == "first\n"
+
+        terminal.press("R")
+        terminal.sees("─ by-a-script ─")
+        terminal.press("d")
+        terminal.sees("Delete the checkpoint by-a-script?")
+        terminal.press("Enter")
+        terminal.until(lambda text: "Delete the" not in text, what="the end of the question")
+        assert tags() == ["by-a-script"]
+        terminal.press("d")
+        terminal.sees("Delete the checkpoint by-a-script?")
+        terminal.press("y")
+        terminal.sees("checkpoint by-a-script is deleted", "No checkpoints are left")
+        assert tags() == []
+        terminal.press("q")
+        terminal.sees("─ Sandboxes ─")
+        terminal.press("q")
+        left_clean(terminal, 0)
+
+
+def in_guest(command: str) -> str:
+    """What a command in the sandbox says, asked by another client than the app."""
+
+    async def ask() -> str:
+        sandbox = Sandbox.attach("debian-1")
+        try:
+            return (await sandbox.execute(command)).stdout
+        finally:
+            sandbox.close()
+
+    return asyncio.run(ask())
+
+
+async def take_checkpoint(tag: str, *, note: str) -> None:
+    sandbox = Sandbox.attach("debian-1")
+    try:
+        await sandbox.checkpoint(tag, note=note)
+    finally:
+        sandbox.close()
+
+
+def tags() -> list[str]:
+    sandbox = Sandbox.open("debian-1")
+    try:
+        return [made.tag for made in sandbox.checkpoints()]
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.vm
 def test_a_machine_that_is_killed_while_it_is_shown(places: Paths) -> None:
     with Terminal(APP) as terminal:
         start_sandbox(terminal)

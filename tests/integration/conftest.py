@@ -14,6 +14,11 @@ from tests.conftest import fresh_places
 IMAGE = "debian"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def start_warm(template: None) -> None:
+    """Booting is what few of these tests are about."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def places(prepared: Paths) -> Iterator[Paths]:
     """Places shared by a module's tests."""

@@ -82,6 +82,23 @@ def map_os_errors(path: Path) -> Iterator[None]:
         raise PathError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where an open file of ``size`` bytes has data: (start, end), ascending. The rest are holes,
+    which read as zeros. A file system that has no holes has data everywhere. Raises OSError."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                return
+            if error.errno != errno.EINVAL:
+                raise
+            start, end = end, size
+        yield start, end
+
+
 def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | None:
     """Take the flock on ``path`` if nobody has it. Returns the open descriptor, or None.
 

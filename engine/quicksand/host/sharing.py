@@ -8,7 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
-from quicksand.host.files import map_os_errors
+from quicksand.host.files import data_extents, map_os_errors
 
 FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
@@ -51,20 +51,11 @@ def copy_sparse(source: Path, target: Path) -> None:
 def _copy_extents(old: int, new: int) -> None:
     size = os.fstat(old).st_size
     os.truncate(new, size)
-    at = 0
-    while at < size:
-        try:
-            start = os.lseek(old, at, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return  # nothing but a hole is left
-            raise
-        at = os.lseek(old, start, os.SEEK_HOLE)
-        _copy_range(old, new, start, at)
+    for start, end in data_extents(old, size):
+        _copy_range(old, new, start, end)
 
 
 def _copy_range(old: int, new: int, start: int, end: int) -> None:
-    os.lseek(old, start, os.SEEK_SET)
     os.lseek(new, start, os.SEEK_SET)
     while start < end:
         done = os.sendfile(new, old, start, min(end - start, COPY_MAX))

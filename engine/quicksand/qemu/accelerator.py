@@ -16,6 +16,7 @@ from typing import Any
 from quicksand.config import Accelerator
 from quicksand.errors import AcceleratorError
 from quicksand.host.arch import Architecture
+from quicksand.host.boot import boot_id
 from quicksand.host.files import read_json, write_json
 from quicksand.host.paths import make_private_dir, paths
 from quicksand.qemu.binaries import QemuBinaries
@@ -156,7 +157,7 @@ async def probe_cached(
         )
     verdict = await probe(binaries, accelerator, arch)
     # Other boots' verdicts are worthless: keep this boot's only.
-    boot = _boot_id()
+    boot = boot_id()
     kept = {k: v for k, v in known.items() if k.startswith(boot)}
     kept[key] = {"works": verdict.works, "reason": verdict.reason, "seconds": verdict.seconds}
     make_private_dir(cache.parent)
@@ -259,13 +260,6 @@ def _cache_key(binaries: QemuBinaries, accelerator: Accelerator, arch: Architect
     found = binaries.system.stat()
     user = os.getuid() if hasattr(os, "getuid") else 0
     return (
-        f"{_boot_id()}:{binaries.system}:{found.st_mtime_ns}:{found.st_size}:"
+        f"{boot_id()}:{binaries.system}:{found.st_mtime_ns}:{found.st_size}:"
         f"{user}:{accelerator}:{arch.value}"
     )
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return f"up-{round(time.time() - time.monotonic(), -2):.0f}"

@@ -15,6 +15,7 @@ from quicksand.errors import MachineError
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import FICLONE
 from quicksand.snapshots.capture import PAGES
+from quicksand.snapshots.copying import NOT_TRACKED, tracks_writes
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -46,12 +47,14 @@ def find_ability() -> Ability:
             why=f"the memory of QEMU cannot be read: {problem}",
             hint=_how_to_trace(),
         )
-    # A level that copies less goes here, with what it needs of the kernel; the reason why it is
-    # not to be had goes to `why` of the one below.
+    if tracks_writes():
+        return Ability(
+            tier=PAGES, copied="what the guest has written since the last checkpoint", why=""
+        )
     return Ability(
         tier=PAGES,
         copied="all that the guest has written since its QEMU started",
-        why="what was written since the last checkpoint is not tracked",
+        why=NOT_TRACKED,
     )
 
 

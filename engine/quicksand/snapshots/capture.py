@@ -1,56 +1,38 @@
 """Taking a checkpoint, tier "pages": one pause for memory, devices and disk.
 
-In the pause pages are only copied to memory that is warm already; what is new among them is found
-and written after the VM goes on. `docs/internals/snapshots.md` tells it with pictures.
+In the pause pages are only copied to memory that is warm already (copying.py); what is new among
+them is found and written after the VM goes on (storing.py). `docs/internals/snapshots.md` tells it
+with pictures.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import mmap
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import SandboxDir
+from quicksand.layout import MachineDir, SandboxDir
 from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
-from quicksand.snapshots.differences import address_of, sort_pages
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
-from quicksand.snapshots.history import BLANK, File, Head, History, Node, new_id
-from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.pages import (
-    MappedFile,
-    PageIndex,
-    Run,
-    merge_runs,
-    overlay_runs,
-    write_file,
-)
-
-SLACK = 16 * 1024 * 1024
-"""Bytes of warm memory for what the guest writes between the look at its pages and the pause."""
+from quicksand.snapshots.copying import Copier, Copy
+from quicksand.snapshots.firmware import find_firmware, keep_firmware
+from quicksand.snapshots.guest_ram import GuestRam
+from quicksand.snapshots.history import File, Head, History, Node, new_id
+from quicksand.snapshots.layers import add_layer, identify_layers
+from quicksand.snapshots.pages import PageIndex, write_file
+from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
 
 PAGES = "pages"
-
-
-@dataclass(slots=True)
-class Copy:
-    """What was copied in the pause."""
-
-    runs: Runs
-    data: memoryview
-    """Of all runs, one after the other."""
 
 
 class Capture:
@@ -60,14 +42,23 @@ class Capture:
     """
 
     def __init__(
-        self, place: SandboxDir, run: RunState, monitor: Monitor, *, memory_bytes: int, arch: str
+        self,
+        place: SandboxDir,
+        run: RunState,
+        monitor: Monitor,
+        machine: MachineDir,
+        *,
+        memory_bytes: int,
+        arch: str,
     ) -> None:
+        """``run`` is that of ``machine``, to which ``monitor`` is connected."""
         self.id = new_id()
         self.pause_s = 0.0
         self._place = place
         self._history = History(place)
         self._run = run
         self._monitor = monitor
+        self._machine = machine
         self._size = memory_bytes
         self._arch = arch
         self._layer = new_id()
@@ -75,8 +66,8 @@ class Capture:
         """Where the sandbox stood, once `prepare` has looked."""
         self._node_name = ""
         """QEMU's name of the disk's active layer."""
-        self._buffer: mmap.mmap | None = None
         self._copy: Copy | None = None
+        self._stored: Stored | None = None
         self._pivoted = False
 
     @property
@@ -95,6 +86,7 @@ class Capture:
         self._ram = await GuestRam.locate(
             self._monitor, self._run.qemu_pid, image, self._size, self._arch
         )
+        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
         await in_thread_to_the_end(self._prepare_files)
         file: dict[str, Any] = {
             "driver": "file",
@@ -144,9 +136,12 @@ class Capture:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-        size = count_pages(self._ram.written()) * PAGE
-        check_space(self._place.memory, size)
-        self._buffer = warm_memory(size + SLACK)
+        self._storage = Storage(
+            self._place, self.id, self._head, run=self._run.run, size=self._size
+        )
+        known = self._storage.find_known()
+        self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
+        check_space(self._place.memory, self._copier.prepare())
 
     async def freeze(self, *, resume: bool) -> None:
         """The pause: afterwards the VM runs again, or stands still unless ``resume``.
@@ -163,31 +158,45 @@ class Capture:
             raise
 
     async def _freeze(self, resume: bool) -> None:
+        if not self._run.paused:
+            await self._copier.copy_before(self._instant)
         started = time.perf_counter()
         await self._monitor.execute("stop")
         done = False
         try:
-            devices = self._monitor.execute(
-                "xen-save-devices-state", filename=str(self.directory / "devices"), live=False
-            )
-            _, self._copy = await asyncio.gather(devices, asyncio.to_thread(self._copy_pages))
-            await self._monitor.execute(
-                "blockdev-snapshot", node=self._node_name, overlay=f"disk-{self._layer}"
-            )
-            self._pivoted = done = True
+            copying = asyncio.to_thread(self._copy_pages)
+            # Neither goes on after the other has failed and the VM runs again.
+            found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
+            for failed in (result for result in found if isinstance(result, BaseException)):
+                raise failed
+            done = True
         finally:
             if (resume or not done) and not self._run.paused:
                 await self._monitor.execute("cont")
-            self.pause_s = time.perf_counter() - started
+            self.pause_s += time.perf_counter() - started
 
-    def _copy_pages(self) -> Copy:
-        runs = self._ram.written()
-        size = count_pages(runs) * PAGE
-        if self._buffer is None or size > len(self._buffer):
-            self._buffer = warm_memory(size)
-        data = memoryview(self._buffer)[:size]
-        self._ram.read(runs, data)
-        return Copy(runs, data)
+    @contextlib.asynccontextmanager
+    async def _instant(self) -> AsyncIterator[None]:
+        """The VM stands still."""
+        started = time.perf_counter()
+        await self._monitor.execute("stop")
+        try:
+            yield
+        finally:
+            await self._monitor.execute("cont")
+            self.pause_s += time.perf_counter() - started
+
+    async def _freeze_rest(self) -> None:
+        """The devices' state and the disk, while the memory is copied."""
+        path = self.directory / "devices"
+        await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
+        await self._monitor.execute(
+            "blockdev-snapshot", node=self._node_name, overlay=f"disk-{self._layer}"
+        )
+        self._pivoted = True
+
+    def _copy_pages(self) -> None:
+        self._copy = self._copier.copy_rest()
 
     async def store(
         self, *, tag: str, note: str, tier_note: str, shape: dict[str, Any], **marks: bool
@@ -200,14 +209,12 @@ class Capture:
         self, tag: str, note: str, tier_note: str, shape: dict[str, Any], marks: dict[str, bool]
     ) -> Node:
         devices = self._seal_devices()
-        with ExitStack() as stack:
-            known, files, addresses = self._map_known_pages(stack)
-            runs, new_pages = self._store_pages(known, addresses)
-        every = overlay_runs(runs, known)
-        every, files = _forget_unused(every, [*files, *new_pages])
-        written = sum(file.size for file in new_pages)
+        assert self._copy is not None
+        stored = self._storage.store(self._copy)
+        layers = (*self._head.layers, self._head.top)
+        rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
         index = write_file(
-            self.directory / "pages.index", iter([PageIndex(self._size, tuple(every)).encode()])
+            self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
         )
         sync_dir(self._place.memory)
         sync_dir(self.directory)
@@ -218,22 +225,26 @@ class Capture:
             created=time.time(),
             note=note,
             tier=PAGES,
-            tier_note=tier_note,
+            tier_note=tier_note or self._copier.note,
             auto=marks.get("auto", False),
             hidden=marks.get("hidden", False),
             pinned=False,
             pause_s=self.pause_s,
-            bytes_written=written + index.size + devices.size,
-            layers=(*self._head.layers, self._head.top),
+            bytes_written=stored.written + index.size + devices.size,
+            layers=layers,
+            disk=identify_layers(self._place, layers),
             shape=shape,
-            memory=self._head.memory,
-            pages=tuple(files),
+            memory=stored.memory,
+            pages=stored.files,
             index=index,
             devices=devices,
             token=self._run.token,
             owner=self._place.root.name,
+            firmware=rom,
+            image=stored.image,
         )
         self._history.commit(node)
+        self._stored = stored
         return node
 
     def _seal_devices(self) -> File:
@@ -243,55 +254,21 @@ class Capture:
         path.unlink()
         return write_file(path, iter([data]))
 
-    def _map_known_pages(self, stack: ExitStack) -> tuple[list[Run], list[File], list[int]]:
-        """Where the pages of the last checkpoint are, if this run has them in its memory: runs,
-        files, and at which address each file is mapped while ``stack`` lives.
-
-        If that checkpoint was removed or is damaged, nothing is known: all of the memory is new.
-        """
-        if self._head.node is None or self._head.run != self._run.run:
-            return [], [], []
-        try:
-            node = self._history.get(self._head.node)
-            index = load_index(self._place, node)
-            mapped = [
-                stack.enter_context(MappedFile(self._place.memory / file.name, file))
-                for file in node.pages
-            ]
-        except HistoryError:
-            return [], [], []
-        addresses = [address_of(file.data) for file in mapped]
-        return list(index.runs), list(node.pages), addresses
-
-    def _store_pages(self, known: list[Run], addresses: list[int]) -> tuple[list[Run], list[File]]:
-        """Write the pages that are new. Returns where all copied pages are, and the new file if
-        there is one."""
-        assert self._copy is not None
-        data = self._copy.data
-        runs, new = sort_pages(
-            self._copy.runs, address_of(data), known, addresses, new_file=len(addresses)
-        )
-        if not new:
-            return runs, []
-
-        def pieces() -> Iterator[memoryview]:
-            for first, count in new:
-                yield data[first * PAGE : (first + count) * PAGE]
-
-        file = write_file(self._place.memory / f"{self.id}.pages", pieces())
-        return runs, [file]
-
     async def advance_head(self, node: Node) -> None:
         """The sandbox stands on the new checkpoint."""
+        assert self._stored is not None, "store comes first"
         head = Head(
             layers=node.layers,
             top=self._layer,
             node=node.id,
             run=self._run.run,
+            # What the run maps stays that, whatever image the checkpoint has.
             memory=self._head.memory,
+            stored=self._stored.stored,
             machine=self._head.machine,
         )
         await in_thread_to_the_end(lambda: self._history.set_head(head))
+        await asyncio.to_thread(self._copier.commit, node.id)
 
     async def discard(self) -> None:
         """Undo what a failed attempt has left. The frozen layer stays below the new one, if QEMU
@@ -312,41 +289,5 @@ class Capture:
     def _discard_files(self) -> None:
         (self.directory / "node.json").unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
-        (self._place.memory / f"{self.id}.pages").unlink(missing_ok=True)
-
-
-def find_image(place: SandboxDir, name: str) -> Path | None:
-    """The memory image of that name; None for that of a cold start."""
-    return None if name == BLANK else place.memory / name
-
-
-def load_index(place: SandboxDir, node: Node) -> PageIndex:
-    """The index of a checkpoint's pages. Raises HistoryError if it is damaged."""
-    path = place.checkpoints / node.id / "pages.index"
-    with MappedFile(path, node.index) as mapped:
-        try:
-            return PageIndex.decode(bytes(mapped.data), files=[f.size // PAGE for f in node.pages])
-        except ValueError as error:
-            raise HistoryError(f"{path} is damaged: {error}") from error
-
-
-def warm_memory(size: int) -> mmap.mmap:
-    """Anonymous memory that is there already: writing to it takes no page faults."""
-    memory = mmap.mmap(-1, max(size, PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    populate = getattr(mmap, "MADV_POPULATE_WRITE", 23)  # Linux 5.14
-    try:
-        memory.madvise(populate)
-    except OSError:
-        for start in range(0, len(memory), PAGE):
-            memory[start] = 0
-    return memory
-
-
-def _forget_unused(runs: list[Run], files: list[File]) -> tuple[list[Run], list[File]]:
-    """Leave out files of which no page is used any more."""
-    used = sorted({run.file for run in runs if run.file < len(files)})
-    number = {old: new for new, old in enumerate(used)}
-    renumbered = [
-        replace(run, file=number[run.file]) if run.file in number else run for run in runs
-    ]
-    return merge_runs(renumbered), [files[old] for old in used]
+        for path in memory_files(self._place, self.id):
+            path.unlink(missing_ok=True)

@@ -65,44 +65,45 @@ def _verdicts(count: int, test: Callable[[int, int], bool]) -> Iterator[tuple[in
 
 
 def sort_pages(
-    written: Sequence[tuple[int, int]],
-    copied: int,
+    written: Sequence[Run],
+    copied: Sequence[int],
     known: Sequence[Run],
     addresses: Sequence[int],
     new_file: int,
-) -> tuple[list[Run], list[tuple[int, int]]]:
+) -> tuple[list[Run], list[Run]]:
     """Say where each page of a copy is to be found.
 
-    ``written``: runs of guest pages, whose bytes follow one another at the address ``copied``.
+    ``written``: the guest's pages, in the pieces of memory at the addresses ``copied``.
     ``known``: where pages are since the last checkpoint, in files mapped at ``addresses``.
-    Returns runs for all of ``written`` (new pages are in ``new_file``, in order), and which of the
-    copy's pages are new: (first in the copy, count).
+    Returns runs for all of ``written`` (new pages are in ``new_file``, in order), and those parts
+    of ``written`` that are new.
     """
     compare = Comparer()
     runs: list[Run] = []
-    new: list[tuple[int, int]] = []
-    stored = at = 0
+    new: list[Run] = []
+    stored = 0
 
-    def add_new(first: int, count: int, where: int) -> None:
+    def add_new(part: Run) -> None:
         nonlocal stored
-        runs.append(Run(first, count, new_file, stored))
-        new.append((where, count))
-        stored += count
+        runs.append(Run(part.first, part.count, new_file, stored))
+        new.append(part)
+        stored += part.count
 
-    def add_unknown(first: int, count: int, where: int) -> None:
-        base = copied + where * PAGE
+    def add_unknown(copy: Run) -> None:
+        base = copied[copy.file] + copy.at * PAGE
 
         def zero(page: int, pages: int) -> bool:
             return compare.zero(base + page * PAGE, pages)
 
-        for start, pages, is_zero in stretches(count, zero, whole=False):
+        for start, pages, is_zero in stretches(copy.count, zero, whole=False):
+            part = copy.part(copy.first + start, copy.first + start + pages)
             if is_zero:
-                runs.append(Run(first + start, pages, ZEROS, 0))
+                runs.append(Run(part.first, pages, ZEROS, 0))
             else:
-                add_new(first + start, pages, where + start)
+                add_new(part)
 
-    def add_known(run: Run, where: int) -> None:
-        base = copied + where * PAGE
+    def add_known(run: Run, copy: Run) -> None:
+        base = copied[copy.file] + copy.at * PAGE
 
         def same(page: int, pages: int) -> bool:
             here = base + page * PAGE
@@ -112,29 +113,27 @@ def sort_pages(
             return compare.equal(here, addresses[run.file] + (run.at + page) * PAGE, pages)
 
         for start, pages, is_same in stretches(run.count, same, whole=True):
-            part = run.part(run.first + start, run.first + start + pages)
+            first, end = run.first + start, run.first + start + pages
             if is_same:
-                runs.append(part)
+                runs.append(run.part(first, end))
             else:
-                add_unknown(part.first, pages, where + start)
+                add_unknown(copy.part(first, end))
 
     rest = iter(known)
     below = next(rest, None)
-    for first, count in written:
-        page, end = first, first + count
-        while page < end:
+    for copy in written:
+        page = copy.first
+        while page < copy.end:
             while below is not None and below.end <= page:
                 below = next(rest, None)
-            where = at + page - first
-            if below is None or below.first >= end:
-                add_unknown(page, end - page, where)
-                page = end
+            if below is None or below.first >= copy.end:
+                add_unknown(copy.part(page, copy.end))
+                page = copy.end
             elif below.first > page:
-                add_unknown(page, below.first - page, where)
+                add_unknown(copy.part(page, below.first))
                 page = below.first
             else:
-                stop = min(below.end, end)
-                add_known(below.part(page, stop), where)
+                stop = min(below.end, copy.end)
+                add_known(below.part(page, stop), copy.part(page, stop))
                 page = stop
-        at += count
     return runs, new

@@ -37,7 +37,10 @@ RAM_START = {"x86_64": 0, "aarch64": 0x40000000}
 _WRITTEN = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
 """Of the entries' topmost bytes: present or swapped (bits 63, 62) and not of a file (bit 61)."""
 
-_SOFT_DIRTY = re.compile(rb"[\x80-\xff]+")
+_IS_WRITTEN = bytes(bool(byte & 0xC0) and not byte & 0x20 for byte in range(256))
+"""For `bytes.translate`: 1 for the same of those bytes."""
+
+_IS_SOFT_DIRTY = bytes(byte >> 7 for byte in range(256))
 """Of the bytes below those: bit 55."""
 
 Runs = list[tuple[int, int]]
@@ -99,12 +102,7 @@ class GuestRam:
         memory is anonymous. Raises MachineError."""
         if image is not None:
             return await asyncio.to_thread(cls.find, pid, image, size)
-        line = f"gpa2hva {RAM_START[arch]:#x}"
-        said = await monitor.execute("human-monitor-command", **{"command-line": line})
-        found = re.search(r" is (0x[0-9a-f]+)", str(said))
-        if found is None:
-            raise MachineError(f"QEMU does not tell where the guest's memory is: {said}")
-        return cls(pid, int(found[1], 16), size)
+        return cls(pid, await host_address(monitor, RAM_START[arch]), size)
 
     def written(self) -> Runs:
         """Pages that are no longer the image's: written since QEMU started."""
@@ -113,7 +111,7 @@ class GuestRam:
     def soft_dirty(self) -> Runs:
         """Pages written since `clear_soft_dirty`. Means nothing without CONFIG_MEM_SOFT_DIRTY."""
         entries = self._pagemap()
-        both = _and(_marks(_WRITTEN, entries[7::8]), _marks(_SOFT_DIRTY, entries[6::8]))
+        both = _and(entries[7::8].translate(_IS_WRITTEN), entries[6::8].translate(_IS_SOFT_DIRTY))
         return [(m.start(), m.end() - m.start()) for m in re.finditer(rb"\x01+", both)]
 
     def clear_soft_dirty(self) -> None:
@@ -162,6 +160,16 @@ class GuestRam:
             here += length
 
 
+async def host_address(monitor: Monitor, guest: int) -> int:
+    """Where QEMU has the guest's address ``guest`` in its own memory. Raises MachineError."""
+    line = f"gpa2hva {guest:#x}"
+    said = await monitor.execute("human-monitor-command", **{"command-line": line})
+    found = re.search(r" is (0x[0-9a-f]+)", str(said))
+    if found is None:
+        raise MachineError(f"QEMU does not tell where the guest's memory is: {said}")
+    return int(found[1], 16)
+
+
 def _batches(runs: Iterable[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]:
     """Portions of ``runs`` that one system call can move."""
     batch: list[tuple[int, int]] = []
@@ -177,14 +185,6 @@ def _batches(runs: Iterable[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]
                 batch, room = [], CALL_MAX // PAGE
     if batch:
         yield batch
-
-
-def _marks(pattern: re.Pattern[bytes], text: bytes) -> bytes:
-    """One byte for each of ``text``: 1 where ``pattern`` matches."""
-    marks = bytearray(len(text))
-    for match in pattern.finditer(text):
-        marks[match.start() : match.end()] = b"\x01" * (match.end() - match.start())
-    return bytes(marks)
 
 
 def _and(a: bytes, b: bytes) -> bytes:

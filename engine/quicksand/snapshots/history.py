@@ -77,6 +77,8 @@ class Head:
     """The run of QEMU that has all pages of ``node`` in its memory, if one has."""
     memory: str = BLANK
     """The memory image that the run maps: a file in memory/."""
+    stored: int = 0
+    """Bytes of pages that the run's checkpoints have stored since their last memory image."""
     machine: str = ""
     """The machine (its directory's name) whose disk this is."""
     previous: Head | None = None
@@ -91,6 +93,7 @@ class Head:
             "node": self.node,
             "run": self.run,
             "memory": self.memory,
+            "stored": self.stored,
             "machine": self.machine,
             "previous": self.previous.to_json() if self.previous is not None else None,
         }
@@ -106,10 +109,11 @@ class Head:
                 node=None if value["node"] is None else _id(value["node"]),
                 run=None if value["run"] is None else str(value["run"]),
                 memory=_name(value["memory"]),
+                stored=int(value["stored"]),
                 machine=str(value["machine"]),
                 previous=None if value["previous"] is None else cls.from_json(value["previous"]),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"bad head: {error!r}") from error
 
 
@@ -166,12 +170,28 @@ class Node:
     """The sandbox whose names and secrets its memory has; "" where that is not known."""
     hidden: bool = False
     """Kept for its pages or for one start; nobody asked for it."""
+    firmware: File | None = None
+    """What a reboot of the guest runs, a file in memory/; None if the machine needs none."""
+    disk: tuple[File, ...] = ()
+    """The files of ``layers``, in their order."""
+    image: File | None = None
+    """The file that ``memory`` names; None for BLANK, which is no file."""
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """What it needs in memory/."""
+        others = (file for file in (self.image, self.firmware) if file is not None)
+        return (*self.pages, *others)
 
     def to_json(self) -> dict[str, Any]:
         plain = {f: getattr(self, f) for f in self.__slots__}
         plain["layers"] = list(self.layers)
         plain["pages"] = [file.to_json() for file in self.pages]
         plain |= {"index": self.index.to_json(), "devices": self.devices.to_json()}
+        plain["disk"] = [file.to_json() for file in self.disk]
+        for name in ("image", "firmware"):
+            file = getattr(self, name)
+            plain[name] = file.to_json() if file is not None else None
         return {"schema_version": SCHEMA, **plain}
 
     @classmethod
@@ -200,6 +220,9 @@ class Node:
                 token=str(value["token"]),
                 owner=str(value["owner"]),
                 hidden=bool(value["hidden"]),
+                firmware=_optional_file(value["firmware"]),
+                disk=tuple(File.from_json(file) for file in value["disk"]),
+                image=_optional_file(value["image"]),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad checkpoint: {error!r}") from error
@@ -366,8 +389,12 @@ class History:
         layers = {name for node in nodes for name in node.layers}
         layers |= {name for place in heads for name in (*place.layers, place.top)}
         _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})
-        pages = {file.name for node in nodes for file in node.pages}
-        memory = {node.memory for node in nodes} | {place.memory for place in heads}
+        pages = {file.name for node in nodes for file in node.files}
+        memory = {node.memory for node in nodes}
+        # What a machine maps is needed while there is one; a start that does not go on from a
+        # checkpoint begins with none.
+        if is_locked(self.place.lock):
+            memory |= {place.memory for place in heads}
         _remove_others(self.place.memory, pages | memory)
 
     def _head_or_none(self) -> Head | None:
@@ -381,6 +408,10 @@ def _remove_others(directory: Any, kept: set[str]) -> None:
         for path in directory.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+
+def _optional_file(value: Any) -> File | None:
+    return None if value is None else File.from_json(value)
 
 
 def _finite(value: Any) -> float:

@@ -125,6 +125,7 @@ def start_capture(live: Live) -> Capture:
         live.place,
         live.run,
         live.monitor,
+        live.machine,
         memory_bytes=config.memory_bytes,
         arch=(config.arch or Architecture.host()).value,
     )

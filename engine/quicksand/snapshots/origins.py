@@ -9,7 +9,7 @@ from quicksand.errors import HistoryError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.sharing import share_file
 from quicksand.layout import SandboxDir
-from quicksand.snapshots.history import BLANK, History, Node
+from quicksand.snapshots.history import History, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,8 @@ def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
             place.checkpoints / node.id,
         ):
             directory.mkdir(mode=0o700, exist_ok=True)
-    images = [] if node.memory == BLANK else [node.memory]
     shared = [(old.layer(name), place.layer(name)) for name in node.layers]
-    for name in {*images, *(file.name for file in node.pages)}:
+    for name in {file.name for file in node.files}:
         shared.append((old.memory / name, place.memory / name))
     for name in ("devices", "pages.index"):
         shared.append((old.checkpoints / node.id / name, place.checkpoints / node.id / name))

@@ -1,8 +1,8 @@
 """Pages of guest memory on disk.
 
 A checkpoint's memory is an image (a file of the memory's size) and pages that lie over it. The
-pages are in files that follow one another without gaps; several checkpoints share them, each with
-an index of its own that says where every page is.
+pages are in files, without gaps or (image.py) each at its own address; several checkpoints share
+them, each with an index of its own that says where every page is.
 
 Index, little-endian: magic ``QSPG``, version u32, memory size u64, number of runs u64, then the
 runs, ascending: first page u64, pages u32, file u32, first page in that file u64. File 0xFFFFFFFF
@@ -12,18 +12,21 @@ means zeros. Last a CRC-32 of all that.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import struct
+import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import HistoryError
-from quicksand.host.files import map_os_errors
+from quicksand.host.files import data_extents, map_os_errors
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import File
+from quicksand.snapshots.verified import Verified
 
 CHUNK = 4 * 1024 * 1024
 """Bytes of a file that have a CRC of their own."""
@@ -142,8 +145,10 @@ def merge_runs(runs: Sequence[Run]) -> list[Run]:
     return result
 
 
-def write_file(path: Path, pieces: Iterator[memoryview | bytes]) -> File:
-    """Write a new file to the disk and return what identifies it.
+def write_file(
+    path: Path, pieces: Iterator[memoryview | bytes], verified: Verified | None = None
+) -> File:
+    """Write a new file to the disk and return what identifies it; note it as ``verified``.
 
     Raises DiskSpaceError or PathError; nothing is left then.
     """
@@ -165,11 +170,53 @@ def write_file(path: Path, pieces: Iterator[memoryview | bytes]) -> File:
                     _write_all(file.fileno(), part)
                     size += len(part)
                     data = data[len(part) :]
-            os.fsync(file.fileno())
+            seal(file.fileno())
+            found = File(name=path.name, size=size, crcs=(*crcs, crc) if filled else tuple(crcs))
+            if verified is not None:
+                verified.add(verified.mark(file.fileno(), found))
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return File(name=path.name, size=size, crcs=(*crcs, crc) if filled else tuple(crcs))
+    return found
+
+
+def seal(descriptor: int) -> None:
+    """Bring a finished file to the disk. Its time of modification is exact to the nanosecond: the
+    kernel's own ticks are some milliseconds long, so whatever writes to it later leaves another.
+    """
+    now = time.time_ns()
+    os.utime(descriptor, ns=(now, now))
+    os.fsync(descriptor)
+
+
+def checksums(
+    descriptor: int, size: int, extents: Iterable[tuple[int, int]], known: Mapping[int, int]
+) -> Iterator[int]:
+    """The CRC-32 of each CHUNK of an open file. Chunks without data (``extents``) and those whose
+    checksum is ``known`` by their number are not read. Raises OSError."""
+    chunks = {n for start, end in extents for n in range(start // CHUNK, -(-end // CHUNK))}
+    # Read, not mapped: a page fault costs more than copying the page.
+    buffer = memoryview(bytearray(min(CHUNK, size)))
+    zeros: dict[int, int] = {}
+    for number, start in enumerate(range(0, size, CHUNK)):
+        length = min(CHUNK, size - start)
+        if number in known:
+            yield known[number]
+        elif number in chunks:
+            _read_all(descriptor, buffer[:length], start)
+            yield zlib.crc32(buffer[:length])
+        else:
+            if length not in zeros:
+                zeros[length] = zlib.crc32(bytes(length))
+            yield zeros[length]
+
+
+def _read_all(descriptor: int, into: memoryview, offset: int) -> None:
+    while into:
+        count = os.preadv(descriptor, [into], offset)
+        if not count:
+            raise OSError(errno.EIO, "it became shorter")
+        into, offset = into[count:], offset + count
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:
@@ -180,9 +227,13 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 class MappedFile:
     """A file of a checkpoint, mapped and found whole. Use it with ``with``."""
 
-    def __init__(self, path: Path, expected: File) -> None:
-        """Raises HistoryError naming the file if it is missing, cut or damaged."""
+    def __init__(self, path: Path, expected: File, verified: Verified | None = None) -> None:
+        """Its checksums are compared unless it is among those ``verified`` before.
+
+        Raises HistoryError naming the file if it is missing, cut or damaged.
+        """
         self._map: mmap.mmap | None = None
+        self.data = memoryview(b"")
         try:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -198,22 +249,18 @@ class MappedFile:
                         flags=mmap.MAP_PRIVATE,
                         prot=mmap.PROT_READ | mmap.PROT_WRITE,
                     )
+                self.data = memoryview(self._map if self._map is not None else bytearray())
+                if verified is None:
+                    _compare(file.fileno(), path, expected)
+                elif not verified.has(mark := verified.mark(file.fileno(), expected)):
+                    _compare(file.fileno(), path, expected)
+                    verified.add(mark)
         except OSError as error:
+            self.close()
             raise HistoryError(f"{path} cannot be read: {error.strerror}") from error
-        self.data = memoryview(self._map) if self._map is not None else memoryview(bytearray())
-        try:
-            self._verify(path, expected)
         except BaseException:
             self.close()
             raise
-
-    def _verify(self, path: Path, expected: File) -> None:
-        starts = range(0, expected.size, CHUNK)
-        if len(starts) != len(expected.crcs):
-            raise HistoryError(f"{path} is damaged: its checksums do not fit")
-        for start, crc in zip(starts, expected.crcs, strict=True):
-            if zlib.crc32(self.data[start : start + CHUNK]) != crc:
-                raise HistoryError(f"{path} is damaged: the checksum at byte {start} is wrong")
 
     def __enter__(self) -> MappedFile:
         return self
@@ -228,3 +275,18 @@ class MappedFile:
             with contextlib.suppress(BufferError):
                 self._map.close()
             self._map = None
+
+
+def _compare(descriptor: int, path: Path, expected: File) -> None:
+    starts = range(0, expected.size, CHUNK)
+    if len(starts) != len(expected.crcs):
+        raise HistoryError(f"{path} is damaged: its checksums do not fit")
+    found = checksums(descriptor, expected.size, data_extents(descriptor, expected.size), {})
+    for start, crc, right in zip(starts, found, expected.crcs, strict=True):
+        if crc != right:
+            raise HistoryError(f"{path} is damaged: the checksum at byte {start} is wrong")
+
+
+def verify(path: Path, expected: File, verified: Verified | None = None) -> None:
+    """Raises HistoryError naming the file if it is missing, cut or damaged."""
+    MappedFile(path, expected, verified).close()

@@ -7,7 +7,8 @@ import asyncio
 import base64
 import os
 import secrets
-from contextlib import ExitStack
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from quicksand.layout import MachineDir, SandboxDir
 from quicksand.planning import identity
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, RunState
-from quicksand.snapshots.capture import find_image, load_index
+from quicksand.snapshots.firmware import put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import Node
-from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run
+from quicksand.snapshots.image import not_of_image, own_pages
+from quicksand.snapshots.layers import check_layers
+from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, verify
+from quicksand.snapshots.storing import find_image, load_index
+from quicksand.snapshots.verified import Verified
 
 LOAD_POLL_S = 0.001
 LOAD_TIMEOUT_S = 30.0
@@ -34,6 +39,9 @@ ENTROPY_BYTES = 64
 
 IDENTITY_S = 120.0
 """New SSH host keys may be part of it: an RSA key takes half a minute in an emulated guest."""
+
+ZEROS_AT_ONCE = 1024
+"""Pages."""
 
 SHAPE_NAMES = {
     "arch": "architecture",
@@ -80,6 +88,17 @@ def _short(value: object) -> str:
     return str(value)[:40]
 
 
+def check_disk_and_image(place: SandboxDir, node: Node) -> None:
+    """What QEMU opens at its start must be whole before: it would make what is missing. Raises
+    HistoryError naming the damaged file."""
+    check_layers(place, node)
+    path = find_image(place, node.memory)
+    if path is not None:
+        if node.image is None:
+            raise HistoryError(f"the checkpoint {node.tag!r} has no checksums of {path}")
+        verify(path, node.image, Verified.of_user())
+
+
 async def load_memory(place: SandboxDir, node: Node, monitor: Monitor, pid: int) -> None:
     """Put the checkpoint's pages into the memory of a QEMU that waits for a state.
 
@@ -87,25 +106,66 @@ async def load_memory(place: SandboxDir, node: Node, monitor: Monitor, pid: int)
     """
     image = find_image(place, node.memory)
     index = await asyncio.to_thread(load_index, place, node)
+    if node.firmware is not None:
+        await put_firmware(monitor, pid, place.memory, node.firmware)
     ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
     await in_thread_to_the_end(lambda: _load_memory(place, node, index, ram))
 
 
 def _load_memory(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam) -> None:
+    verified = Verified.of_user()
+    files = list(node.pages)
+    image = next((n for n, file in enumerate(files) if file.name == node.memory), len(files))
+    path = find_image(place, node.memory)
+    if path is not None:
+        assert node.image is not None, "check_disk_and_image comes first"
+        files.append(node.image)
     by_file: dict[int, list[Run]] = {}
-    for run in index.runs:
+    for run in _runs_to_write(index, image, ram, blank=path is None):
         by_file.setdefault(run.file, []).append(run)
-    zeros = by_file.pop(ZEROS, [])
+    for run in by_file.pop(ZEROS, []):
+        _write_zeros(ram, run)
     for number, runs in by_file.items():
-        file = node.pages[number]
-        with ExitStack() as stack:
-            mapped = stack.enter_context(MappedFile(place.memory / file.name, file))
-            for run in runs:
-                data = mapped.data[run.at * PAGE : (run.at + run.count) * PAGE]
-                ram.write([(run.first, run.count)], data)
+        file = files[number]
+        with MappedFile(place.memory / file.name, file, verified) as mapped:
+            for group in _neighbours(runs):
+                start, end = group[0].at, group[-1].at + group[-1].count
+                data = mapped.data[start * PAGE : end * PAGE]
+                ram.write([(run.first, run.count) for run in group], data)
                 del data
-    for run in zeros:
-        ram.write([(run.first, run.count)], memoryview(bytearray(run.count * PAGE)))
+
+
+def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) -> list[Run]:
+    """What must be put into a fresh QEMU's memory, which is the image of that number privately.
+
+    Pages that the index does not list, or lists as the image's own, are there; so are zeros where
+    memory begins ``blank``. But not where QEMU itself has written at its start (on some machines
+    the kernel, say): those get what they had, too.
+    """
+    over = not_of_image(index.runs, image)
+    if blank:
+        over = [run for run in over if run.file != ZEROS]
+    own = own_pages(ram.written(), image)
+    return overlay_runs(over, [replace(run, file=ZEROS, at=0) for run in own] if blank else own)
+
+
+def _neighbours(runs: list[Run]) -> Iterator[list[Run]]:
+    """Runs in groups whose pages follow one another in the file: one call writes each."""
+    group: list[Run] = []
+    for run in runs:
+        if group and group[-1].at + group[-1].count != run.at:
+            yield group
+            group = []
+        group.append(run)
+    if group:
+        yield group
+
+
+def _write_zeros(ram: GuestRam, run: Run) -> None:
+    zeros = memoryview(bytearray(min(run.count, ZEROS_AT_ONCE) * PAGE))
+    for first in range(run.first, run.end, ZEROS_AT_ONCE):
+        count = min(ZEROS_AT_ONCE, run.end - first)
+        ram.write([(first, count)], zeros[: count * PAGE])
 
 
 async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:

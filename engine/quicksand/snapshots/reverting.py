@@ -160,6 +160,7 @@ class Successor:
     async def launch(self) -> None:
         """Start it, waiting for a state, with the checkpoint's memory."""
         live, place = self._live, self._live.place
+        await in_thread_to_the_end(lambda: restore.check_disk_and_image(place, self._node))
         below = self._node.layers[-1]
         await in_thread_to_the_end(lambda: add_layer(place, self._head.top, below=below))
         ports = Ports(forwards=(), http=None)

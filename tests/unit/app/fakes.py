@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.snapshot import (
+    CheckpointSpec,
     Failure,
     HostView,
     ImageView,
@@ -75,6 +78,27 @@ BROKEN = SandboxView(
     error="schema_version None is not 1",
 )
 PAUSED = replace(WEB, id="dd44ee55ff66", name="builder", state=State.PAUSED, ports=())
+
+
+def kept(id_: str, tag: str, parent: str | None = None, **facts: Any) -> CheckpointView:
+    """A checkpoint, an hour old unless ``facts`` say otherwise."""
+    values: dict[str, Any] = {
+        "created": NOW - 3600,
+        "tier": "pages",
+        "pause_s": 0.0231,
+        "written": 12 * MIB,
+    }
+    return CheckpointView(id=id_, tag=tag, name=tag, parent=parent, **{**values, **facts})
+
+
+CLEAN = kept("c1", "clean", created=NOW - 7200, note="before the upgrade", written=48 * MIB)
+UPGRADED = kept("c2", "upgraded", "c1")
+TRIED = kept("c3", "tried-something", "c1", created=NOW - 1800, note="it did not work")
+AUTO = kept("c4", "before revert to clean 12:00:00", "c3", created=NOW - 600, auto=True)
+DAMAGED = CheckpointView(id="c0ffee00", tag="c0ffee00", name="c0ffee00", error="no JSON: line 1")
+PAST = PastView(checkpoints=(DAMAGED, CLEAN, UPGRADED, TRIED, AUTO), head="c2")
+WEB_PAST = replace(WEB, past=PAST)
+DB_PAST = replace(DB, past=PastView(checkpoints=(CLEAN, UPGRADED), head="c2"))
 DEBIAN = ImageView(
     name="debian", version="13.1", arch="x86_64", size=105 * MIB, created=NOW - 2 * 86400
 )
@@ -85,6 +109,8 @@ EMPTY = Snapshot(taken=NOW, images=(DEBIAN,), host=HOST)
 FULL = Snapshot(
     taken=NOW, sandboxes=(WEB, DB, AGENT, PAUSED, BROKEN), images=(DEBIAN, OLD), host=HOST
 )
+KEPT = replace(FULL, sandboxes=(WEB_PAST, DB_PAST, AGENT))
+"""Sandboxes with checkpoints."""
 
 
 class FakeLog:
@@ -136,9 +162,9 @@ class FakeService:
             replace(WEB, id=new_id, name=spec.name, image=spec.image, created=NOW, started=NOW)
         )
 
-    async def start(self, sandbox_id: str, report: Report) -> None:
+    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> None:
         report(Progress(sandbox_id, "start QEMU", 4, 5))
-        await self._operate(f"start {sandbox_id}", report)
+        await self._operate(f"start {sandbox_id}" + (f" at {at}" if at else ""), report)
         self._change(sandbox_id, State.RUNNING)
 
     async def stop(self, sandbox_id: str) -> None:
@@ -166,6 +192,51 @@ class FakeService:
         await self._operate(f"delete {sandbox_id}")
         kept = tuple(s for s in self.world.sandboxes if s.id != sandbox_id)
         self.world = replace(self.world, sandboxes=kept)
+
+    async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
+        await self._operate(f"checkpoint {sandbox_id} {spec.tag!r} {spec.note!r}")
+        past = self._past(sandbox_id)
+        number = len(past.checkpoints) + 1
+        made = kept(f"n{number}", spec.tag or str(number), past.head, note=spec.note, created=NOW)
+        self._set_past(sandbox_id, (*past.checkpoints, made), made.id)
+        return made
+
+    async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
+        await self._operate(f"revert {sandbox_id} {checkpoint_id}")
+        past = self._past(sandbox_id)
+        auto = kept("auto", "before revert", past.head, auto=True, created=NOW)
+        self._set_past(sandbox_id, (*past.checkpoints, auto), checkpoint_id)
+        reached = past.find(checkpoint_id)
+        assert reached is not None
+        return reached
+
+    async def undo(self, sandbox_id: str) -> CheckpointView:
+        await self._operate(f"undo {sandbox_id}")
+        past = self._past(sandbox_id)
+        reached = past.undo_goes_to
+        assert reached is not None
+        self._set_past(sandbox_id, past.checkpoints, reached.id)
+        return reached
+
+    async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None:
+        await self._operate(f"delete {sandbox_id} {checkpoint_id}")
+        past = self._past(sandbox_id)
+        left = tuple(made for made in past.checkpoints if made.id != checkpoint_id)
+        self._set_past(sandbox_id, left, past.head)
+
+    def _past(self, sandbox_id: str) -> PastView:
+        found = self.world.sandbox(sandbox_id)
+        assert found is not None
+        return found.past
+
+    def _set_past(
+        self, sandbox_id: str, checkpoints: tuple[CheckpointView, ...], head: str | None
+    ) -> None:
+        past = PastView(checkpoints=checkpoints, head=head)
+        views = tuple(
+            replace(s, past=past) if s.id == sandbox_id else s for s in self.world.sandboxes
+        )
+        self.world = replace(self.world, sandboxes=views)
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> FakeLog:
         self.calls.append(f"log {sandbox_id} {kind.value}")

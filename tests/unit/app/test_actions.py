@@ -6,18 +6,39 @@ from dataclasses import replace
 
 import pytest
 
-from quicksand_tui.actions import ACTIONS, Scope, find_action, in_scope, key_text
+from quicksand_tui.actions import ACTIONS, Group, Scope, find_action, in_scope, key_text
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.log import LogScreen
 from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.tree import TreeScreen
 from quicksand_tui.snapshot import Job, Panel, SandboxView, Selection, State, Verb
-from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, OLD, PAUSED, WEB
+from tests.unit.app.fakes import (
+    AGENT,
+    BROKEN,
+    CLEAN,
+    DAMAGED,
+    DB,
+    DB_PAST,
+    DEBIAN,
+    EMPTY,
+    FULL,
+    OLD,
+    PAUSED,
+    WEB,
+    WEB_PAST,
+)
 
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 """The same bytes as Backspace, Tab, line feed, Enter and Escape."""
 
+LIVE = {"stop", "kill", "delete", "log"}
+PAST_ACTIONS = {"checkpoint", "revert", "undo"}
 
-@pytest.mark.parametrize(("scope", "screen"), [(Scope.MAIN, MainScreen), (Scope.LOG, LogScreen)])
+
+@pytest.mark.parametrize(
+    ("scope", "screen"),
+    [(Scope.MAIN, MainScreen), (Scope.LOG, LogScreen), (Scope.TREE, TreeScreen)],
+)
 def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: type) -> None:
     actions = list(in_scope(scope))
     keys = [key for action in actions for key in action.keys]
@@ -29,7 +50,7 @@ def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: t
 
 
 def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
-    for screen in (MainScreen, LogScreen):
+    for screen in (MainScreen, LogScreen, TreeScreen):
         for binding in screen.BINDINGS:
             assert not set(str(getattr(binding, "key", binding)).split(",")) & FORBIDDEN
 
@@ -52,9 +73,13 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 @pytest.mark.parametrize(
     ("view", "possible"),
     [
-        (WEB, {"open", "shell", "stop", "pause", "kill", "delete", "log"}),
-        (PAUSED, {"open", "resume", "stop", "kill", "delete", "log"}),
+        (WEB, {*LIVE, "open", "shell", "pause", "checkpoint"}),
+        (WEB_PAST, {*LIVE, "open", "shell", "pause", *PAST_ACTIONS}),
+        (PAUSED, {*LIVE, "open", "resume", "checkpoint"}),
+        (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", "resume", *PAST_ACTIONS}),
         (DB, {"open", "start", "delete", "log"}),
+        (DB_PAST, {"open", "start", "start_at", "delete", "log"}),
+        (replace(DB_PAST, state=State.CRASHED), {"open", "start", "start_at", "delete", "log"}),
         (AGENT, {"open", "start", "delete", "log"}),
         (BROKEN, {"delete", "log"}),
         (replace(WEB, state=State.STARTING), {"log"}),
@@ -62,7 +87,7 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
     ],
 )
 def test_what_is_possible_in_each_state(view: SandboxView | None, possible: set[str]) -> None:
-    about = ("open", "shell", "start", "stop", "pause", "resume", "kill", "delete", "log", "cancel")
+    about = {action.id for action in ACTIONS if action.group is Group.SANDBOX} - {"new", "copy"}
     assert {name for name in about if reason(name, view) is None} == possible
 
 
@@ -94,8 +119,20 @@ def test_new_needs_an_image_that_works() -> None:
     assert new(FULL, Selection(panel=Panel.IMAGES, image=DEBIAN)) is None
 
 
+def test_in_the_tree_what_cannot_be_read_is_neither_gone_to_nor_deleted() -> None:
+    for action_id in ("go", "remove"):
+        why = find_action(action_id, Scope.TREE).disabled_reason
+        assert why(FULL, Selection(sandbox=WEB_PAST, checkpoint=CLEAN)) is None
+        assert "read" in str(why(FULL, Selection(sandbox=WEB_PAST, checkpoint=DAMAGED)))
+        assert "no checkpoint" in str(why(FULL, Selection(sandbox=WEB_PAST)))
+        job = Job(sandbox_id=WEB.id, name="web", verb=Verb.CHECKPOINT)
+        busy = why(replace(FULL, jobs=(job,)), Selection(sandbox=WEB_PAST, checkpoint=CLEAN))
+        assert busy == "web is just being kept as a checkpoint"
+
+
 def test_commands_quote_the_name() -> None:
     assert find_action("stop").command_for("a b;c") == "quicksand-tui stop 'a b;c'"
+    assert find_action("revert").command_for("x", "a b") == "quicksand-tui revert x 'a b'"
     assert find_action("help").command_for("x") == ""
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from textual.command import CommandPalette
 
-from quicksand_tui.application import fitting_theme
 from quicksand_tui.screens.commands import CommandsScreen
 from quicksand_tui.snapshot import SandboxView, State
+from quicksand_tui.themes import fitting_theme
 from quicksand_tui.view import ORDERS, ordered
 from tests.unit.app.fakes import (
     AGENT,

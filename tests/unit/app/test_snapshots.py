@@ -16,6 +16,7 @@ from tests.unit.app.fakes import (
     DB,
     EMPTY,
     FULL,
+    KEPT,
     NOW,
     PAUSED,
     FakeService,
@@ -160,3 +161,40 @@ def test_commands(snap_compare: Compare) -> None:
         await show("at", sees="─ Commands ─")(pilot)
 
     assert snap_compare(make_app(FakeService()), terminal_size=SMALL, run_before=run)
+
+
+@SIZES
+def test_the_details_with_checkpoints(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(app(KEPT), terminal_size=size, run_before=show(sees="● upgraded ← here"))
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, (60, 20)], ids=["80x24", "120x36", "60x20"])
+def test_tree(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(app(KEPT), terminal_size=size, run_before=show("R", sees="Taken    1h"))
+
+
+def test_tree_to_start_at(snap_compare: Compare) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        await ready(pilot)
+        await select(pilot, DB)
+        await show("A", sees="Taken    1h")(pilot)
+
+    assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
+
+
+def test_delete_a_checkpoint(snap_compare: Compare) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        await show("R", sees="Taken    1h")(pilot)
+        await show("k", sees="By       a revert")(pilot)
+        await show("d", sees="undo goes back to")(pilot)
+
+    assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
+
+
+@SIZES
+def test_new_checkpoint(snap_compare: Compare, size: tuple[int, int]) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        await show("C", sees="Checkpoint of web")(pilot)
+        await show("c l e a n down o k", sees="there is a clean already")(pilot)
+
+    assert snap_compare(app(KEPT), terminal_size=size, run_before=run)

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from quicksand_tui.snapshot import NewSpec
-from quicksand_tui.spec import find_problems, run_command, suggest_name
-from tests.unit.app.fakes import EMPTY, FULL, WEB
+from quicksand_tui import losses
+from quicksand_tui.snapshot import CheckpointSpec, NewSpec
+from quicksand_tui.spec import (
+    checkpoint_command,
+    find_problems,
+    find_tag_problem,
+    run_command,
+    suggest_name,
+)
+from tests.unit.app.fakes import AUTO, CLEAN, EMPTY, FULL, NOW, PAST, WEB, WEB_PAST
 
 GOOD = NewSpec(image="debian", name="debian-1")
 
@@ -55,3 +62,43 @@ def test_the_command_leaves_defaults_out_and_quotes() -> None:
         run_command(spec)
         == "quicksand-tui run '/a b' --name x --memory 1G --cpus 2 --network full --detach"
     )
+
+
+@pytest.mark.parametrize(
+    ("tag", "note", "command"),
+    [
+        ("", "", "quicksand-tui checkpoint web"),
+        ("clean", "", "quicksand-tui checkpoint web clean"),
+        ("a b", "it's", "quicksand-tui checkpoint web -m 'it'\"'\"'s' 'a b'"),
+        ("-f", "x", "quicksand-tui checkpoint web -m x -- -f"),
+    ],
+)
+def test_the_command_of_a_checkpoint(tag: str, note: str, command: str) -> None:
+    assert checkpoint_command("web", CheckpointSpec(tag=tag, note=note)) == command
+
+
+@pytest.mark.parametrize(
+    ("tag", "problem"),
+    [
+        ("", ""),
+        ("new", ""),
+        ("[red]x[/]", ""),
+        ("clean", "there is a clean already"),
+        ("a\u202eb", "cannot be printed"),
+        ("x" * 129, "1 to 128 characters"),
+    ],
+)
+def test_what_is_wrong_with_a_tag(tag: str, problem: str) -> None:
+    found = find_tag_problem(tag, PAST)
+    assert problem in found and bool(found) == bool(problem)
+
+
+def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
+    assert losses.of_checkpoint(WEB_PAST, CLEAN, NOW) == [
+        "The way back to web as it was 2h ago is lost.",
+        "Its note: before the upgrade",
+        "Of its 48M, what no other needs is freed.",
+        "The 2 checkpoints that follow it stay.",
+    ]
+    assert "undo goes back to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))
+    assert losses.of_delete(WEB_PAST, NOW)[-1] == "Its 5 checkpoints are lost."

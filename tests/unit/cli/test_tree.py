@@ -12,7 +12,8 @@ from quicksand.snapshots.history import History
 
 from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
-from quicksand_tui.cli.tree import FANCY, PLAIN, Past, draw
+from quicksand_tui.cli.tree import Past, draw
+from quicksand_tui.forest import FANCY, PLAIN
 from tests.unit.cli.histories import add, history_of, id_of, link, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped, quicksand
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.snapshots.differences import BLOCK, Comparer, address_of, sort_pages, stretches
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.pages import ZEROS, Run
+from quicksand.snapshots.pages import ZEROS, Run, merge_runs
 
 
 def page_of(content: int) -> bytes:
@@ -28,21 +28,23 @@ class Scene:
     known: list[Run]
     files: list[list[int]]
 
-    def runs(self) -> list[tuple[int, int]]:
-        runs: list[tuple[int, int]] = []
-        for page in sorted(self.written):
-            if runs and sum(runs[-1]) == page:
-                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-            else:
-                runs.append((page, 1))
-        return runs
+    pieces: int = 1
+    """Of the copy: its pages are dealt out to them."""
 
-    def sort(self) -> tuple[list[Run], list[tuple[int, int]]]:
-        copied = bytearray(b"".join(page_of(self.written[p]) for p in sorted(self.written)))
+    def runs(self) -> list[Run]:
+        """Where the copy's pages are."""
+        n = self.pieces
+        return merge_runs(
+            [Run(page, 1, k % n, k // n) for k, page in enumerate(sorted(self.written))]
+        )
+
+    def sort(self) -> tuple[list[Run], list[Run]]:
+        contents = [page_of(self.written[page]) for page in sorted(self.written)]
+        copied = [bytearray(b"".join(contents[n :: self.pieces])) for n in range(self.pieces)]
         files = [bytearray(b"".join(map(page_of, file))) for file in self.files]
         return sort_pages(
             self.runs(),
-            address_of(memoryview(copied)),
+            [address_of(memoryview(piece)) for piece in copied],
             self.known,
             [address_of(memoryview(file)) for file in files],
             new_file=len(files),
@@ -79,7 +81,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     for changed in draw(st.lists(st.sampled_from(sorted(written) or [0]), max_size=6)):
         if changed in written:
             written[changed] = draw(st.integers(0, 3))
-    return Scene(written, known, files)
+    return Scene(written, known, files, draw(st.integers(1, 2)))
 
 
 def expected(scene: Scene) -> tuple[dict[int, tuple[int, int]], list[int]]:
@@ -114,9 +116,12 @@ def test_every_page_is_where_a_look_at_it_alone_would_find_it(scene: Scene) -> N
             where[run.first + n] = (run.file, 0 if run.file == ZEROS else run.at + n)
     pages, positions = expected(scene)
     assert where == pages
-    assert [position for first, count in new for position in range(first, first + count)] == (
-        positions
-    )
+    n = scene.pieces
+    found = [(run.file, run.at + k) for run in new for k in range(run.count)]
+    assert found == [(position % n, position // n) for position in positions]
+    assert [run.first + k for run in new for k in range(run.count)] == [
+        sorted(scene.written)[position] for position in positions
+    ]
     assert [run.first for run in runs] == sorted(run.first for run in runs)
 
 

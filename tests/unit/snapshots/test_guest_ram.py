@@ -292,9 +292,11 @@ def test_batches_are_all_pages_in_order_and_none_is_too_large(
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.data())
 def test_the_patterns_say_what_the_bits_mean(tops: bytes, data: st.DataObject) -> None:
-    marks = guest_ram._marks(guest_ram._WRITTEN, tops)
+    marks = tops.translate(guest_ram._IS_WRITTEN)
     assert list(marks) == [int(bool(top & 0xC0) and not top & 0x20) for top in tops]
+    found = [n for m in guest_ram._WRITTEN.finditer(tops) for n in range(m.start(), m.end())]
+    assert found == [n for n, mark in enumerate(marks) if mark]
     below = data.draw(st.binary(min_size=len(tops), max_size=len(tops)))
-    dirty = guest_ram._marks(guest_ram._SOFT_DIRTY, below)
+    dirty = below.translate(guest_ram._IS_SOFT_DIRTY)
     assert list(dirty) == [byte >> 7 for byte in below]
     assert list(guest_ram._and(marks, dirty)) == [a & b for a, b in zip(marks, dirty, strict=True)]

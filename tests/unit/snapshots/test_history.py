@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError
+from quicksand.host.files import try_lock
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import TAG_MAX, File, Head, History, Node, check_tag, new_id
@@ -64,6 +65,7 @@ NODES = st.builds(
     index=FILES,
     devices=FILES,
     token=TEXTS,
+    image=st.none() | FILES,
 )
 
 
@@ -158,6 +160,7 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
     for plain in (
         {**PLAIN_NODE, "memory": name},
         {**PLAIN_NODE, "pages": [[name, 1, [1]]]},
+        {**PLAIN_NODE, "image": [name, 1, [1]]},
         {**PLAIN_NODE, "layers": [name]},
         {**PLAIN_NODE, "parent": name},
     ):
@@ -343,7 +346,7 @@ def test_removing_keeps_what_others_need(history: History) -> None:
     old = add(history, "0000000a", pages=pages("x", "y"), layers=("00000001", "00000004"))
     add(history, "0000000b", pages=pages("y", "z"), layers=("00000001",), memory="saved")
     history.remove(old)
-    assert names(history.place.memory) == {"y.pages", "z.pages", "saved", "blank"}
+    assert names(history.place.memory) == {"y.pages", "z.pages", "saved"}
     assert names(history.place.layers) == {"00000001.qcow2", "00000002.qcow2"}
     assert names(history.place.checkpoints) == {"0000000b"}
 
@@ -406,13 +409,18 @@ def test_a_sweep_keeps_layers_while_the_head_cannot_be_read(
 # Two heads
 
 
-def test_while_a_machine_takes_over_the_other_one_s_layers_are_kept(history: History) -> None:
+def test_while_a_machine_takes_over_the_other_one_s_files_are_kept(history: History) -> None:
     stand(history, replace(PREVIOUS, memory="saved"))
     (history.place.memory / "saved").touch()
     stand(history, replace(HEAD, previous=history.head()))
+    lock = try_lock(history.place.lock)
+    assert lock is not None
     history.sweep()
     assert names(history.place.layers) == {f"0000000{n}.qcow2" for n in (1, 2, 3)}
     assert names(history.place.memory) == {"saved"}
+    os.close(lock)
+    history.sweep()
+    assert names(history.place.memory) == set()  # nothing runs that maps it
 
 
 @pytest.mark.parametrize(("machine", "top"), [("1", "00000002"), ("2", "00000003")])

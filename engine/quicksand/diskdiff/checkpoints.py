@@ -1,0 +1,161 @@
+"""The differences between two checkpoints of a sandbox, or between one and its present disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from quicksand.diskdiff.bounds import Budget, Malformed
+from quicksand.diskdiff.chain import Chain, differing
+from quicksand.diskdiff.changes import FileChange
+from quicksand.diskdiff.compare import compare
+from quicksand.diskdiff.ext4.filesystem import FileSystem
+from quicksand.diskdiff.layer import Layer
+from quicksand.errors import HistoryError, ImageError, QuicksandError
+from quicksand.host.files import read_json
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.snapshots.history import Head, History
+
+if TYPE_CHECKING:
+    from quicksand.registry import Record, Registry
+
+LIVE_TRIES = 3
+"""A running guest may write while its disk is read, so that what was read does not fit together."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFiles:
+    """What one of the two disks is made of."""
+
+    name: str
+    """For messages."""
+    paths: tuple[Path, ...]
+    """The lowest layer first."""
+
+
+async def diff_disks(registry: Registry, record: Record, a: str, b: str | None) -> list[FileChange]:
+    """What the checkpoint ``b``, or the present disk, has different from the checkpoint ``a``.
+
+    Reads only; the sandbox may run. Raises CheckpointNotFoundError, ImageError, HistoryError,
+    HostError.
+    """
+    entry = registry.inspect(record.id)
+    tries = LIVE_TRIES if b is None and entry is not None and entry.is_live else 1
+    for left in reversed(range(tries)):
+        try:
+            return await _diff_once(registry, record, a, b)
+        except (HistoryError, ImageError) as error:
+            if tries == 1:
+                raise
+            if left == 0:
+                error.hint = error.hint or "it was being written to: take a checkpoint first"
+                raise
+    raise AssertionError
+
+
+async def _diff_once(registry: Registry, record: Record, a: str, b: str | None) -> list[FileChange]:
+    place = sandbox_dir(registry.paths, record.id)
+    history = History(place)
+    with contextlib.ExitStack() as stack:
+
+        def open_both() -> tuple[DiskFiles, DiskFiles, dict[Path, Layer]]:
+            pair = _find_both(registry, record, a, b)
+            paths = dict.fromkeys(path for files in pair for path in files.paths)
+            return *pair, {path: _open(stack, path) for path in paths}
+
+        # Whoever removes checkpoints holds the lock; once files are open they stay readable.
+        async with history.locked():
+            files_a, files_b, layers = await in_thread_to_the_end(open_both)
+        stop = Event()
+        task = asyncio.create_task(
+            asyncio.to_thread(diff_files, files_a, files_b, layers, stop), name="quicksand-diff"
+        )
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # The files must not be closed, and their numbers taken by others, under its hands.
+            stop.set()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()
+            raise
+
+
+def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
+    layer = Layer(path)
+    stack.callback(layer.close)
+    return layer
+
+
+def _find_both(
+    registry: Registry, record: Record, a: str, b: str | None
+) -> tuple[DiskFiles, DiskFiles]:
+    from quicksand.planning import resolve_image
+
+    place = sandbox_dir(registry.paths, record.id)
+    history = History(place)
+    found = [history.find(tag) if tag is not None else None for tag in (a, b)]
+    image, _ = resolve_image(registry, record)
+    disks = []
+    for node in found:
+        if node is None:
+            head = _present(registry, place, record.id)
+            name, layers = "the present disk", (*head.layers, head.top)
+        else:
+            name, layers = f"the disk of {node.tag!r}", node.layers
+        disks.append(DiskFiles(name, (*image.chain, *(place.layer(layer) for layer in layers))))
+    return disks[0], disks[1]
+
+
+def _present(registry: Registry, place: SandboxDir, id_: str) -> Head:
+    """Where the sandbox stands. Of a hand-over that was cut short, the one who ran counts."""
+    head = History(place).head()
+    if head.previous is None:
+        return head
+    entry = registry.inspect(id_)
+    if entry is not None and entry.is_live:
+        machine = runtime_dir(registry.paths, id_).current().name
+    else:
+        machine = ""
+        with contextlib.suppress(OSError, ValueError):
+            machine = str(read_json(place.exit).get("machine", ""))
+    return head if head.machine == machine else head.previous
+
+
+def diff_files(
+    a: DiskFiles, b: DiskFiles, layers: dict[Path, Layer], stop: Event | None = None
+) -> list[FileChange]:
+    """What ``b`` has different from ``a``; ``layers`` are the open files of both.
+
+    Raises HistoryError, ImageError; `Stopped` once ``stop`` is set.
+    """
+    chain_a, chain_b = (_chain(files, layers) for files in (a, b))
+    filesystem_a = _open_filesystem(a, chain_a, stop)
+    filesystem_b = _open_filesystem(b, chain_b, stop)
+    try:
+        return compare(filesystem_a, filesystem_b, differing(chain_a, chain_b))
+    except (Malformed, struct.error) as error:
+        raise _unreadable(f"{a.name} and {b.name} cannot be compared", (a, b), error) from error
+
+
+def _chain(files: DiskFiles, layers: dict[Path, Layer]) -> Chain:
+    return Chain([layers[path] for path in files.paths])
+
+
+def _open_filesystem(files: DiskFiles, chain: Chain, stop: Event | None) -> FileSystem:
+    try:
+        return FileSystem(chain, Budget(stop=stop))
+    except (Malformed, struct.error) as error:
+        raise _unreadable(f"{files.name} cannot be read", (files,), error) from error
+
+
+def _unreadable(what: str, disks: Sequence[DiskFiles], error: Exception) -> QuicksandError:
+    where = " and ".join(dict.fromkeys(str(files.paths[-1]) for files in disks))
+    return HistoryError(f"{what}: {error} ({where})")

@@ -1,0 +1,212 @@
+"""Bringing the pages that were copied in a pause to the disk, while the VM runs on.
+
+Pages that the last checkpoint has are referred to; the others go to a file of their own, or, when
+much lies over the memory image already, all of the memory goes to a new image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from quicksand.errors import DiskSpaceError, HistoryError
+from quicksand.layout import SandboxDir
+from quicksand.planning import check_space
+from quicksand.snapshots.copying import Copy
+from quicksand.snapshots.differences import address_of, sort_pages
+from quicksand.snapshots.guest_ram import PAGE, count_pages
+from quicksand.snapshots.history import BLANK, File, Head, History, Node
+from quicksand.snapshots.image import Plan, identify_image, image_extents, own_pages, write_image
+from quicksand.snapshots.pages import (
+    MappedFile,
+    PageIndex,
+    Run,
+    merge_runs,
+    overlay_runs,
+    verify,
+    write_file,
+)
+from quicksand.snapshots.verified import Verified
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A checkpoint's memory on disk."""
+
+    runs: tuple[Run, ...]
+    files: tuple[File, ...]
+    memory: str
+    image: File | None
+    written: int
+    """Bytes."""
+    stored: int
+    """`Head.stored` after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is on disk already of the memory of the run that is captured.
+
+    Pages of which ``runs`` say nothing are as in the image ``memory``. They are as in the image
+    that the run itself maps, too, whether or not that is the same one. For:
+
+    - the run's first checkpoint, or one whose predecessor is lost, names the image that the run
+      maps, and lists all pages that the run has written (anonymous ones);
+    - a run that goes on from a checkpoint maps that one's image, and takes its list over;
+    - lists only grow: a page that was ever listed in a run stays so;
+    - a new image is made of the one before it and of the listed pages, so what is not listed at
+      that instant is the same in both, and what is not listed later was not listed then.
+    """
+
+    runs: list[Run]
+    files: list[File]
+    memory: str
+    image: File | None
+
+    def number_of_image(self) -> int:
+        """The image's number among the files; one that no file has if no page refers to it."""
+        names = [file.name for file in self.files]
+        return names.index(self.memory) if self.memory in names else len(names)
+
+
+class Storage:
+    """The pages of one checkpoint on their way to the disk."""
+
+    def __init__(self, place: SandboxDir, id_: str, head: Head, *, run: str, size: int) -> None:
+        """``run``: the run of QEMU that was captured while the sandbox stood at ``head``; ``size``:
+        bytes of its memory."""
+        self._place = place
+        self._pages, self._image = memory_files(place, id_)
+        self._head = head
+        self._verified = Verified.of_user()
+        self._run = run
+        self._size = size
+
+    def find_known(self) -> str | None:
+        """The checkpoint that has pages of this run, if one has and its files are whole."""
+        with ExitStack() as stack, contextlib.suppress(HistoryError):
+            self._map_known(stack)
+            return self._head.node
+        return None
+
+    def store(self, copy: Copy) -> Stored:
+        """Raises HostError, HistoryError; the files may be there or not then."""
+        with ExitStack() as stack:
+            known, data = self._find_known(stack, copy.since)
+            pieces = [address_of(piece) for piece in copy.pieces]
+            here, new = sort_pages(
+                copy.runs, pieces, known.runs, [address_of(d) for d in data], len(data)
+            )
+            every = overlay_runs(here, known.runs)
+            written = count_pages((run.first, run.count) for run in new) * PAGE
+            stored = self._head.stored + written
+            # The same pages, where they are now: the new ones in the pieces of the copy.
+            moved = [replace(run, file=run.file + len(data)) for run in new]
+            sources = [*data, *copy.pieces]
+            now = overlay_runs(moved, every)
+            image = self._store_image(known, now, sources, stored)
+            if image is not None:
+                runs = own_pages([(run.first, run.count) for run in every], 0)
+                runs, files = _forget_unused(runs, [image])
+                size = self._image.stat().st_blocks * 512
+                return Stored(tuple(runs), tuple(files), image.name, image, size, 0)
+        new_files = [self._store_pages(new, copy)] if new else []
+        every, files = _forget_unused(every, [*known.files, *new_files])
+        return Stored(tuple(every), tuple(files), known.memory, known.image, written, stored)
+
+    def _find_known(self, stack: ExitStack, since: str | None) -> tuple[Known, list[memoryview]]:
+        """What the last checkpoint has of this run's memory, and its files' bytes while ``stack``
+        lives. If that checkpoint was removed or is damaged, all of the memory is new; unless only
+        what was written ``since`` was copied."""
+        try:
+            return self._map_known(stack)
+        except HistoryError:
+            if since is not None:
+                raise
+            head = self._head
+            return Known([], [], head.memory, self._find_image(head.memory)), []
+
+    def _map_known(self, stack: ExitStack) -> tuple[Known, list[memoryview]]:
+        head = self._head
+        if head.node is None or head.run != self._run:
+            raise HistoryError("no checkpoint has pages of this run")
+        node = History(self._place).get(head.node)
+        index = load_index(self._place, node)
+        data = [stack.enter_context(self._map(file)).data for file in node.pages]
+        image = node.image or self._find_image(node.memory)
+        return Known(list(index.runs), list(node.pages), node.memory, image), data
+
+    def _map(self, file: File) -> MappedFile:
+        return MappedFile(self._place.memory / file.name, file, self._verified)
+
+    def _find_image(self, name: str) -> File | None:
+        """What identifies the image of that name, by any checkpoint if there is one."""
+        path = find_image(self._place, name)
+        if path is None:
+            return None
+        for node in History(self._place).all_nodes():
+            if node.image is not None and node.image.name == name:
+                return node.image
+        return identify_image(path)
+
+    def _store_image(
+        self, known: Known, now: list[Run], sources: list[memoryview], stored: int
+    ) -> File | None:
+        """Write all of the memory, ``now`` and what is below it, if that is to be done."""
+        base = find_image(self._place, known.memory)
+        # Its number must be nobody else's: pages of the copy are numbered after the files.
+        number = known.number_of_image()
+        if number >= len(known.files):
+            number = len(sources)
+        plan = Plan.make(now, number, image_extents(base) if base is not None else [])
+        if not plan.pays(stored):
+            return None
+        try:
+            check_space(self._place.memory, plan.size)
+        except DiskSpaceError:
+            return None
+        below = None
+        if base is not None and known.image is not None:
+            verify(base, known.image, self._verified)
+            below = (base, known.image)
+        return write_image(self._image, self._size, plan, sources, below, self._verified)
+
+    def _store_pages(self, new: list[Run], copy: Copy) -> File:
+        def pieces() -> Iterator[memoryview]:
+            for run in new:
+                yield copy.pieces[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
+
+        return write_file(self._pages, pieces(), self._verified)
+
+
+def memory_files(place: SandboxDir, id_: str) -> tuple[Path, Path]:
+    """The files that storing a checkpoint may make: pages, image."""
+    return place.memory / f"{id_}.pages", place.memory / f"{id_}.ram"
+
+
+def find_image(place: SandboxDir, name: str) -> Path | None:
+    """The memory image of that name; None for that of a cold start."""
+    return None if name == BLANK else place.memory / name
+
+
+def load_index(place: SandboxDir, node: Node) -> PageIndex:
+    """The index of a checkpoint's pages. Raises HistoryError if it is damaged."""
+    path = place.checkpoints / node.id / "pages.index"
+    with MappedFile(path, node.index) as mapped:
+        try:
+            return PageIndex.decode(bytes(mapped.data), files=[f.size // PAGE for f in node.pages])
+        except ValueError as error:
+            raise HistoryError(f"{path} is damaged: {error}") from error
+
+
+def _forget_unused(runs: list[Run], files: list[File]) -> tuple[list[Run], list[File]]:
+    """Leave out files of which no page is used any more."""
+    used = sorted({run.file for run in runs if run.file < len(files)})
+    number = {old: new for new, old in enumerate(used)}
+    renumbered = [
+        replace(run, file=number[run.file]) if run.file in number else run for run in runs
+    ]
+    return merge_runs(renumbered), [files[old] for old in used]

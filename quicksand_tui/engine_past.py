@@ -1,0 +1,51 @@
+"""What the service does about checkpoints, on the engine's loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from quicksand_tui.past import CheckpointView
+from quicksand_tui.snapshot import CheckpointSpec
+
+if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+
+
+@contextlib.contextmanager
+def _opened(sandbox_id: str) -> Iterator[Sandbox]:
+    """The sandbox, running or not; let go of at the end."""
+    from quicksand.sandbox import Sandbox
+
+    sandbox = Sandbox.open(sandbox_id)
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+async def checkpoint(sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
+    from quicksand_tui.past_reader import view_of
+
+    with _opened(sandbox_id) as sandbox:
+        return view_of(await sandbox.checkpoint(spec.tag or None, note=spec.note))
+
+
+async def revert(sandbox_id: str, checkpoint_id: str) -> CheckpointView:
+    from quicksand_tui.past_reader import view_of
+
+    with _opened(sandbox_id) as sandbox:
+        return view_of(await sandbox.revert(checkpoint_id))
+
+
+async def undo(sandbox_id: str) -> CheckpointView:
+    from quicksand_tui.past_reader import view_of
+
+    with _opened(sandbox_id) as sandbox:
+        return view_of(await sandbox.undo())
+
+
+async def delete(sandbox_id: str, checkpoint_id: str) -> None:
+    with _opened(sandbox_id) as sandbox:
+        await sandbox.delete_checkpoint(checkpoint_id)

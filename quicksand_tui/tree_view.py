@@ -1,0 +1,101 @@
+"""From checkpoints to the lines of their tree: pure functions, no widgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quicksand_tui.forest import Forest, Marks
+from quicksand_tui.past import CheckpointView, PastView
+from quicksand_tui.text import age_text, pause_text, size_text
+from quicksand_tui.view import Cell, Column, Row
+
+STEM_MAX = 16
+"""Cells of what stands before a checkpoint: of a tree with more branches, the right end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeLine:
+    """One checkpoint in the tree, in words."""
+
+    id: str
+    stem: str
+    """Branches and the checkpoint's own mark, with a space after it."""
+    tag: str
+    here: str
+    """What marks where the sandbox stands, or ""."""
+    age: str
+    pause: str
+    size: str
+    note: str
+    """Of one that cannot be read, the reason."""
+    role: str
+    """As of a `Cell`."""
+
+
+def tree_lines(past: PastView, now: float, marks: Marks) -> tuple[TreeLine, ...]:
+    """The tree from top to bottom."""
+    made = {view.id: view for view in past.checkpoints}
+    forest = Forest.grow(past.parents, past.head)
+    return tuple(
+        _line(before, made[id_], now, marks, is_head=id_ == past.head)
+        for before, id_ in forest.lines(marks)
+    )
+
+
+def _line(
+    before: str, made: CheckpointView, now: float, marks: Marks, *, is_head: bool
+) -> TreeLine:
+    if len(before) > STEM_MAX:
+        before = "…" + before[1 - STEM_MAX :]
+    mark = marks.broken if made.error else (marks.head if is_head else marks.node)
+    return TreeLine(
+        id=made.id,
+        stem=f"{before}{mark} ",
+        tag=made.tag,
+        here=marks.here if is_head else "",
+        age="" if made.created is None else age_text(now - made.created),
+        pause="" if made.error else pause_text(made.pause_s),
+        size="" if made.error else size_text(made.written),
+        note=made.error or made.note,
+        role="error" if made.error else ("muted" if made.auto else ""),
+    )
+
+
+def here_index(lines: tuple[TreeLine, ...]) -> int:
+    """Which line is where the sandbox stands; the last one if that is none of them."""
+    return next((n for n, line in enumerate(lines) if line.here), len(lines) - 1)
+
+
+# The table of the tree's screen
+
+_TAG_MIN, _TAG_MAX = 16, 48
+
+
+def plan_tree_columns(width: int) -> tuple[Column, ...]:
+    """The columns that fit into ``width`` cells; tag and note share what the others leave."""
+    columns = [Column("age", "Age", 4, right=True)]
+    if width >= 66:
+        columns.append(Column("pause", "Pause", 7, right=True))
+    if width >= 40:
+        columns.append(Column("size", "Written", 7, right=True))
+    left = width - sum(column.width + 2 for column in columns)
+    with_note = width >= 52
+    tag = max(_TAG_MIN, min(_TAG_MAX, (left - 4) * 11 // 20 if with_note else left - 2))
+    note = [Column("note", "Note", max(8, left - tag - 4))] if with_note else []
+    return (Column("tag", "Checkpoint", tag), *columns, *note)
+
+
+def tree_rows(lines: tuple[TreeLine, ...]) -> tuple[Row, ...]:
+    return tuple(_row(line) for line in lines)
+
+
+def _row(line: TreeLine) -> Row:
+    quiet = line.role or "muted"
+    cells = {
+        "tag": Cell(line.stem + line.tag, "accent" if line.here else line.role, line.here),
+        "age": Cell(line.age, quiet),
+        "pause": Cell(line.pause, quiet),
+        "size": Cell(line.size, quiet),
+        "note": Cell(line.note, line.role),
+    }
+    return Row(line.id, cells)

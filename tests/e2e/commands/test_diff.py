@@ -1,0 +1,46 @@
+"""diff by the command, on a real VM."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.e2e.commands.conftest import quicksand
+
+pytestmark = pytest.mark.vm
+
+
+def in_vm(vm: str, script: str) -> None:
+    result = quicksand("exec", vm, "--", "sh", "-c", f"{script} && sync")
+    assert result.returncode == 0, result
+
+
+def test_files_that_differ_are_listed(vm: str) -> None:
+    in_vm(vm, "mkdir /root/d && echo 1 > /root/d/changed && echo 22 > /root/d/gone")
+    assert quicksand("checkpoint", vm, "first").returncode == 0
+    in_vm(vm, r"cd /root/d && seq 1000 > changed && rm gone && echo > $(printf 'a\033[2J')")
+    assert quicksand("checkpoint", vm, "second").returncode == 0
+    listed = quicksand("diff", vm, "first", "second")
+    assert listed.returncode == 0, listed
+    assert [re.sub(" +", " ", line) for line in listed.stdout.decode().splitlines()] == [
+        r"A /root/d/a\x1b[2J 1 B",
+        "M /root/d/changed 2 B -> 3.8 KiB",
+        "D /root/d/gone 3 B",
+    ]
+    assert listed.stderr == b"1 added, 1 removed, 1 changed\n"
+
+    in_vm(vm, "echo > /root/d/now")
+    present = quicksand("diff", vm, "second", "--json")
+    assert present.returncode == 0, present
+    (change,) = json.loads(present.stdout)
+    assert (change["path"], change["kind"], change["size_after"]) == ("/root/d/now", "added", 1)
+    assert present.stderr.decode() == (
+        f"{vm} is running: compared with what has reached its disk so far\n"
+    )
+
+    missing = quicksand("diff", vm, "frist", "second")
+    assert (missing.returncode, missing.stdout) == (1, b"")
+    assert b"there is no checkpoint 'frist'" in missing.stderr
+    assert b"did you mean 'first'?" in missing.stderr

@@ -1,0 +1,174 @@
+"""The files that differ between two checkpoints of a real VM, exactly those."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import FileChange, FileType, Sandbox
+from quicksand.diskdiff.chain import Chain
+from quicksand.diskdiff.compare import compare
+from quicksand.diskdiff.ext4.filesystem import FileSystem
+from quicksand.diskdiff.layer import Layer
+from quicksand.diskdiff.ranges import Ranges
+from quicksand.errors import CheckpointNotFoundError
+from quicksand.host.paths import Paths
+from quicksand.layout import sandbox_dir
+from quicksand.registry import Registry
+from quicksand.snapshots.history import History
+from quicksand_images.disk import require_filesystem_tools
+
+from tests.conftest import fresh_places, our_processes, wait_for
+from tests.unit.diskdiff.disks import MemoryDisk, close_chain
+from tests.unit.diskdiff.test_layers import qemu_img
+
+pytestmark = pytest.mark.vm
+
+PREPARE = """
+mkdir -p /root/w/old/deep && cd /root/w
+echo 1 > old/deep/file; echo same > same; echo before > changed; seq 1000 > grown
+seq 100000 > cut; echo x > removed; echo y > renamed; ln -s same link; echo z > turned
+echo m > mode; echo o > owner; echo t > touched; echo r > read; seq 100000 > patched
+"""
+CHANGE = r"""
+cd /root/w
+rm -r old removed; echo after! > changed; seq 9999 >> grown; truncate -s 10 cut; mv renamed moved
+ln -sfn changed link; rm turned; mkdir turned; echo i > turned/in; chmod 600 mode; chown 7 owner
+touch touched; cat read > /dev/null; printf '###' | dd of=patched bs=1 seek=500000 conv=notrunc
+mkfifo pipe; ln same hard; truncate -s 1G sparse; mkdir dir; echo > "$(printf 'new\nline\033[2J')"
+for n in $(seq 300); do echo $n > dir/file-with-a-rather-long-name-$n; done
+"""
+CHANGES = {
+    "changed": ("changed", 7, 7, ("content", "mtime")),
+    "cut": ("changed", 588895, 10, ("content", "mtime")),
+    "dir": ("added", None, None, ()),
+    "grown": ("changed", 3893, 52781, ("content", "mtime")),
+    "hard": ("added", None, 5, ()),
+    "link": ("changed", 4, 7, ("target", "mtime")),
+    "mode": ("changed", 2, 2, ("mode",)),
+    "moved": ("added", None, 2, ()),
+    "new\nline\x1b[2J": ("added", None, 1, ()),
+    "old": ("removed", None, None, ()),
+    "old/deep": ("removed", None, None, ()),
+    "old/deep/file": ("removed", 2, None, ()),
+    "owner": ("changed", 2, 2, ("owner",)),
+    "patched": ("changed", 588895, 588895, ("content", "mtime")),
+    "pipe": ("added", None, None, ()),
+    "removed": ("removed", 2, None, ()),
+    "renamed": ("removed", 2, None, ()),
+    "sparse": ("added", None, 1 << 30, ()),
+    "touched": ("changed", 2, 2, ("mtime",)),
+    "turned": ("type-changed", 2, None, ()),
+    "turned/in": ("added", None, 2, ()),
+    **{
+        f"dir/file-with-a-rather-long-name-{n}": ("added", None, len(f"{n}\n"), ())
+        for n in range(1, 301)
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+@pytest.fixture
+async def vm(places: Paths) -> AsyncIterator[Sandbox]:
+    async with Sandbox(image="debian", name="box") as sandbox:
+        yield sandbox
+
+
+async def do(vm: Sandbox, script: str) -> None:
+    """Run a script in the guest, and have what it did written to the disk."""
+    result = await vm.execute(f"set -e\n{script}\nsync", timeout=120)
+    assert result.exit_code == 0, result.stderr
+
+
+def facts(
+    changes: list[FileChange],
+) -> dict[str, tuple[str, int | None, int | None, tuple[str, ...]]]:
+    assert [change.path for change in changes] == sorted(change.path for change in changes)
+    return {
+        change.path.removeprefix("/root/w/"): (
+            change.kind.value,
+            change.size_before,
+            change.size_after,
+            change.differs,
+        )
+        for change in changes
+    }
+
+
+async def test_exactly_what_was_changed_is_found(
+    vm: Sandbox, places: Paths, tmp_path: Path
+) -> None:
+    await do(vm, PREPARE)
+    await vm.checkpoint("before")
+    await do(vm, CHANGE)
+    await vm.checkpoint("after")
+    changes = await vm.diff("before", "after")
+    assert facts(changes) == CHANGES
+    (turned,) = [change for change in changes if change.path == "/root/w/turned"]
+    assert (turned.type_before, turned.type_after) == (FileType.FILE, FileType.DIRECTORY)
+    assert await vm.diff("after", "after") == []
+    backwards = facts(await vm.diff("after", "before"))
+    assert backwards.keys() == CHANGES.keys()
+    assert backwards["moved"] == ("removed", 2, None, ())
+    with pytest.raises(CheckpointNotFoundError, match="'befor'"):
+        await vm.diff("befor")
+
+    # The present: of the running one, after going back, and of the stopped one.
+    await do(vm, "echo later > /root/w/later")
+    assert facts(await vm.diff("after")) == {"later": ("added", None, 6, ())}
+    await vm.revert("before")
+    await do(vm, "echo again > /root/w/again")
+    assert facts(await vm.diff("before")) == {"again": ("added", None, 6, ())}
+    await vm.stop()
+    assert facts(await vm.diff("before")) == {"again": ("added", None, 6, ())}
+    assert facts(await vm.diff("before", "after")) == CHANGES
+    await asyncio.to_thread(check_journal, vm, places, tmp_path)
+
+
+def check_journal(vm: Sandbox, places: Paths, tmp_path: Path) -> None:
+    """The disk of a checkpoint is that of a file system in use: what debugfs makes of it when it
+    replays the journal is what we read without that."""
+    place = sandbox_dir(places, vm.id)
+    record = Registry(places).find("box").record
+    assert record is not None
+    node = History(place).find("after")
+    paths = [*map(Path, record.chain), *(place.layer(name) for name in node.layers)]
+    chain = Chain([Layer(path) for path in paths])
+    filesystem = FileSystem(chain)
+    assert filesystem.superblock.needs_recovery
+    assert filesystem.logged
+    raw = tmp_path / "raw"
+    # Our layers name the ones below in their headers, for tools like this one.
+    qemu_img("convert", "-f", "qcow2", "-O", "raw", paths[-1], raw)
+    _, debugfs = asyncio.run(require_filesystem_tools(tmp_path))
+    argv = [*debugfs.command, "-w", "-R", "jr", str(raw)]
+    subprocess.run(argv, env={**debugfs.env}, check=True, capture_output=True)
+    replayed = FileSystem(FileDisk(raw))
+    assert not replayed.logged
+    assert compare(filesystem, replayed, Ranges([(0, chain.size)])) == []
+    close_chain(chain)
+
+
+class FileDisk(MemoryDisk):
+    """A disk in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def size(self) -> int:
+        return self._path.stat().st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            return file.read(length).ljust(length, b"\0")

@@ -1,0 +1,125 @@
+"""Memory images of real VMs: written when much is new, mapped by a revert, kept by the next."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox
+from quicksand.errors import HistoryError
+from quicksand.host.paths import Paths
+from quicksand.layout import SandboxDir, sandbox_dir
+from quicksand.snapshots.history import History
+
+from tests.conftest import fresh_places, our_processes, wait_for
+
+pytestmark = pytest.mark.vm
+
+MIB = 1024 * 1024
+
+SUMS = "for n in 0 41 99; do dd if=/dev/shm/r bs=1M count=1 skip=$n status=none | md5sum; done"
+"""Spots of a large file: all of it would take the guest's processor seconds."""
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+@pytest.fixture
+async def vm(places: Paths) -> AsyncIterator[Sandbox]:
+    async with Sandbox(image="debian", name="box") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def place(vm: Sandbox, places: Paths) -> SandboxDir:
+    return sandbox_dir(places, vm.id)
+
+
+async def say(vm: Sandbox, command: str) -> str:
+    result = await vm.execute(command, timeout=60)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.strip()
+
+
+def mapped() -> str:
+    """What the sandbox's QEMU maps."""
+    run = Sandbox.list()[0].run
+    assert run is not None
+    return Path(f"/proc/{run.qemu_pid}/maps").read_text()
+
+
+async def test_a_full_memory_is_one_image_that_a_revert_maps(
+    vm: Sandbox, place: SandboxDir
+) -> None:
+    await say(vm, "yes one | head -c 100M > /dev/shm/r")
+    sums = await say(vm, SUMS)
+    await vm.checkpoint("one")
+    one = History(place).find("one")
+    image = place.memory / one.memory
+    assert image.name == f"{one.id}.ram"
+    assert 100 * MIB < image.stat().st_blocks * 512 < image.stat().st_size == 512 * MIB
+    assert list(place.memory.iterdir()) == [image]
+    # The run goes on without the image, and its checkpoints refer to it.
+    await say(vm, "echo 2 > /dev/shm/f")
+    second = await vm.checkpoint("two")
+    assert second.bytes_written < 60 * MIB
+    assert History(place).find("two").memory == one.memory
+    await vm.revert("two", keep_now=False)
+    assert str(image) in mapped()
+    assert await say(vm, "cat /dev/shm/f; " + SUMS) == f"2\n{sums}"
+    # Now the run maps it; its own checkpoints say so, too.
+    await say(vm, "echo 3 > /dev/shm/f")
+    await vm.checkpoint("three")
+    assert History(place).find("three").memory == one.memory
+    await vm.revert("one", keep_now=False)
+    assert await say(vm, "ls /dev/shm; " + SUMS) == f"r\n{sums}"
+    await vm.revert("three", keep_now=False)
+    assert await say(vm, "cat /dev/shm/f; " + SUMS) == f"3\n{sums}"
+
+
+async def test_a_new_image_takes_over_when_most_of_the_memory_is_another(
+    vm: Sandbox, place: SandboxDir
+) -> None:
+    await say(vm, "echo 1 > /dev/shm/f")
+    await vm.checkpoint("one")
+    await vm.revert("one", keep_now=False)
+    await say(vm, "yes two | head -c 190M > /dev/shm/r")
+    sums = await say(vm, SUMS)
+    await vm.checkpoint("two")
+    one, two = (History(place).find(tag) for tag in ("one", "two"))
+    assert two.memory == f"{two.id}.ram" != one.memory
+    await vm.delete_checkpoint("one")
+    # What the running QEMU maps stays, although no checkpoint needs it.
+    await say(vm, "echo 3 > /dev/shm/f")
+    await vm.checkpoint("three")
+    assert History(place).find("three").memory == two.memory
+    for tag, text in (("two", "1"), ("three", "3")):
+        await vm.stop()
+        await vm.start(at=tag)
+        assert await say(vm, "cat /dev/shm/f; " + SUMS) == f"{text}\n{sums}"
+    await vm.stop()
+    History(place).sweep()
+    assert [path.name for path in place.memory.glob("*.ram")] == [two.memory]
+    for tag in ("two", "three"):
+        await vm.delete_checkpoint(tag)
+    assert list(place.memory.iterdir()) == []
+
+
+async def test_a_damaged_image_is_refused_by_name_and_the_present_goes_on(
+    vm: Sandbox, place: SandboxDir
+) -> None:
+    await say(vm, "yes one | head -c 100M > /dev/shm/r")
+    await vm.checkpoint("one")
+    image = place.memory / History(place).find("one").memory
+    await say(vm, "echo present > /dev/shm/now")
+    with image.open("r+b") as file:
+        file.seek(image.stat().st_size - 9)
+        file.write(b"\x7f")
+    with pytest.raises(HistoryError, match=image.name):
+        await vm.revert("one")
+    assert await say(vm, "cat /dev/shm/now") == "present"

@@ -1,0 +1,150 @@
+"""Runs in a guest whose kernel tracks written pages: checkpoints of a process's memory, compared
+with the process's own account of it. `test_tracked_memory.py` brings it there with what it imports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from quicksand.snapshots import copying
+from quicksand.snapshots.copying import Copier, Copy, tracks_writes
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+
+PAGES = 4 * 1024
+SIZE = PAGES * PAGE
+
+CHILD = """
+import ctypes, json, mmap, random, sys, threading
+P, SIZE = mmap.PAGESIZE, int(sys.argv[1])
+memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
+busy = threading.Event()
+def write(pages, count, seed):
+    dice = random.Random(seed)
+    for _ in range(count):
+        page = dice.randrange(pages)
+        memory[page * P : page * P + 8] = dice.randbytes(8)
+def storm(pages):
+    seed = 0
+    while busy.is_set():
+        seed += 1
+        write(pages, 50, seed)
+for line in sys.stdin:
+    what, *values = json.loads(line)
+    if what == "write":
+        write(*values)
+    elif what == "storm":
+        busy.set()
+        thread = threading.Thread(target=storm, args=values)
+        thread.start()
+    elif what == "calm":
+        busy.clear()
+        thread.join()
+    print("done", flush=True)
+"""
+
+
+class Process:
+    """Plays the VM: its memory is the guest's."""
+
+    def __init__(self) -> None:
+        self.child = subprocess.Popen(
+            [*sys.argv[1:], "-c", CHILD, str(SIZE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.child.stdout is not None
+        self.ram = GuestRam(self.child.pid, int(self.child.stdout.readline()), SIZE)
+
+    def ask(self, *request: Any) -> None:
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        print(json.dumps(request), file=self.child.stdin, flush=True)
+        assert self.child.stdout.readline() == "done\n"
+
+    @contextlib.asynccontextmanager
+    async def pause(self) -> AsyncIterator[None]:
+        os.kill(self.child.pid, signal.SIGSTOP)
+        while any(state not in "Tt" for state in self._states()):
+            await asyncio.sleep(0)
+        yield
+        os.kill(self.child.pid, signal.SIGCONT)
+
+    def _states(self) -> list[str]:
+        tasks = Path(f"/proc/{self.child.pid}/task").iterdir()
+        return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
+
+    def memory(self) -> bytes:
+        data = bytearray(SIZE)
+        self.ram.read([(0, PAGES)], memoryview(data))
+        return bytes(data)
+
+
+class Image:
+    """What checkpoints have stored of the memory: each lies over the last."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(SIZE)
+
+    def put(self, copy: Copy) -> None:
+        if copy.since is None:
+            self.data = bytearray(SIZE)
+        for run in copy.runs:
+            data = copy.pieces[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
+            self.data[run.first * PAGE : run.end * PAGE] = data
+
+
+async def cycle(process: Process, image: Image, mark: Path, known: str | None) -> Copier:
+    copier = Copier(process.ram, mark, "run", known)
+    copier.prepare()
+    await copier.copy_before(process.pause)
+    async with process.pause():
+        copy = copier.copy_rest()
+        image.put(copy)
+        assert image.data == process.memory(), f"after {known}: the copy is not the memory"
+    return copier
+
+
+async def main() -> None:
+    assert tracks_writes(), "this kernel does not track written pages"
+    copying.ROUND_MIN = 512 * 1024
+    dice = random.Random(1)
+    process, image, mark = Process(), Image(), Path("tracked")
+    known = None
+    for number in range(8):
+        process.ask("write", PAGES, dice.choice([0, 10, 1000]), number)
+        if number % 3 == 2:
+            process.ask("storm", 2048)
+        copier = await cycle(process, image, mark, known)
+        if number % 3 == 2:
+            process.ask("calm")
+        assert ("soft-dirty" in copier.note) is (known is not None), copier.note
+        if number == 6:
+            known = None  # the client died before it committed
+            assert not mark.exists()
+        else:
+            known = f"node-{number}"
+            copier.commit(known)
+    # Little is copied when little was written: not all that ever was.
+    process.ask("write", PAGES, 5, 99)
+    copier = Copier(process.ram, mark, "run", known)
+    sizes = [copier.prepare() // PAGE, count_pages(process.ram.written())]
+    assert sizes[0] <= sizes[1]
+    assert mark.exists()
+    process.child.kill()
+    print(f"right: {sizes[0]} of {sizes[1]} pages")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

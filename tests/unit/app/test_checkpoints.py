@@ -1,0 +1,366 @@
+"""Checkpoints, driven by keys: taking, going back, undoing, starting at, deleting."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Button, Input
+
+from quicksand_tui.application import QuicksandApp
+from quicksand_tui.past import PastView
+from quicksand_tui.screens.confirm import ConfirmScreen
+from quicksand_tui.screens.failure import FailureScreen
+from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
+from quicksand_tui.screens.tree import TreeScreen
+from quicksand_tui.snapshot import Failure, SandboxView, State
+from quicksand_tui.text import sanitise
+from tests.unit.app.fakes import (
+    DB,
+    DB_PAST,
+    FULL,
+    KEPT,
+    NOW,
+    PAST,
+    WEB,
+    WEB_PAST,
+    FakeService,
+    kept,
+    make_app,
+    ready,
+    screen_text,
+    select,
+    toasts,
+    until,
+)
+from tests.unit.app.test_text import HOSTILE
+
+SIZE = (80, 24)
+SIZES = pytest.mark.parametrize("size", [SIZE, (60, 20), (40, 12)], ids=str)
+
+
+def last_command(app: QuicksandApp) -> tuple[str, str]:
+    record = app.operations.log[-1]
+    return record.command, record.outcome
+
+
+async def open_tree(pilot: Pilot[int], key: str = "R") -> TreeScreen:
+    """Press ``key``; returns when the tree is there, the cursor where the sandbox stands."""
+    await pilot.press(key)
+    await until(lambda: isinstance(pilot.app.screen, TreeScreen))
+    screen = pilot.app.screen
+    assert isinstance(screen, TreeScreen)
+    await until(lambda: screen._begun)
+    await pilot.pause()
+    return screen
+
+
+async def go_to(pilot: Pilot[int], screen: TreeScreen, id_: str) -> None:
+    table = screen._panel.table
+    await until(lambda: table.select(id_))
+    await until(lambda: table.selected_key == id_)
+    await pilot.pause()
+
+
+async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("C")
+        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await pilot.press(*"clean", "down", *"it works")
+        await until(lambda: "-m 'it works' clean" in screen_text(app))
+        service.hold = asyncio.Event()
+        await pilot.press("enter")
+        await until(lambda: "running · taking a checkpoint" in screen_text(app))
+        service.hold.set()
+        await until(lambda: toasts(app))
+        assert service.calls[-1] == f"checkpoint {WEB.id} 'clean' 'it works'"
+        assert toasts(app) == ["web: checkpoint clean: stood still for 23 ms, 12M written"]
+        assert last_command(app) == ("quicksand-tui checkpoint web -m 'it works' clean", "done")
+        await until(lambda: "● clean ← here" in screen_text(app))
+
+
+async def test_without_a_tag_it_is_numbered() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("C", "enter")
+        await until(lambda: toasts(app))
+        assert service.calls[-1] == f"checkpoint {WEB.id} '' ''"
+        assert last_command(app)[0] == "quicksand-tui checkpoint web"
+
+
+async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("C")
+        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await pilot.press(*"clean", "enter")
+        await until(lambda: "there is a clean already" in screen_text(app))
+        assert isinstance(app.screen, NewCheckpointScreen)
+        assert app.screen.query_one("#tag", Input).has_focus
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert service.calls == []
+
+
+async def test_enter_on_cancel_takes_nothing() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("C")
+        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        app.screen.query_one("#cancel", Button).focus()
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert service.calls == []
+
+
+async def test_letters_that_come_before_a_dialog_is_there_do_nothing() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+
+        def type_ahead() -> None:
+            app.main.action_do("checkpoint")
+            app.main.action_do("stop")
+
+        app.call_later(type_ahead)
+        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await pilot.pause()
+        assert service.calls == []
+
+
+async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        screen = await open_tree(pilot)
+        assert screen._panel.table.selected_key == PAST.head
+        assert "The present is kept: u comes back to it" in screen_text(app)
+        await go_to(pilot, screen, "c3")
+        await pilot.press("j", "k", "k")
+        service.hold = asyncio.Event()
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        await until(lambda: "running · going back to clean" in screen_text(app))
+        await pilot.press("u")
+        await until(lambda: "web is just being reverted" in toasts(app))
+        service.hold.set()
+        await until(lambda: "web: reverted to clean (undo: u)" in toasts(app))
+        assert service.calls == [f"revert {WEB.id} c1"]
+        assert last_command(app) == ("quicksand-tui revert web clean", "done")
+        await until(lambda: "● clean ← here" in screen_text(app))
+        await pilot.press("u")
+        await until(lambda: "web: back where it was (undo: u)" in toasts(app))
+        assert service.calls[-1] == f"undo {WEB.id}"
+        assert last_command(app) == ("quicksand-tui undo web", "done")
+
+
+async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await select(pilot, DB)
+        await pilot.press("R")
+        await until(lambda: toasts(app))
+        assert toasts(app) == ["db does not run: S starts it; A starts it at a checkpoint"]
+        await open_tree(pilot, "A")
+        assert "What its disk has had since is left behind" in screen_text(app)
+        assert "start there" in screen_text(app)
+        await pilot.press("k", "enter")
+        await until(lambda: "db: goes on from clean" in toasts(app))
+        assert service.calls == [f"start {DB.id} at c1"]
+        assert last_command(app) == ("quicksand-tui start db --at clean", "done")
+
+
+async def test_a_tree_opened_to_revert_does_not_start_what_has_stopped_since() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await open_tree(pilot)
+        service._change(WEB.id, State.STOPPED)
+        await until(lambda: "○ stopped" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: toasts(app))
+        assert "A starts it at a checkpoint" in toasts(app)[0]
+        assert isinstance(app.screen, TreeScreen)
+        assert service.calls == []
+
+
+async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        screen = await open_tree(pilot)
+        await go_to(pilot, screen, "c1")
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        text = screen_text(app)
+        for words in ("Delete the checkpoint clean?", "as it was 2h ago", "before the upgrade"):
+            assert words in text
+        assert app.screen.query_one("#cancel", Button).has_focus
+        await pilot.press("d", "enter")
+        await until(lambda: isinstance(app.screen, TreeScreen))
+        assert service.calls == []
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("y")
+        await until(lambda: "web: checkpoint clean is deleted" in toasts(app))
+        assert service.calls == [f"delete {WEB.id} c1"]
+        assert last_command(app) == ("quicksand-tui checkpoint rm web clean", "done")
+        await until(lambda: screen._panel.table.row_count == 4)
+        assert app.screen is screen
+
+
+async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        screen = await open_tree(pilot)
+        await go_to(pilot, screen, "c0ffee00")
+        assert "✗ broken" in screen_text(app)
+        await pilot.press("enter", "d")
+        await until(lambda: len(toasts(app)) == 2)
+        assert "cannot be read: no JSON" in toasts(app)[0]
+        assert "nobody knows what else needs it" in toasts(app)[1]
+        assert service.calls == []
+
+
+async def test_changes_of_other_clients_show_and_the_cursor_stays() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        screen = await open_tree(pilot)
+        await go_to(pilot, screen, "c1")
+        more = (*PAST.checkpoints, kept("c9", "from-a-script", "c2", created=NOW))
+        service._set_past(WEB.id, more, "c9")
+        await until(lambda: "● from-a-script" in screen_text(app))
+        assert screen._panel.table.selected_key == "c1"
+        service.world = FULL
+        await until(lambda: "No checkpoints are left" in screen_text(app))
+        service.world = replace(FULL, sandboxes=(DB,))
+        await until(lambda: isinstance(app.screen, MainScreen))
+        await until(lambda: toasts(app) == ["the sandbox is gone"])
+
+
+async def test_a_failure_is_shown_with_its_hint_and_logged() -> None:
+    service = FakeService(KEPT)
+    service.failure = Failure(title="The revert failed", message="no space", hint="delete some")
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await open_tree(pilot)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, FailureScreen))
+        await until(lambda: "delete some" in screen_text(app))
+        await until(lambda: last_command(app)[1] == "failed")
+        assert toasts(app) == []
+
+
+async def test_the_keys_of_the_tree_open_its_help_and_leave() -> None:
+    app = make_app(FakeService(KEPT))
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await open_tree(pilot)
+        await pilot.press("question_mark")
+        await until(lambda: "Delete it, after a question" in screen_text(app))
+        await pilot.press("escape", "q")
+        await until(lambda: isinstance(app.screen, MainScreen))
+
+
+async def test_a_checkpoint_can_be_taken_and_undone_within_the_tree() -> None:
+    service = FakeService(KEPT)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await open_tree(pilot)
+        await pilot.press("C")
+        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await pilot.press(*"new", "enter")
+        await until(lambda: "● new" in screen_text(app))
+        assert isinstance(app.screen, TreeScreen)
+        await until(lambda: not app.operations.jobs)
+        await pilot.press("u")
+        await until(lambda: f"undo {WEB.id}" in service.calls)
+
+
+@SIZES
+@pytest.mark.parametrize("ascii_glyphs", [False, True])
+async def test_foreign_tags_move_nothing_on_any_screen(
+    size: tuple[int, int], ascii_glyphs: bool
+) -> None:
+    texts = [*HOSTILE, "[red]x[/]", "[/]", "木" * 128, "🎉" * 64, 'it\'s "quoted"', "\\["]
+    made = tuple(
+        kept(f"f{n:03}", sanitise(text, limit=128) or "?", note=sanitise(text))
+        for n, text in enumerate(texts)
+    )
+    views: tuple[SandboxView, ...] = (
+        replace(WEB, past=PastView(checkpoints=made, head="f003", error=sanitise(HOSTILE[0]))),
+    )
+    app = make_app(FakeService(replace(FULL, sandboxes=views)), ascii_glyphs=ascii_glyphs)
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        assert all(char.isprintable() or char == "\n" for char in screen_text(app))
+        screen = await open_tree(pilot)
+        for view in made[-6:]:
+            await go_to(pilot, screen, view.id)
+            assert all(char.isprintable() or char == "\n" for char in screen_text(app))
+        await go_to(pilot, screen, made[-6].id)
+        if not ascii_glyphs:
+            assert "[red]x[/]" in screen_text(app)
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        assert all(char.isprintable() or char == "\n" for char in screen_text(app))
+
+
+@SIZES
+async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -> None:
+    app = make_app(FakeService(KEPT))
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        await open_tree(pilot)
+        assert "● upgraded" in screen_text(app)
+        await pilot.press("C")
+        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await until(lambda: "Tag" in screen_text(app) and "Note" in screen_text(app))
+
+
+async def test_in_ascii_details_and_tree_are_there() -> None:
+    app = make_app(FakeService(KEPT), ascii_glyphs=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await until(lambda: "* upgraded <- here" in screen_text(app))
+        await open_tree(pilot)
+        await until(lambda: "|-o tried-something" in screen_text(app))
+        await until(lambda: "Taken    1h ago" in screen_text(app))
+
+
+async def test_the_details_say_how_to_get_a_first_checkpoint() -> None:
+    app = make_app(FakeService())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await until(lambda: "none yet: C takes one" in screen_text(app))
+        await select(pilot, DB)
+        await until(lambda: "C takes one while it runs" in screen_text(app))
+
+
+def test_fakes_have_what_these_tests_are_about() -> None:
+    assert WEB_PAST.past.undo_goes_to is not None
+    assert DB_PAST.past.undo_goes_to is None

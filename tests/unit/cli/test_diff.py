@@ -1,0 +1,134 @@
+"""diff where there is no VM: what it prints."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from quicksand import ChangeKind, FileChange, FileType, Sandbox
+from quicksand.host.paths import Paths
+from quicksand.snapshots.history import History
+
+from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.main import run
+from tests.unit.cli.histories import add, history_of, stand_at
+from tests.unit.cli.run_cli import make_stopped
+
+FILE, DIRECTORY, LINK = FileType.FILE, FileType.DIRECTORY, FileType.SYMLINK
+
+
+@pytest.fixture
+def history(places: Paths) -> History:
+    """Of a stopped sandbox that is called web, with the checkpoint tag-1."""
+    found = history_of(places, make_stopped(places, "web"))
+    add(found, 1)
+    stand_at(found, 1)
+    return found
+
+
+def change(
+    path: str,
+    kind: ChangeKind,
+    types: tuple[FileType | None, FileType | None],
+    sizes: tuple[int | None, int | None],
+    *differs: str,
+) -> FileChange:
+    return FileChange(
+        path=path,
+        kind=kind,
+        type_before=types[0],
+        type_after=types[1],
+        size_before=sizes[0],
+        size_after=sizes[1],
+        differs=differs,
+    )
+
+
+CHANGES = [
+    change("/etc/a", ChangeKind.CHANGED, (FILE, FILE), (220, 5000), "content", "mtime"),
+    change("/etc/m", ChangeKind.CHANGED, (FILE, FILE), (7, 7), "mode", "owner"),
+    change("/gone", ChangeKind.REMOVED, (FILE, None), (12, None)),
+    change("/new", ChangeKind.ADDED, (None, DIRECTORY), (None, None)),
+    change("/new/l", ChangeKind.ADDED, (None, LINK), (None, 6)),
+    change("/t", ChangeKind.TYPE_CHANGED, (FILE, DIRECTORY), (3, None)),
+    change("/\udcff\x1b[2J\n\u202e", ChangeKind.ADDED, (None, FILE), (None, 0)),
+]
+
+
+@pytest.fixture
+def asked(history: History, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
+    """What is asked of the engine, which answers with CHANGES."""
+    found: list[tuple[str, str | None]] = []
+
+    async def diff(self: Sandbox, a: str, b: str | None = None) -> list[FileChange]:
+        found.append((a, b))
+        return CHANGES
+
+    monkeypatch.setattr(Sandbox, "diff", diff)
+    return found
+
+
+def test_a_line_tells_of_each_path(
+    asked: list[tuple[str, str | None]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", "web", "tag-1", "tag-2"]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert asked == [("tag-1", "tag-2")]
+    assert out.splitlines() == [
+        "M  /etc/a                  220 B -> 4.88 KiB",
+        "M  /etc/m                  7 B                (mode, owner)",
+        "D  /gone                   12 B",
+        "A  /new/",
+        "A  /new/l                  6 B",
+        "T  /t/                     3 B                (file -> directory)",
+        "A  /\\xff\\x1b[2J\\x0a\\u202e  0 B",
+    ]
+    assert err == "3 added, 1 removed, 2 changed, 1 type-changed\n"
+
+
+def test_json_is_a_list_with_everything(
+    asked: list[tuple[str, str | None]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", "web", "tag-1", "--json"]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert asked == [("tag-1", None)]
+    found = json.loads(out)
+    assert found[0] == {
+        "path": "/etc/a",
+        "kind": "changed",
+        "type_before": "file",
+        "type_after": "file",
+        "size_before": 220,
+        "size_after": 5000,
+        "differs": ["content", "mtime"],
+    }
+    assert found[-1]["path"] == "/\udcff\x1b[2J\n\u202e"
+    assert out.replace("\n", "").isprintable()
+    assert err == ""
+
+
+def test_nothing_is_said_to_be_nothing(
+    history: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def diff(self: Sandbox, a: str, b: str | None = None) -> list[FileChange]:
+        return []
+
+    monkeypatch.setattr(Sandbox, "diff", diff)
+    assert run(["diff", "web", "tag-1"]) == Exit.OK
+    assert capsys.readouterr() == ("", "no file differs\n")
+
+
+@pytest.mark.parametrize("tags", [["tga-1"], ["tag-1", "tga-1"]])
+def test_an_unknown_tag_is_met_with_a_guess(
+    history: History, tags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", "web", *tags]) == Exit.FAILURE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "there is no checkpoint 'tga-1'" in err
+    assert "did you mean 'tag-1'?" in err
+
+
+def test_an_unknown_sandbox_is_named(places: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", "wbe", "a"]) == Exit.FAILURE
+    assert "wbe" in capsys.readouterr().err

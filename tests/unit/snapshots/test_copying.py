@@ -1,0 +1,247 @@
+"""Which pages are copied when: a kernel that tracks writes, played by a fake, and the real one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+from quicksand.errors import MachineError
+from quicksand.snapshots import copying
+from quicksand.snapshots.copying import Copier, Copy, tracks_writes
+from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.pages import ZEROS
+
+from tests.unit.snapshots.test_storing import filled, runs_of
+
+
+class TrackedRam:
+    """Memory of a process under a kernel that tracks writes. ``busy`` writes at the worst moment:
+    after each look at the bits, as a guest that runs does."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, int] = {}
+        self.dirty: set[int] = set()
+        self.still = False
+        self.busy: list[dict[int, int]] = []
+        self.copied: list[int] = []
+
+    def write_pages(self, pages: dict[int, int]) -> None:
+        self.pages |= pages
+        self.dirty |= set(pages)
+
+    def _meanwhile(self) -> None:
+        if self.busy and not self.still:
+            self.write_pages(self.busy.pop(0))
+
+    def written(self) -> list[tuple[int, int]]:
+        found = runs_of(list(self.pages))
+        self._meanwhile()
+        return found
+
+    def soft_dirty(self) -> list[tuple[int, int]]:
+        found = runs_of(list(self.dirty))
+        self._meanwhile()
+        return found
+
+    def clear_soft_dirty(self) -> None:
+        self.dirty = set()
+        self._meanwhile()
+
+    def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
+        numbers = [page for first, count in runs for page in range(first, first + count)]
+        into[:] = b"".join(filled(self.pages[page]) for page in numbers)
+        self.copied.append(len(numbers))
+        self._meanwhile()
+
+    @contextlib.asynccontextmanager
+    async def pause(self) -> AsyncIterator[None]:
+        self.still = True
+        yield
+        self.still = False
+
+
+def contents(copy: Copy) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for run in copy.runs:
+        assert run.file != ZEROS
+        for n in range(run.count):
+            assert run.first + n not in found
+            found[run.first + n] = copy.pieces[run.file][(run.at + n) * PAGE]
+    return found
+
+
+@pytest.fixture
+def ram() -> TrackedRam:
+    return TrackedRam()
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "tracked"
+
+
+@pytest.fixture(autouse=True)
+def tracking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "tracks_writes", lambda: True)
+    monkeypatch.setattr(copying, "ROUND_MIN", 4 * PAGE)
+    monkeypatch.setattr(copying, "SLACK", 2 * PAGE)
+
+
+async def take(
+    ram: TrackedRam, mark: Path, known: str | None, *, run: str = "run", paused: bool = False
+) -> tuple[Copier, Copy]:
+    """As a checkpoint does, up to its commit."""
+    copier = Copier(cast(GuestRam, ram), mark, run, known)
+    copier.prepare()
+    if not paused:
+        await copier.copy_before(ram.pause)
+    async with ram.pause():
+        return copier, copier.copy_rest()
+
+
+async def test_the_second_checkpoint_copies_what_was_written_since_the_first(
+    ram: TrackedRam, mark: Path
+) -> None:
+    ram.write_pages({1: 1, 2: 1, 9: 1})
+    copier, copy = await take(ram, mark, None)
+    assert (contents(copy), copy.since) == ({1: 1, 2: 1, 9: 1}, None)
+    assert "since the start" in copier.note
+    copier.commit("a")
+    ram.write_pages({2: 5, 3: 5})
+    copier, copy = await take(ram, mark, "a")
+    assert (contents(copy), copy.since) == ({2: 5, 3: 5}, "a")
+    assert "soft-dirty" in copier.note
+    copier.commit("b")
+    _, copy = await take(ram, mark, "b")
+    assert (copy.runs, copy.since) == ([], "b")
+
+
+@pytest.mark.parametrize(
+    ("known", "run"), [(None, "run"), ("other", "run"), ("a", "another"), ("a", "")]
+)
+async def test_bits_that_count_from_elsewhere_are_not_believed(
+    ram: TrackedRam, mark: Path, known: str | None, run: str
+) -> None:
+    ram.write_pages({1: 1, 2: 1})
+    copier, _ = await take(ram, mark, None)
+    copier.commit("a")
+    ram.write_pages({2: 2})
+    copier, copy = await take(ram, mark, known, run=run)
+    assert (contents(copy), copy.since) == ({1: 1, 2: 2}, None)
+    assert copying.NOT_YET in copier.note
+
+
+async def test_after_a_checkpoint_that_was_never_committed_all_is_copied(
+    ram: TrackedRam, mark: Path
+) -> None:
+    ram.write_pages({1: 1})
+    copier, _ = await take(ram, mark, None)
+    copier.commit("a")
+    ram.write_pages({2: 2})
+    await take(ram, mark, "a")  # clears the bits, and then its client dies
+    assert not mark.exists()
+    _, copy = await take(ram, mark, "a")
+    assert (contents(copy), copy.since) == ({1: 1, 2: 2}, None)
+
+
+async def test_the_mark_is_gone_before_the_bits_are(
+    ram: TrackedRam, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copier, _ = await take(ram, mark, None)
+    copier.commit("a")
+
+    def fail() -> None:
+        assert not mark.exists()
+        raise MachineError("killed here")
+
+    monkeypatch.setattr(ram, "clear_soft_dirty", fail)
+    with pytest.raises(MachineError):
+        await take(ram, mark, "a")
+
+
+@pytest.mark.parametrize("text", ["", "run", "run ", " a", "run a\n", "\xff"])
+async def test_a_torn_mark_is_none(ram: TrackedRam, mark: Path, text: str) -> None:
+    ram.write_pages({1: 1})
+    ram.dirty = set()
+    mark.write_text(text, encoding="latin-1")
+    _, copy = await take(ram, mark, "a")
+    assert contents(copy) == {1: 1}
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_no_write_is_lost_whenever_it_comes(ram: TrackedRam, mark: Path, first: bool) -> None:
+    """The guest writes between any two steps; the copy is what the memory is in the pause."""
+    known = None
+    if not first:
+        ram.write_pages(dict.fromkeys(range(100, 120), 1))
+        copier, _ = await take(ram, mark, None)
+        copier.commit("a")
+        known = "a"
+    ram.write_pages(dict.fromkeys(range(50), 1))
+    ram.busy = [{n: n, n + 1: n, 60 + n: n} for n in range(2, 30)]
+    copier, copy = await take(ram, mark, known)
+    assert copy.since == known
+    expected = {p: c for p, c in ram.pages.items() if first or p < 100}
+    assert contents(copy) == expected
+    copier.commit("b")
+    ram.write_pages({7: 77})
+    _, copy = await take(ram, mark, "b")
+    assert contents(copy)[7] == 77
+
+
+async def test_most_is_copied_before_the_pause(ram: TrackedRam, mark: Path) -> None:
+    ram.write_pages(dict.fromkeys(range(50), 1))
+    ram.busy = [{}, {}, {}, {3: 9}]
+    _, copy = await take(ram, mark, None)
+    assert ram.copied == [50, 1]
+    assert contents(copy)[3] == 9
+
+
+async def test_a_guest_that_writes_all_the_time_does_not_keep_us(
+    ram: TrackedRam, mark: Path
+) -> None:
+    ram.write_pages(dict.fromkeys(range(50), 1))
+    ram.busy = [dict.fromkeys(range(50), n) for n in range(2, 99)]
+    _, copy = await take(ram, mark, None)
+    assert len(ram.copied) <= copying.ROUNDS + 2
+    assert contents(copy) == ram.pages
+
+
+async def test_a_vm_that_stands_still_already_is_copied_at_once(
+    ram: TrackedRam, mark: Path
+) -> None:
+    ram.write_pages(dict.fromkeys(range(50), 1))
+    _, copy = await take(ram, mark, None, paused=True)
+    assert contents(copy) == ram.pages
+    assert ram.copied == [50]
+
+
+async def test_without_tracking_all_anonymous_pages_are_copied_in_the_pause(
+    ram: TrackedRam, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "tracks_writes", lambda: False)
+    ram.write_pages(dict.fromkeys(range(50), 1))
+    for known in (None, "a"):
+        copier, copy = await take(ram, mark, known)
+        assert (contents(copy), copy.since) == (ram.pages, None)
+        assert "CONFIG_MEM_SOFT_DIRTY" in copier.note
+        copier.commit("a")
+        assert not mark.exists()
+
+
+def test_the_probe_says_what_the_kernel_does() -> None:
+    """By another way than the probe's own: a page of new memory has bit 55 where there is such a
+    bit."""
+    import ctypes
+    import mmap
+
+    memory = mmap.mmap(-1, PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory[0] = 1
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    with Path("/proc/self/pagemap").open("rb") as file:
+        file.seek(address // PAGE * 8)
+        entry = int.from_bytes(file.read(8), "little")
+    assert tracks_writes() is bool(entry >> 55 & 1)

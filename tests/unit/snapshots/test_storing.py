@@ -1,0 +1,408 @@
+"""Memory on disk, against a model: a dictionary of pages for each checkpoint."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from quicksand.errors import HistoryError
+from quicksand.host.files import try_lock
+from quicksand.layout import SandboxDir
+from quicksand.snapshots import image, pages, restore, storing
+from quicksand.snapshots.copying import Copy
+from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.history import BLANK, File, Head, History, Node, new_id
+from quicksand.snapshots.image import identify_image
+from quicksand.snapshots.pages import PageIndex, Run, write_file
+from quicksand.snapshots.storing import Storage, load_index, memory_files
+
+PAGES = 96
+SIZE = PAGES * PAGE
+
+Memory = dict[int, int]
+"""Page -> what it is filled with; pages of zeros are left out."""
+
+
+def filled(content: int) -> bytes:
+    return bytes([content]) * PAGE
+
+
+def runs_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for page in sorted(numbers):
+        if found and sum(found[-1]) == page:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((page, 1))
+    return found
+
+
+class FakeRam:
+    """Memory that maps an image privately, as a QEMU's does."""
+
+    def __init__(self, image: Path | None, touched: Memory) -> None:
+        """``touched``: what QEMU itself writes at its start."""
+        self.below = image.read_bytes() if image is not None else bytes(SIZE)
+        self.own: dict[int, bytes] = {page: filled(content) for page, content in touched.items()}
+        self.dirty = set(self.own)
+
+    def written(self) -> list[tuple[int, int]]:
+        return runs_of(list(self.own))
+
+    def write(self, runs: Sequence[tuple[int, int]], data: memoryview) -> None:
+        at = 0
+        for first, count in runs:
+            for page in range(first, first + count):
+                self.own[page] = bytes(data[at : at + PAGE])
+                self.dirty.add(page)
+                at += PAGE
+        assert at == len(data)
+
+    def page(self, number: int) -> bytes:
+        return self.own.get(number, self.below[number * PAGE : (number + 1) * PAGE])
+
+    def memory(self) -> Memory:
+        found = {page: self.page(page) for page in range(PAGES)}
+        assert all(data == data[:1] * PAGE for data in found.values())
+        return {page: data[0] for page, data in found.items() if data[0]}
+
+
+@dataclass
+class Sandbox:
+    """A sandbox's memory through checkpoints and reverts, without any QEMU."""
+
+    place: SandboxDir
+    tracked: bool = False
+    """Copy what was written since the last checkpoint, not all that was ever written."""
+    ram: FakeRam = field(init=False)
+    head: Head = field(init=False)
+    model: Memory = field(default_factory=dict)
+    models: dict[str, Memory] = field(default_factory=dict)
+    last: str | None = None
+    """The checkpoint since which ``ram.dirty`` counts."""
+
+    def __post_init__(self) -> None:
+        for directory in (self.place.memory, self.place.checkpoints, self.place.layers):
+            directory.mkdir(parents=True)
+        lock = try_lock(self.place.lock)
+        assert lock is not None
+        weakref.finalize(self, os.close, lock)  # it runs as long as the test looks at it
+        self.ram = FakeRam(None, {})
+        self.head = Head(layers=(), top=new_id(), run=new_id())
+        self.history.set_head(self.head)
+
+    @property
+    def history(self) -> History:
+        return History(self.place)
+
+    def write(self, first: int, count: int, content: int) -> None:
+        for page in range(first, min(first + count, PAGES)):
+            self.ram.write([(page, 1)], memoryview(filled(content)))
+            self.model.pop(page, None)
+            if content:
+                self.model[page] = content
+
+    def copy(self) -> Copy:
+        tracked = self.tracked and self.last is not None and self.last == self.head.node
+        runs = runs_of(list(self.ram.dirty)) if tracked else self.ram.written()
+        data = bytearray(
+            b"".join(self.ram.page(p) for first, n in runs for p in range(first, first + n))
+        )
+        placed, at = [], 0
+        for first, count in runs:
+            placed.append(Run(first, count, 0, at))
+            at += count
+        return Copy(placed, [memoryview(data)], self.last if tracked else None)
+
+    def checkpoint(self) -> Node:
+        id_ = new_id()
+        copy = self.copy()
+        self.ram.dirty = set()
+        head = self.history.head()
+        stored = Storage(self.place, id_, head, run=self.head.run or "", size=SIZE).store(copy)
+        directory = self.place.checkpoints / id_
+        directory.mkdir()
+        encoded = PageIndex(SIZE, stored.runs).encode()
+        node = Node(
+            id=id_,
+            tag=id_,
+            parent=head.node,
+            created=len(self.models),
+            note="",
+            tier="pages",
+            tier_note="",
+            auto=False,
+            pinned=False,
+            pause_s=0,
+            bytes_written=stored.written,
+            layers=(),
+            shape={},
+            memory=stored.memory,
+            pages=stored.files,
+            index=write_file(directory / "pages.index", iter([encoded])),
+            devices=File(name="devices", size=0, crcs=()),
+            token="t",
+            image=stored.image,
+        )
+        self.history.commit(node)
+        self.history.set_head(
+            Head(
+                layers=(),
+                top=head.top,
+                node=id_,
+                run=self.head.run,
+                memory=head.memory,
+                stored=stored.stored,
+            )
+        )
+        self.last = id_
+        self.models[id_] = dict(self.model)
+        return node
+
+    def restore(self, node: Node, touched: Memory) -> None:
+        path = None if node.memory == BLANK else self.place.memory / node.memory
+        self.ram = FakeRam(path, touched)
+        index = load_index(self.place, node)
+        restore.check_disk_and_image(self.place, node)
+        restore._load_memory(self.place, node, index, cast(GuestRam, self.ram))
+        self.head = Head(layers=(), top=new_id(), node=node.id, run=new_id(), memory=node.memory)
+        self.history.set_head(self.head)
+        self.model = dict(self.models[node.id])
+        self.last = None
+
+    def remove(self, node: Node) -> None:
+        self.history.remove(node)
+        del self.models[node.id]
+
+    def check(self) -> None:
+        """Every checkpoint gives back what the memory was when it was taken."""
+        assert self.ram.memory() == self.model
+        self.history.sweep()
+        for node in self.history.nodes():
+            path = None if node.memory == BLANK else self.place.memory / node.memory
+            ram = FakeRam(path, {3: 77})
+            index = load_index(self.place, node)
+            restore.check_disk_and_image(self.place, node)
+            restore._load_memory(self.place, node, index, cast(GuestRam, ram))
+            assert ram.memory() == self.models[node.id]
+            if node.image is not None:
+                assert identify_image(self.place.memory / node.memory) == node.image
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images as soon as a few pages are over them; checksums of a few pages each."""
+    monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
+    for module in (image, pages):
+        monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> SandboxDir:
+    return SandboxDir(tmp_path / "box")
+
+
+WRITES = st.tuples(
+    st.just("write"),
+    st.integers(0, PAGES - 1),
+    st.sampled_from([1, 2, 8, 30, PAGES]),
+    st.sampled_from([0, 0, 1, 2, 3]),
+)
+STEPS = st.lists(
+    WRITES
+    | WRITES
+    | st.tuples(st.just("checkpoint"))
+    | st.tuples(
+        st.just("restore"),
+        st.integers(0, 99),
+        st.dictionaries(st.integers(0, PAGES - 1), st.integers(0, 9), max_size=2),
+    )
+    | st.tuples(st.just("remove"), st.integers(0, 99)),
+    max_size=25,
+)
+
+
+def share_nothing(_target: int, _source: int) -> bool:
+    return False
+
+
+def share_by_copying(target: int, source: int) -> bool:
+    """What FICLONE leaves, made by other means."""
+    os.pwrite(target, os.pread(source, SIZE, 0), 0)
+    return True
+
+
+@pytest.mark.parametrize("share", [share_nothing, share_by_copying])
+@pytest.mark.parametrize("tracked", [False, True])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS)
+def test_whatever_happens_every_checkpoint_gives_back_its_memory(
+    monkeypatch: pytest.MonkeyPatch, share: Any, tracked: bool, steps: list[Any]
+) -> None:
+    monkeypatch.setattr(image, "share_blocks", share)
+    with tempfile.TemporaryDirectory() as directory:
+        box = Sandbox(SandboxDir(Path(directory) / "box"), tracked=tracked)
+        for what, *values in steps:
+            nodes = box.history.nodes()
+            if what == "write":
+                box.write(*values)
+            elif what == "checkpoint":
+                box.checkpoint()
+            elif what == "restore" and nodes:
+                box.restore(nodes[values[0] % len(nodes)], values[1])
+            elif what == "remove" and nodes:
+                box.remove(nodes[values[0] % len(nodes)])
+        box.check()
+
+
+def test_much_memory_over_the_image_becomes_an_image_that_a_restore_leaves_alone(
+    place: SandboxDir,
+) -> None:
+    box = Sandbox(place)
+    box.write(10, 40, 1)
+    box.write(70, 4, 2)
+    node = box.checkpoint()
+    assert node.memory == f"{node.id}.ram"
+    found = place.memory / node.memory
+    assert found.stat().st_size == SIZE
+    assert found.stat().st_blocks * 512 == 44 * PAGE
+    assert list(place.memory.iterdir()) == [found]
+    box.restore(node, {})
+    assert box.ram.own == {}
+    box.check()
+
+
+def test_the_next_checkpoints_of_the_run_keep_the_image_and_store_what_is_new(
+    place: SandboxDir,
+) -> None:
+    box = Sandbox(place)
+    box.write(0, 60, 1)
+    first = box.checkpoint()
+    box.write(5, 2, 3)
+    box.write(80, 1, 4)
+    box.write(20, 1, 0)
+    second = box.checkpoint()
+    assert second.memory == first.memory
+    assert second.image == first.image
+    assert second.bytes_written == 3 * PAGE
+    box.restore(second, {})
+    assert sorted(box.ram.own) == [5, 6, 20, 80]
+    box.write(6, 1, 5)
+    third = box.checkpoint()
+    assert (third.memory, third.bytes_written) == (first.memory, PAGE)
+    box.check()
+
+
+def test_the_images_of_many_branches_cost_no_more_than_what_was_written(
+    place: SandboxDir,
+) -> None:
+    """A checkpoint just below the limit, and from it a hundred branches that each go over it."""
+    box = Sandbox(place)
+    box.write(0, 40, 1)
+    root = box.checkpoint()
+    box.write(0, 20, 2)
+    near = box.checkpoint()
+    assert near.memory == root.memory
+    for branch in range(20):
+        box.restore(near, {})
+        box.write(21, 1, 3 + branch)
+        box.write(50, 1, 3 + branch)
+        assert box.checkpoint().memory == root.memory
+    box.check()
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(0, 2**32))
+def test_all_that_is_written_to_disk_is_proportional_to_the_pages_that_changed(seed: int) -> None:
+    dice = random.Random(seed)
+    with tempfile.TemporaryDirectory() as directory:
+        box = Sandbox(SandboxDir(Path(directory) / "box"))
+        changed = written = 0
+        for _ in range(30):
+            for _ in range(dice.randrange(4)):
+                count = dice.choice([1, 3, 20])
+                box.write(dice.randrange(PAGES), count, dice.randrange(1, 4))
+                changed += count
+            written += box.checkpoint().bytes_written
+            if dice.random() < 0.3:
+                box.restore(dice.choice(box.history.nodes()), {})
+        assert written <= 5 * changed * PAGE
+
+
+def test_a_damaged_image_is_refused_by_its_name(place: SandboxDir) -> None:
+    box = Sandbox(place)
+    box.write(10, 40, 1)
+    node = box.checkpoint()
+    path = place.memory / node.memory
+    with path.open("r+b") as file:
+        file.seek(30 * PAGE + 1)
+        file.write(b"\xff")
+    with pytest.raises(HistoryError, match=path.name):
+        box.restore(node, {})
+    os.truncate(path, SIZE - PAGE)
+    with pytest.raises(HistoryError, match=f"{path.name} is damaged: .* bytes instead of"):
+        box.restore(node, {})
+
+
+def test_a_base_that_is_damaged_makes_no_new_image(place: SandboxDir) -> None:
+    box = Sandbox(place)
+    box.write(10, 40, 1)
+    node = box.checkpoint()
+    box.restore(node, {})
+    box.write(0, PAGES, 2)
+    os.truncate(place.memory / node.memory, SIZE - PAGE)
+    with pytest.raises(HistoryError, match=node.memory):
+        box.checkpoint()
+
+
+def test_without_the_space_for_an_image_only_the_new_pages_are_stored(
+    place: SandboxDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from quicksand.errors import DiskSpaceError
+
+    def full(_root: Path, _need: int = 0) -> None:
+        raise DiskSpaceError("full")
+
+    monkeypatch.setattr(storing, "check_space", full)
+    box = Sandbox(place)
+    box.write(10, 40, 1)
+    node = box.checkpoint()
+    assert (node.memory, node.image) == (BLANK, None)
+    assert memory_files(place, node.id)[0].exists()
+    box.check()
+
+
+@pytest.fixture
+def no_fault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """copy_file_range as on a file system that does not have it."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "copy_file_range", refuse)
+    yield
+
+
+def test_a_base_is_copied_by_hand_where_the_kernel_cannot(
+    place: SandboxDir, no_fault: None
+) -> None:
+    box = Sandbox(place)
+    box.write(10, 40, 1)
+    box.restore(box.checkpoint(), {})
+    box.write(30, 40, 2)
+    node = box.checkpoint()
+    assert node.memory == f"{node.id}.ram"
+    box.check()
