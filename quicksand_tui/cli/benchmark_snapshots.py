@@ -200,5 +200,6 @@ def qemu_pid(sandbox: Sandbox) -> int:
 
 
 def describe(facts: dict[str, Any]) -> str:
-    """A row's facts in a line."""
-    return ", ".join(f"{key} {value}" for key, value in facts.items() if value != "")
+    """A row's facts in a line; notes are for `--json`, and `doctor` tells them."""
+    shown = {key: value for key, value in facts.items() if not key.endswith("_note")}
+    return ", ".join(f"{key} {value}" for key, value in shown.items() if value != "")
