@@ -17,7 +17,7 @@ from quicksand.config import PortForward
 from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import LiveMachine, boot, remove_quietly
 from quicksand.registry import Record, Registry, new_id
@@ -68,7 +68,7 @@ async def make_clones(
         names = free_names(registry, record.name, count) if named else [None] * count
     if len(names) != count or concurrency < 1:
         raise ConfigError("as many names as clones are needed, and a concurrency above 0")
-    embryos: list[Embryo] = []
+    embryos = await prepare_clones(registry, record, names, at=at)
     slots = asyncio.Semaphore(concurrency)
     started: list[LiveMachine] = []
 
@@ -81,11 +81,10 @@ async def make_clones(
             return machine
 
     try:
-        await prepare_clones(registry, record, names, embryos, at=at)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(start(embryo)) for embryo in embryos]
     except BaseException:
-        await asyncio.shield(_undo(registry, embryos, started))
+        await to_the_end(_undo(registry, embryos, started))
         raise
     return [task.result() for task in tasks]
 
@@ -95,46 +94,56 @@ async def _undo(registry: Registry, embryos: Sequence[Embryo], started: list[Liv
         await _end(machine)
         # One that is to be discarded its keeper has removed.
         with contextlib.suppress(SandboxNotFoundError):
-            registry.remove(machine.record.id)
-    for embryo in embryos:
-        await in_thread_to_the_end(lambda embryo=embryo: forget(registry, embryo))  # type: ignore[misc]
+            await in_thread_to_the_end(lambda id_=machine.record.id: registry.remove(id_))  # type: ignore[misc]
+    await in_thread_to_the_end(lambda: _forget_all(registry, embryos))
 
 
 async def prepare_clones(
-    registry: Registry,
-    record: Record,
-    names: Sequence[str | None],
-    embryos: list[Embryo],
-    *,
-    at: str | None = None,
-) -> None:
-    """Add to ``embryos`` clones of the sandbox of ``record`` as it is now, or as it was at its
-    checkpoint ``at``.
+    registry: Registry, record: Record, names: Sequence[str | None], *, at: str | None = None
+) -> list[Embryo]:
+    """Make clones of the sandbox of ``record`` as it is now, or as it was at its checkpoint ``at``.
 
-    They are the caller's to start or `forget`, also those that are there after a cancellation or an
-    error: NameTakenError, ConfigError, CheckpointNotFoundError, HistoryError, HostError,
-    MachineError.
+    The caller owns their locks. None is there after an error: NameTakenError, ConfigError,
+    CheckpointNotFoundError, HistoryError, HostError, MachineError.
     """
     if not 1 <= len(names) <= CLONES_MAX:
         raise ConfigError(f"{len(names)} clones are not possible: ask for 1 to {CLONES_MAX}")
+    made: list[Embryo] = []
+    try:
+        await _prepare(registry, record, names, at, made)
+    except BaseException:
+        # A cancellation too comes when some or all are there.
+        await in_thread_to_the_end(lambda: _forget_all(registry, made))
+        raise
+    return made
+
+
+async def _prepare(
+    registry: Registry,
+    record: Record,
+    names: Sequence[str | None],
+    at: str | None,
+    made: list[Embryo],
+) -> None:
+    """Put clones into ``made``, one by one."""
     entry = registry.inspect(record.id)
     if at is None and entry is not None and entry.run is not None:
         async with working_on(registry, record) as live:
             node = await keep_instant(live, f"clone of {record.name}"[:128], hidden=True)
             origin = Origin(place=live.place, node=node)
-            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, embryos))
-            return
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, made))
+        return
     place = sandbox_dir(registry.paths, record.id)
     history = History(place)
     if at is not None:
         async with history.locked():
             origin = Origin(place=place, node=history.find(at))
-            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, embryos))
-            return
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, made))
+        return
     lock = registry.lock(record.id)
     try:
         async with history.locked():
-            await in_thread_to_the_end(lambda: _make_all(registry, record, names, None, embryos))
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, None, made))
     finally:
         os.close(lock)
 
@@ -144,11 +153,16 @@ def _make_all(
     record: Record,
     names: Sequence[str | None],
     origin: Origin | None,
-    embryos: list[Embryo],
+    made: list[Embryo],
 ) -> None:
     layers = () if origin is not None else _freeze_disk(registry, record)
     for name in names:
-        embryos.append(_make(registry, record, name, origin, layers))
+        made.append(_make(registry, record, name, origin, layers))
+
+
+def _forget_all(registry: Registry, embryos: Sequence[Embryo]) -> None:
+    for embryo in embryos:
+        forget(registry, embryo)
 
 
 def _make(
@@ -227,8 +241,8 @@ async def start_clone(registry: Registry, embryo: Embryo) -> LiveMachine:
         await in_thread_to_the_end(lambda: registry.save(committed))
     except BaseException:
         if machine is not None:
-            await asyncio.shield(_end(machine))
-        await asyncio.shield(in_thread_to_the_end(lambda: forget(registry, embryo)))
+            await to_the_end(_end(machine))
+        await in_thread_to_the_end(lambda: forget(registry, embryo))
         raise
     embryo.release()
     return replace(machine, record=committed)

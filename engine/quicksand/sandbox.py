@@ -21,7 +21,7 @@ from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
 from quicksand.guest_files import GuestFiles
 from quicksand.host.paths import paths
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import LiveMachine, Progress
 from quicksand.registry import (
@@ -527,8 +527,7 @@ class Sandbox:
         clones = [clone for clone in made if isinstance(clone, Sandbox)]
         for failure in made:
             if isinstance(failure, Exception):
-                for clone in clones:
-                    await clone._remove()
+                await to_the_end(self._remove_all(clones))
                 raise failure
         return clones
 
@@ -554,6 +553,11 @@ class Sandbox:
         sandbox = cls._of_record(machine.record)
         sandbox._adopt(machine)
         return sandbox
+
+    @staticmethod
+    async def _remove_all(clones: Sequence[Sandbox]) -> None:
+        for clone in clones:
+            await clone._remove()
 
     async def _remove(self) -> None:
         """End this sandbox, which this process has started, and remove it."""
