@@ -34,7 +34,7 @@ from quicksand.registry import (
     publish_state,
 )
 from quicksand.shell import Shell, ShellInfo
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
 from quicksand.snapshots.history import History
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
@@ -480,7 +480,8 @@ class Sandbox:
     async def delete_checkpoint(self, tag: str) -> None:
         """Remove a checkpoint; what others need of it stays. Works in any state of the sandbox.
 
-        Raises CheckpointNotFoundError, HistoryError while another client works on the history.
+        Raises CheckpointNotFoundError, HistoryError for one that is pinned, or while another client
+        works on the history.
         """
         history = History(sandbox_dir(self._registry.paths, self._id))
         async with history.locked():
@@ -488,8 +489,13 @@ class Sandbox:
 
     def checkpoints(self) -> builtins.list[Checkpoint]:
         """All checkpoints, the oldest first."""
+        return list_checkpoints(History(sandbox_dir(self._registry.paths, self._id)))
+
+    async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
+        """Keep a checkpoint from being deleted, or no longer. Raises as `delete_checkpoint`."""
         history = History(sandbox_dir(self._registry.paths, self._id))
-        return [Checkpoint.from_node(node) for node in history.nodes()]
+        async with history.locked():
+            await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
 
     async def diff(self, a: str, b: str | None = None) -> builtins.list[FileChange]:
         """The files that differ between the disks of two checkpoints, by path; without ``b``

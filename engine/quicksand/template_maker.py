@@ -120,7 +120,7 @@ async def _make(
     progress: Progress | None,
 ) -> None:
     """Boot a sandbox whose data directory is ``making``, and publish it as the template."""
-    own = Registry(replace(registry.paths, data=making))
+    own = Registry(replace(registry.paths, data=making, memory=None))
     config = replace(record.config, port_forwards=())
     template = replace(
         record,

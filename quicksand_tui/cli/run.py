@@ -51,7 +51,13 @@ def _parse_forwards(
 )
 @click.option("--cold", is_flag=True, help="Boot it, though there is a template to go on from.")
 @click.option("-d", "--detach", is_flag=True, help="Leave it running and print its name.")
-@click.option("--rm", "remove", is_flag=True, help="Remove it when it stops, though it has a name.")
+@click.option(
+    "--rm",
+    "--ephemeral",
+    "remove",
+    is_flag=True,
+    help="Remove it when it stops, though it has a name.",
+)
 @command_options
 @detach_keys_option
 @json_option
