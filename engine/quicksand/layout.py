@@ -11,6 +11,7 @@
         memory/<id>.pages       pages of guest memory that checkpoints are made of; a symbolic link
                                 to <QUICKSAND_MEMORY_DIR>/<id>/ if that was set at the first start
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
+        memory/<digest>.rom     the machine's firmware
         checkpoints/<id>/       node.json (written last), devices, pages.index
         console.log[.1]         what the guest wrote to its console, the last two pieces
         qemu.log[.1]            QEMU's stderr, likewise
