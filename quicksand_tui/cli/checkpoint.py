@@ -70,7 +70,8 @@ def command(name: str, tag: str | None, note: str, replace: bool, as_json: bool)
             return Exit.OK
         row = (made.tag, show_pause(made.pause_s), show_size(made.bytes_written), made.tier)
         print_table(("TAG", "PAUSE", "WRITTEN", "TIER"), [row])
-        if made.tier_note:
+        # Of the usual tier `doctor` tells what would make it faster.
+        if made.tier_note and made.tier != "pages":
             say(f"tier {clean(made.tier)}: {clean(made.tier_note)}")
         return Exit.OK
 
