@@ -60,7 +60,6 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
-        terminal.sees("◐ starting  debian-1", "c cancels")
         terminal.sees("● running   debian-1", timeout=BOOT_S)
         terminal.sees("run debian --name debian-1 --detach")
 
