@@ -10,7 +10,8 @@
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
         memory/<id>.pages       pages of guest memory that checkpoints are made of
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
-        checkpoints/<id>/       node.json (written last), devices, pages.index
+        memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
+        checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index
         console.log[.1]         what the guest wrote to its console, the last two pieces
         qemu.log[.1]            QEMU's stderr, likewise
         exit.json               how the last run ended
@@ -22,6 +23,7 @@
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           while the VM waits for space on the host's disk
             tracked             the checkpoint since which the kernel tracks written memory
+            loading             what QEMU writes while it loads a snapshot of its own
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
 """
@@ -113,6 +115,10 @@ class MachineDir:
     @property
     def tracked(self) -> Path:
         return self.root / "tracked"
+
+    @property
+    def loading(self) -> Path:
+        return self.root / "loading"
 
     def agent_socket(self, port: int) -> Path:
         return self.root / f"agent{port}.sock"
