@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from quicksand import Sandbox, Status
 from quicksand.errors import (
+    AgentUnreachableError,
     ConfigError,
     DiskSpaceError,
     HistoryError,
@@ -20,9 +21,10 @@ from quicksand.errors import (
 )
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.planning import check_space
+from quicksand.qemu import jobs
 from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots import internal
-from quicksand.snapshots.history import History
 from quicksand.snapshots.tiers import VARIABLE
 
 from tests.conftest import fresh_places, our_processes, wait_for
@@ -53,6 +55,14 @@ async def say(vm: Sandbox, command: str) -> str:
     result = await vm.execute(command, timeout=60)
     assert result.exit_code == 0, result.stderr
     return result.stdout.strip()
+
+
+async def boot_id(vm: Sandbox) -> str:
+    """ "" while it is on its way down or up."""
+    try:
+        return (await vm.execute("cat /proc/sys/kernel/random/boot_id")).stdout.strip()
+    except AgentUnreachableError:
+        return ""
 
 
 async def block_nodes(vm: Sandbox, places: Paths) -> list[dict[str, Any]]:
@@ -97,6 +107,13 @@ async def test_memory_processes_and_disk_are_as_they_were_in_every_cycle(
         )
     await vm.undo()
     assert await say(vm, "cat /root/f /dev/shm/f") == "later\nlater"
+    # A reboot finds its firmware, and the disk.
+    await say(vm, "sync")
+    await vm.request("shutdown", {"mode": "reboot", "grace": 1})
+    async with asyncio.timeout(60):
+        while await boot_id(vm) in (same.split()[0], ""):
+            pass
+    assert await say(vm, "cat /root/f; ls /dev/shm") == "later"
     # Nothing of it is in the layers of the disk, and QEMU has let go of all files.
     nodes = await block_nodes(vm, places)
     assert [node for node in nodes if node["image"].get("snapshots")] == []
@@ -105,7 +122,8 @@ async def test_memory_processes_and_disk_are_as_they_were_in_every_cycle(
 
 async def test_both_tiers_in_one_tree_in_any_order(vm: Sandbox) -> None:
     sums = {}
-    for number, tier in enumerate(("pages", "internal", "pages", "internal", "internal", "pages")):
+    tiers = ("pages", "internal", "pages", "internal", "internal", "pages")
+    for number, tier in enumerate(tiers):
         await say(vm, f"echo {number} | tee /root/f /dev/shm/f")
         await say(vm, "head -c 2M /dev/urandom > /dev/shm/r")
         sums[number] = await say(vm, "sha256sum /dev/shm/r")
@@ -117,9 +135,9 @@ async def test_both_tiers_in_one_tree_in_any_order(vm: Sandbox) -> None:
         )
         # What follows a restore builds upon it.
         if jump in (0, 1):
-            tier = ("internal", "pages")[jump]
+            other = "pages" if tiers[jump] == "internal" else "internal"
             await say(vm, "echo more > /dev/shm/more")
-            await vm.checkpoint(f"over {jump}", tier=tier, replace=True)
+            await vm.checkpoint(f"over {jump}", tier=other, replace=True)
             await vm.revert(f"over {jump}", keep_now=False)
             assert await say(vm, "cat /dev/shm/f /dev/shm/more") == f"{jump}\nmore"
     parents = {made.tag: made.parent for made in vm.checkpoints()}
@@ -215,9 +233,10 @@ async def test_a_disk_that_fills_up_while_qemu_saves_costs_only_the_checkpoint(
             with pytest.raises(DiskSpaceError, match="free space"):
                 await vm.checkpoint("two")
             with monkeypatch.context() as patch:
-                patch.setattr(internal, "check_space", lambda *_: None)
-                with pytest.raises(DiskSpaceError, match="snapshot-save"):
+                patch.setattr(internal, "check_space", lambda root, need=0: check_space(root))
+                with pytest.raises(DiskSpaceError, match="free space") as caught:
                     await vm.checkpoint("two")
+                assert "snapshot-save" in str(caught.value.__cause__)
             assert await say(vm, "cat /dev/shm/f") == "here"
             assert [c.tag for c in vm.checkpoints()] == ["one"]
             assert memory_of(vm, small) >= {f"{one.id}.state"}
@@ -239,7 +258,7 @@ async def test_qemu_killed_while_it_saves_loses_no_earlier_checkpoint(
     await say(vm, "echo later | tee /dev/shm/f /root/f; sync; head -c 80M /dev/zero > /dev/shm/r")
     run = Sandbox.list()[0].run
     assert run is not None
-    job = internal.run_job
+    job = jobs.run_job
 
     async def kill(monitor: Monitor, command: str, **arguments: Any) -> None:
         """Begin, and kill QEMU as soon as it has written something."""

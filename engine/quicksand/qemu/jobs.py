@@ -6,36 +6,26 @@ import asyncio
 import secrets
 from typing import Any
 
-from quicksand.errors import DiskSpaceError, MachineError
+from quicksand.errors import MachineError
 from quicksand.qemu.qmp import Monitor
 
 POLL_S = 0.005
 """While it saves or loads a snapshot QEMU answers nobody: the first look finds most jobs ended."""
 
-NO_SPACE = "No space left on device"
-"""As QEMU words it (strerror of ENOSPC)."""
-
 
 async def run_job(monitor: Monitor, command: str, **arguments: Any) -> None:
     """Start a job and follow it to its end; nothing is left of it then.
 
-    Raises MachineError with QEMU's words if the job failed, DiskSpaceError if for want of space,
-    StateError if QEMU did not start it, QemuDiedError. A cancellation leaves the job to itself: it
-    ends, but is not dismissed.
+    Raises MachineError with QEMU's words if the job failed, StateError if QEMU did not start it,
+    QemuDiedError. A cancellation leaves the job to itself: it ends, but is not dismissed.
     """
     name = f"quicksand-{secrets.token_hex(4)}"
     await monitor.execute(command, **{"job-id": name}, **arguments)
     while (job := await _find(monitor, name))["status"] != "concluded":  # noqa: ASYNC110
         await asyncio.sleep(POLL_S)
     await monitor.execute("job-dismiss", id=name)
-    error = job.get("error")
-    if error is None:
-        return
-    if NO_SPACE in str(error):
-        raise DiskSpaceError(
-            f"no space left during {command}: {error}", hint="free some disk space and try again"
-        )
-    raise MachineError(f"QEMU failed at {command}: {error}")
+    if job.get("error") is not None:
+        raise MachineError(f"QEMU failed at {command}: {job['error']}")
 
 
 async def _find(monitor: Monitor, name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import MachineError, QuicksandError
+from quicksand.errors import DiskSpaceError, MachineError, QemuDiedError, QuicksandError
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
@@ -70,7 +70,17 @@ class InternalCapture(Capture):
 
     async def _copy_instant(self) -> None:
         # The VM is stopped already, so the job leaves it so: the disk is of the same instant.
-        await run_job(self._monitor, "snapshot-save", tag=self.id, vmstate=NODE, devices=[NODE])
+        try:
+            await run_job(self._monitor, "snapshot-save", tag=self.id, vmstate=NODE, devices=[NODE])
+        except QemuDiedError:
+            raise
+        except MachineError as error:
+            # QEMU calls a full disk an input/output error.
+            try:
+                check_space(self._place.memory)
+            except DiskSpaceError as full:
+                raise full from error
+            raise
         await _require_snapshot(self._monitor, self.id)
         await self._pivot()
 
