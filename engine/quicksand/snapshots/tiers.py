@@ -68,8 +68,11 @@ def why_unreadable(pid: int | None = None) -> str:
         if pid is not None:
             _try_reading(pid)
         else:
-            with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as other:
-                _try_reading(other.pid)
+            with subprocess.Popen([sys.executable, "-I", "-S"], stdin=subprocess.PIPE) as other:
+                try:
+                    _try_reading(other.pid)
+                finally:
+                    other.kill()
     except (OSError, MachineError) as error:
         return f"the memory of QEMU cannot be read ({error})"
     return ""
