@@ -121,7 +121,7 @@ class Operations:
     def checkpoint(self, sandbox: SandboxView, spec: CheckpointSpec) -> None:
         async def take(_: object) -> str:
             made = await self._service.checkpoint(sandbox.id, spec)
-            tier = f" ({made.tier}: {made.tier_note})" if made.tier_note else ""
+            tier = f" ({made.tier}: {made.tier_note})" if made.tier != "pages" else ""
             return (
                 f"{sandbox.name}: checkpoint {_short(made)}: stood still for "
                 f"{pause_text(made.pause_s)}, {size_text(made.written)} written{tier}"

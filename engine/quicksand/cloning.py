@@ -7,16 +7,17 @@ own. So clones outlive their source, and the source does not notice them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.config import PortForward
-from quicksand.errors import ConfigError, QuicksandError, StateError
+from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import LiveMachine, boot, remove_quietly
 from quicksand.registry import Record, Registry, new_id
@@ -83,7 +84,7 @@ async def make_clones(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(start(embryo)) for embryo in embryos]
     except BaseException:
-        await asyncio.shield(_undo(registry, embryos, started))
+        await to_the_end(_undo(registry, embryos, started))
         raise
     return [task.result() for task in tasks]
 
@@ -91,9 +92,10 @@ async def make_clones(
 async def _undo(registry: Registry, embryos: Sequence[Embryo], started: list[LiveMachine]) -> None:
     for machine in started:
         await _end(machine)
-        await in_thread_to_the_end(lambda id_=machine.record.id: registry.remove(id_))  # type: ignore[misc]
-    for embryo in embryos:
-        await in_thread_to_the_end(lambda embryo=embryo: forget(registry, embryo))  # type: ignore[misc]
+        # One that is to be discarded its keeper has removed.
+        with contextlib.suppress(SandboxNotFoundError):
+            await in_thread_to_the_end(lambda id_=machine.record.id: registry.remove(id_))  # type: ignore[misc]
+    await in_thread_to_the_end(lambda: _forget_all(registry, embryos))
 
 
 async def prepare_clones(
@@ -106,39 +108,61 @@ async def prepare_clones(
     """
     if not 1 <= len(names) <= CLONES_MAX:
         raise ConfigError(f"{len(names)} clones are not possible: ask for 1 to {CLONES_MAX}")
+    made: list[Embryo] = []
+    try:
+        await _prepare(registry, record, names, at, made)
+    except BaseException:
+        # A cancellation too comes when some or all are there.
+        await in_thread_to_the_end(lambda: _forget_all(registry, made))
+        raise
+    return made
+
+
+async def _prepare(
+    registry: Registry,
+    record: Record,
+    names: Sequence[str | None],
+    at: str | None,
+    made: list[Embryo],
+) -> None:
+    """Put clones into ``made``, one by one."""
     entry = registry.inspect(record.id)
     if at is None and entry is not None and entry.run is not None:
         async with working_on(registry, record) as live:
             node = await keep_instant(live, f"clone of {record.name}"[:128], hidden=True)
             origin = Origin(place=live.place, node=node)
-            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin))
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, made))
+        return
     place = sandbox_dir(registry.paths, record.id)
     history = History(place)
     if at is not None:
         async with history.locked():
             origin = Origin(place=place, node=history.find(at))
-            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin))
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, made))
+        return
     lock = registry.lock(record.id)
     try:
         async with history.locked():
-            return await in_thread_to_the_end(lambda: _make_all(registry, record, names, None))
+            await in_thread_to_the_end(lambda: _make_all(registry, record, names, None, made))
     finally:
         os.close(lock)
 
 
 def _make_all(
-    registry: Registry, record: Record, names: Sequence[str | None], origin: Origin | None
-) -> list[Embryo]:
+    registry: Registry,
+    record: Record,
+    names: Sequence[str | None],
+    origin: Origin | None,
+    made: list[Embryo],
+) -> None:
     layers = () if origin is not None else _freeze_disk(registry, record)
-    made: list[Embryo] = []
-    try:
-        for name in names:
-            made.append(_make(registry, record, name, origin, layers))
-    except BaseException:
-        for embryo in made:
-            forget(registry, embryo)
-        raise
-    return made
+    for name in names:
+        made.append(_make(registry, record, name, origin, layers))
+
+
+def _forget_all(registry: Registry, embryos: Sequence[Embryo]) -> None:
+    for embryo in embryos:
+        forget(registry, embryo)
 
 
 def _make(
@@ -217,8 +241,8 @@ async def start_clone(registry: Registry, embryo: Embryo) -> LiveMachine:
         await in_thread_to_the_end(lambda: registry.save(committed))
     except BaseException:
         if machine is not None:
-            await asyncio.shield(_end(machine))
-        await asyncio.shield(in_thread_to_the_end(lambda: forget(registry, embryo)))
+            await to_the_end(_end(machine))
+        await in_thread_to_the_end(lambda: forget(registry, embryo))
         raise
     embryo.release()
     return replace(machine, record=committed)

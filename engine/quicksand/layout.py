@@ -8,9 +8,11 @@
         head.json               which layers the guest's disk is made of at this moment
         history.lock            flock'ed by whoever changes layers or checkpoints
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
-        memory/<id>.pages       pages of guest memory that checkpoints are made of
+        memory/<id>.pages       pages of guest memory that checkpoints are made of; a symbolic link
+                                to <QUICKSAND_MEMORY_DIR>/<id>/ if that was set at the first start
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
         memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
+        memory/<digest>.rom     the machine's firmware
         checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index
         console.log[.1]         what the guest wrote to its console, the last two pieces
         qemu.log[.1]            QEMU's stderr, likewise
@@ -30,11 +32,12 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import PathError
-from quicksand.host.paths import SOCKET_PATH_MAX, Paths
+from quicksand.host.paths import SOCKET_PATH_MAX, Paths, make_private_dir
 
 AGENT_PORTS = 24
 """Clients that can use a sandbox's agent at one time. A virtio-serial device has 31 ports at the
@@ -49,6 +52,20 @@ class SandboxDir:
     """The directory of one sandbox in the data directory."""
 
     root: Path
+    memory_at: Path | None = None
+    """Where `memory` is to lead, if not to be a directory of its own."""
+
+    def make(self) -> None:
+        """Make what is in it, as far as it is not there. Raises OSError, PathError."""
+        for directory in (self.layers, self.checkpoints):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        if self.memory.is_symlink():
+            # The other place may be one that a reboot empties.
+            make_private_dir(self.memory.readlink())
+        elif self.memory_at is not None and not self.memory.exists():
+            self.memory.symlink_to(make_private_dir(self.memory_at))
+        else:
+            self.memory.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def record(self) -> Path:
@@ -173,7 +190,16 @@ class RuntimeDir:
 
 
 def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:
-    return SandboxDir(paths.sandboxes / sandbox_id)
+    memory = paths.memory / sandbox_id if paths.memory is not None else None
+    return SandboxDir(paths.sandboxes / sandbox_id, memory)
+
+
+def remove_memory(root: Path) -> None:
+    """Remove the memory of the sandbox whose directory is ``root`` where that is elsewhere; its
+    directory is about to go."""
+    memory = root / "memory"
+    if memory.is_symlink():
+        shutil.rmtree(memory.readlink(), ignore_errors=True)
 
 
 def runtime_dir(paths: Paths, sandbox_id: str) -> RuntimeDir:

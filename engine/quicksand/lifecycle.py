@@ -27,9 +27,9 @@ from quicksand.errors import (
 )
 from quicksand.host.files import is_locked, map_os_errors, tail
 from quicksand.host.paths import make_private_dir
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.images.resolve import ResolvedImage
-from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.layout import SandboxDir, remove_memory, runtime_dir, sandbox_dir
 from quicksand.planning import (
     Parts,
     finish_start,
@@ -293,13 +293,14 @@ def _timing(watch: Stopwatch, link: AgentLink) -> BootTiming:
 async def _kill(process: OwnedProcess) -> None:
     process.kill()
     try:
-        await asyncio.shield(process.wait())
+        await to_the_end(process.wait())
     finally:
         process.cut()
 
 
 def remove_quietly(path: Path) -> None:
     """Remove a half-made directory; what cannot be removed the next reaping takes."""
+    remove_memory(path)
     shutil.rmtree(path, ignore_errors=True)
 
 

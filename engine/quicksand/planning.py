@@ -116,8 +116,7 @@ def prepare_disk(
     check_space(place.root)
     history = History(place)
     with map_os_errors(place.root):
-        for directory in (place.layers, place.memory, place.checkpoints):
-            directory.mkdir(mode=0o700, exist_ok=True)
+        place.make()
     head = _find_head(place, ended)
     if head is None and at is None:
         top = image.chain[-1]

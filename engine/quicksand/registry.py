@@ -38,7 +38,14 @@ from quicksand.host.files import (
     write_json,
 )
 from quicksand.host.paths import Paths, make_private_dir
-from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.layout import (
+    MachineDir,
+    RuntimeDir,
+    SandboxDir,
+    remove_memory,
+    runtime_dir,
+    sandbox_dir,
+)
 
 SCHEMA = 1
 ID_BYTES = 6
@@ -341,6 +348,7 @@ class Registry:
         doomed = root.with_name(f"{REMOVED}{new_id()}")
         with map_os_errors(root):
             root.rename(doomed)
+        remove_memory(doomed)
         remove_tree(doomed)
 
     def reap(self) -> builtins.list[str]:
@@ -353,6 +361,7 @@ class Registry:
                 if self._reap_one(id_):
                     reaped.append(id_)
         for doomed in self.paths.sandboxes.glob(f"{REMOVED}*"):
+            remove_memory(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
         return reaped
 

@@ -21,7 +21,7 @@ from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
 from quicksand.guest_files import GuestFiles
 from quicksand.host.paths import paths
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import LiveMachine, Progress
 from quicksand.registry import (
@@ -34,10 +34,12 @@ from quicksand.registry import (
     publish_state,
 )
 from quicksand.shell import Shell, ShellInfo
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
 from quicksand.snapshots.history import History
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
+
+SYNC_S = 2.0
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = ("name", "ephemeral", "warm", "progress_callback")
@@ -444,10 +446,20 @@ class Sandbox:
         from quicksand.snapshots.operations import take_checkpoint
 
         record = self._require_record()
+        await self._sync_guest()
         node = await take_checkpoint(
             self._registry, record, tag, note=note, replace_tag=replace, tier=tier
         )
         return Checkpoint.from_node(node)
+
+    async def _sync_guest(self) -> None:
+        """Have the guest write what it has in memory to its disk, so that `diff` can see it. A
+        checkpoint has the memory too, so this may fail, and must not take long."""
+        run = self._entry().run
+        if run is not None and not run.paused:
+            with contextlib.suppress(QuicksandError, TimeoutError):
+                async with asyncio.timeout(SYNC_S):
+                    await self.request("sync")
 
     async def revert(self, tag: str, *, keep_now: bool = True) -> Checkpoint:
         """Go back to a checkpoint: memory, processes and disk are as they were.
@@ -476,7 +488,8 @@ class Sandbox:
     async def delete_checkpoint(self, tag: str) -> None:
         """Remove a checkpoint; what others need of it stays. Works in any state of the sandbox.
 
-        Raises CheckpointNotFoundError, HistoryError while another client works on the history.
+        Raises CheckpointNotFoundError, HistoryError for one that is pinned, or while another client
+        works on the history.
         """
         history = History(sandbox_dir(self._registry.paths, self._id))
         async with history.locked():
@@ -484,8 +497,13 @@ class Sandbox:
 
     def checkpoints(self) -> builtins.list[Checkpoint]:
         """All checkpoints, the oldest first."""
+        return list_checkpoints(History(sandbox_dir(self._registry.paths, self._id)))
+
+    async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
+        """Keep a checkpoint from being deleted, or no longer. Raises as `delete_checkpoint`."""
         history = History(sandbox_dir(self._registry.paths, self._id))
-        return [Checkpoint.from_node(node) for node in history.nodes()]
+        async with history.locked():
+            await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
 
     async def diff(self, a: str, b: str | None = None) -> builtins.list[FileChange]:
         """The files that differ between the disks of two checkpoints, by path; without ``b``
@@ -523,8 +541,7 @@ class Sandbox:
         clones = [clone for clone in made if isinstance(clone, Sandbox)]
         for failure in made:
             if isinstance(failure, Exception):
-                for clone in clones:
-                    await clone._remove()
+                await to_the_end(self._remove_all(clones))
                 raise failure
         return clones
 
@@ -550,6 +567,11 @@ class Sandbox:
         sandbox = cls._of_record(machine.record)
         sandbox._adopt(machine)
         return sandbox
+
+    @staticmethod
+    async def _remove_all(clones: Sequence[Sandbox]) -> None:
+        for clone in clones:
+            await clone._remove()
 
     async def _remove(self) -> None:
         """End this sandbox, which this process has started, and remove it."""

@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from quicksand.agent.session import Session
+from quicksand.config import SandboxConfig
 from quicksand.errors import MachineError, QuicksandError, StateError
 from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import Progress, boot
 from quicksand.planning import gather_parts, identity
@@ -43,6 +44,28 @@ COMMAND_S = 20
 
 WARM_UP = ("true", "cat /etc/hostname", "ls /")
 """Commands that leave a shell and the common libraries in the guest's page cache."""
+
+
+async def warm(
+    registry: Registry, config: SandboxConfig, *, progress: Progress | None = None
+) -> tuple[Origin, bool]:
+    """The template that the first start of a sandbox of ``config`` goes on from, and whether it
+    was made now. Raises as `make_template`."""
+    new = Record(
+        id=new_id(),
+        name=TAG,
+        config=config,
+        image_digest="",
+        chain=(),
+        created=time.time(),
+        committed=False,
+        discard=False,
+    )
+    templates = Templates(registry.paths, new, await gather_parts(registry, new))
+    found = await asyncio.to_thread(templates.find)
+    if found is not None:
+        return found, False
+    return await make_template(registry, templates.record, progress=progress), True
 
 
 async def make_template(
@@ -97,7 +120,7 @@ async def _make(
     progress: Progress | None,
 ) -> None:
     """Boot a sandbox whose data directory is ``making``, and publish it as the template."""
-    own = Registry(replace(registry.paths, data=making))
+    own = Registry(replace(registry.paths, data=making, memory=None))
     config = replace(record.config, port_forwards=())
     template = replace(
         record,
@@ -120,7 +143,7 @@ async def _make(
     finally:
         machine.link.close()
         machine.process.cut()
-        await asyncio.shield(machine.process.wait())
+        await to_the_end(machine.process.wait())
     place = sandbox_dir(own.paths, template.id)
 
     def publish() -> None:

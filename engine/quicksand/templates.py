@@ -14,13 +14,13 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from quicksand.config import Accelerator
 from quicksand.errors import QuicksandError
-from quicksand.host.files import is_locked, map_os_errors
+from quicksand.host.files import is_locked, map_os_errors, read_json
 from quicksand.host.paths import Paths
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SandboxDir
 from quicksand.planning import Parts, Ports, plan_machine
@@ -28,6 +28,7 @@ from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
 from quicksand.registry import Record
 from quicksand.snapshots.history import Head, History
 from quicksand.snapshots.origins import Origin
+from quicksand.stats import allocated_size
 
 SCHEMA = 1
 """Part of the key: to be raised when what a template is changes."""
@@ -44,6 +45,22 @@ KEPT = 8
 """Templates that are kept, the last used ones; each takes about 100 MB."""
 
 MAKER = "quicksand.template_maker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateInfo:
+    """A template that is there."""
+
+    root: Path
+    image: str
+    """The image's name when it was made; "" if its record cannot be read."""
+    image_digest: str
+    memory: str
+    cpus: int
+    size: int
+    """Bytes on disk. Sandboxes that came from it share them by links."""
+    used: float
+    """Unix time of its last use."""
 
 
 class Templates:
@@ -126,6 +143,35 @@ async def make_in_background(templates: Templates) -> None:
         await starter.wait()
     finally:
         os.close(read)
+
+
+def list_templates(paths: Paths) -> list[TemplateInfo]:
+    """All templates of this user, the last used first. Blocks for I/O."""
+    found = []
+    root = templates_dir(paths)
+    with contextlib.suppress(FileNotFoundError):
+        for path in root.iterdir():
+            if path.is_dir() and not path.name.startswith("."):
+                # Another process may remove it now.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(_inspect(path))
+    return sorted(found, key=lambda template: template.used, reverse=True)
+
+
+def _inspect(root: Path) -> TemplateInfo:
+    used = root.stat().st_mtime
+    record = None
+    with contextlib.suppress(OSError, ValueError):
+        record = Record.from_json(read_json(SandboxDir(root).record))
+    return TemplateInfo(
+        root=root,
+        image=record.config.image if record else "",
+        image_digest=record.image_digest if record else "",
+        memory=record.config.memory if record else "",
+        cpus=record.config.cpus if record else 0,
+        size=allocated_size(root),
+        used=used,
+    )
 
 
 def templates_dir(paths: Paths) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import platform
 import resource
 import statistics
@@ -18,6 +19,8 @@ import click
 
 STREAM_MB = 500
 SETTLE_S = 20.0
+WIDTH = 64
+"""Columns of a row's name."""
 
 
 @dataclass(slots=True)
@@ -27,6 +30,8 @@ class Figure:
     name: str
     unit: str
     values: list[float] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What it was measured with: tier, mode, bytes."""
 
     @property
     def median(self) -> float:
@@ -51,13 +56,14 @@ async def measure(
     facts: dict[str, Any] = {}
     for number in range(runs):
         say(f"start {number + 1} of {runs}")
-        sandbox = Sandbox(image=image)
+        sandbox = Sandbox(image=image, warm=False)
         started = time.perf_counter()
         async with sandbox:
             await sandbox.execute("echo ready")
             start.values.append(time.perf_counter() - started)
             timing = sandbox.boot_timing
             assert timing is not None
+            start.facts["mode"] = timing.mode
             for name, value in asdict(timing).items():
                 if isinstance(value, float):
                     phases.setdefault(name, []).append(value)
@@ -129,23 +135,34 @@ async def measure_stream(sandbox: Any, megabytes: int) -> list[Figure]:
 @click.argument("image", default="debian")
 @click.option("-n", "--runs", default=5, show_default=True, help="Starts to measure.")
 @click.option("--stream-mb", default=STREAM_MB, show_default=True, help="Size of the stream.")
+@click.option("--quick", is_flag=True, help="Leave out the guest of 2G.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(image: str, runs: int, stream_mb: int, as_json: bool) -> None:
-    """Measure this machine: starts, commands, streams. Medians, and the range in brackets."""
+def command(image: str, runs: int, stream_mb: int, quick: bool, as_json: bool) -> None:
+    """Measure this machine: starts, commands, streams, checkpoints, clones.
+
+    Medians, and the range in brackets. Takes some minutes.
+    """
+    from quicksand_tui.cli.benchmark_snapshots import describe, measure_snapshots
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    figures, facts = asyncio.run(measure(image, max(1, runs), max(1, stream_mb), say))
-    facts |= {"image": image, "host": platform.platform(), "mode": "cold boot"}
+    async def measure_all() -> tuple[list[Figure], dict[str, Any]]:
+        figures, facts = await measure(image, max(1, runs), max(1, stream_mb), say)
+        return figures + await measure_snapshots(image, max(1, runs), quick=quick, say=say), facts
+
+    load = os.getloadavg()[0]
+    figures, facts = asyncio.run(measure_all())
+    facts |= {"image": image, "host": platform.platform(), "load_before": round(load, 2)}
     if as_json:
         rows = [{**asdict(figure), "median": figure.median} for figure in figures]
         print(json.dumps({**facts, "figures": rows}))
         return
-    print(f"{facts['image']} on {facts['accelerator']}, {facts['mode']}, {facts['host']}")
+    print(f"{facts['image']} on {facts['accelerator']}, {facts['host']}, load {load:.2f} before")
     for figure in figures:
         low, high = min(figure.values), max(figure.values)
-        print(f"  {figure.name:<42} {figure.median:9.3f} {figure.unit}  [{low:.3f} to {high:.3f}]")
-    print("phases of a start, medians in seconds")
+        line = f"  {figure.name:<{WIDTH}} {figure.median:9.3f} {figure.unit}  "
+        print(f"{line}[{low:.3f} to {high:.3f}]  {describe(figure.facts)}".rstrip())
+    print("phases of a cold start, medians in seconds")
     for name, value in facts["boot_phases_s"].items():
-        print(f"  {name.removesuffix('_s'):<42} {value:9.3f}")
+        print(f"  {name.removesuffix('_s'):<{WIDTH}} {value:9.3f}")

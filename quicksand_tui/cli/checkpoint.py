@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,15 @@ import click
 from quicksand_tui.cli.options import complete_tags, json_option, sandbox_argument
 
 if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+
     from quicksand_tui.cli.runner import Signals
 
-REMOVE = "rm"
+REMOVE, PIN, UNPIN = "rm", "pin", "unpin"
 
 
 class CheckpointCommand(click.Command):
-    """Takes a checkpoint, unless its first word is `rm`."""
+    """Takes a checkpoint, unless its first word is `rm`, `pin` or `unpin`."""
 
     def make_context(
         self,
@@ -25,8 +28,9 @@ class CheckpointCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        if args[:1] == [REMOVE]:
-            return remove.make_context(f"{info_name} {REMOVE}", args[1:], parent, **extra)
+        others = {REMOVE: remove, PIN: pin, UNPIN: unpin}
+        if args and (other := others.get(args[0])) is not None:
+            return other.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 
@@ -44,6 +48,7 @@ def command(name: str, tag: str | None, note: str, replace: bool, as_json: bool)
 
     \b
     quicksand-tui checkpoint rm NAME TAG...    removes checkpoints
+    quicksand-tui checkpoint pin NAME TAG...   keeps them from that; `unpin` no longer
     quicksand-tui checkpoint -- rm             takes one of a sandbox that is called rm
     """
     if replace and tag is None:
@@ -65,7 +70,8 @@ def command(name: str, tag: str | None, note: str, replace: bool, as_json: bool)
             return Exit.OK
         row = (made.tag, show_pause(made.pause_s), show_size(made.bytes_written), made.tier)
         print_table(("TAG", "PAUSE", "WRITTEN", "TIER"), [row])
-        if made.tier_note:
+        # Of the usual tier `doctor` tells what would make it faster.
+        if made.tier_note and made.tier != "pages":
             say(f"tier {clean(made.tier)}: {clean(made.tier_note)}")
         return Exit.OK
 
@@ -85,6 +91,27 @@ def remove(name: str, tags: tuple[str, ...]) -> int:
 
     What other checkpoints need of them stays. Tags of those that are gone are printed.
     """
+    return _each(name, tags, lambda sandbox, tag: sandbox.delete_checkpoint(tag))
+
+
+@click.command(PIN)
+@sandbox_argument()
+@click.argument("tags", metavar="TAG...", nargs=-1, required=True, shell_complete=complete_tags)
+def pin(name: str, tags: tuple[str, ...]) -> int:
+    """Keep checkpoints from being removed, by a slip or as the oldest automatic ones."""
+    return _each(name, tags, lambda sandbox, tag: sandbox.pin_checkpoint(tag))
+
+
+@click.command(UNPIN)
+@sandbox_argument()
+@click.argument("tags", metavar="TAG...", nargs=-1, required=True, shell_complete=complete_tags)
+def unpin(name: str, tags: tuple[str, ...]) -> int:
+    """Let checkpoints be removed again."""
+    return _each(name, tags, lambda sandbox, tag: sandbox.pin_checkpoint(tag, False))
+
+
+def _each(name: str, tags: tuple[str, ...], work: Callable[[Sandbox, str], Awaitable[None]]) -> int:
+    """Do ``work`` for every tag; print those that are done, tell the errors of the others."""
     from quicksand.errors import QuicksandError
     from quicksand.sandbox import Sandbox
 
@@ -99,7 +126,7 @@ def remove(name: str, tags: tuple[str, ...]) -> int:
         try:
             for tag in dict.fromkeys(tags):
                 try:
-                    await sandbox.delete_checkpoint(tag)
+                    await work(sandbox, tag)
                 except QuicksandError as error:
                     failures += 1
                     complain(error)

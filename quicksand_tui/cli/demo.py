@@ -38,6 +38,8 @@ class Report:
 
     say: Callable[[str], None]
     steps: list[Step] = field(default_factory=list)
+    boot_mode: str = ""
+    """What the sandbox went on from."""
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[Step]:
@@ -73,7 +75,9 @@ async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
     try:
         async with report.step("start a sandbox") as step:
             await sandbox.start()
-            step.detail = f"{sandbox.accelerator}, {image}"
+            timing = sandbox.boot_timing
+            report.boot_mode = timing.mode if timing is not None else ""
+            step.detail = f"{sandbox.accelerator}, {image}, {report.boot_mode}"
         async with report.step("first command") as step:
             result = await sandbox.execute("uname -srm && id -un")
             expect(result.exit_code == 0, result.stderr)
@@ -98,6 +102,7 @@ async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
         async with report.step("a terminal") as step:
             step.detail = await _terminal(sandbox)
         await _go_back(report, sandbox)
+        await _clone(report, sandbox)
     finally:
         async with report.step("stop"):
             await sandbox.stop()
@@ -162,6 +167,42 @@ async def _go_back(report: Report, sandbox: Sandbox) -> None:
         step.detail = await _expect_state(sandbox, files=False, count=int(before) + 3)
 
 
+MARK = "head -c 1M /dev/urandom | tee /root/mark > /dev/shm/mark; sync"
+SUMS = "sha256sum /root/mark /dev/shm/mark"
+NAMES = "hostname; cat /etc/machine-id"
+
+
+async def _clone(report: Report, sandbox: Sandbox) -> None:
+    """A second sandbox of this instant: equal but for its names, and by itself from then on."""
+    async with report.step("clone") as step:
+        await _run(sandbox, MARK)
+        count = int(await _run(sandbox, ASK))
+        (clone,) = await sandbox.clone()
+        timing = clone.boot_timing
+        step.detail = f"from a {timing.mode}" if timing is not None else ""
+    try:
+        async with report.step("its memory and disk are the same") as step:
+            sums = [await _run(each, SUMS) for each in (sandbox, clone)]
+            expect(sums[0] == sums[1], "the files of the clone are different")
+            expect(int(await _run(clone, ASK)) == count + 1, "its process has not gone on")
+            step.detail = f"equal SHA-256, its process counts on to {count + 1}"
+        async with report.step("its names are its own") as step:
+            mine, its = [(await _run(each, NAMES)).split() for each in (sandbox, clone)]
+            expect(not set(mine) & set(its), f"both have {set(mine) & set(its)}")
+            step.detail = f"host names {mine[0]} and {its[0]}, machine-ids differ"
+        async with report.step("they part") as step:
+            await _run(clone, f"rm /root/mark /dev/shm/mark; {ASK}")
+            expect(await _run(sandbox, SUMS) == sums[0], "the source has changed with its clone")
+            counted = int(await _run(sandbox, ASK))
+            expect(counted == count + 1, f"the source counts {counted}, not {count + 1}")
+            step.detail = "what is done in one does not reach the other"
+    finally:
+        async with report.step("remove the clone"):
+            await clone.stop()
+            left = [entry for entry in sandbox.list() if entry.id == clone.id]
+            expect(not left, "the clone is still listed")
+
+
 async def _expect_state(sandbox: Sandbox, *, files: bool, count: int) -> str:
     """Raise RuntimeError unless files and the counter are as they must be; else describe them."""
     there = await sandbox.files.exists(f"{WORK}/numbers")
@@ -206,7 +247,8 @@ def command(image: str, as_json: bool) -> None:
             {"name": s.name, "ok": s.ok, "seconds": round(s.seconds, 4), "detail": s.detail}
             for s in report.steps
         ]
-        print(json.dumps({"ok": failure is None, "seconds": round(seconds, 3), "steps": steps}))
+        facts = {"ok": failure is None, "seconds": round(seconds, 3)}
+        print(json.dumps({**facts, "boot_mode": report.boot_mode or None, "steps": steps}))
     elif failure is None:
         say(f"all of it happened, in {seconds:.1f} s")
     if failure is not None:

@@ -7,36 +7,19 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 
 import click
 from quicksand.errors import QuicksandError
 
+from quicksand_tui.cli.checks import Check, Level
+from quicksand_tui.cli.doctor_snapshots import check_checkpoints, check_templates
 from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.output import print_json, show_size
 from quicksand_tui.cli.text import clean_lines
 
 DISK_WANTED = 2 * 1024**3
 MEMORY_WANTED = 1024**3
-
-
-class Level(StrEnum):
-    OK = "ok"
-    NOTE = "note"
-    """It works, but there is something to know."""
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What one check found."""
-
-    name: str
-    level: Level
-    found: str
-    hint: str = ""
-    """What to do."""
 
 
 @click.command("doctor")
@@ -69,6 +52,8 @@ async def examine(*, fresh: bool) -> list[Check]:
         ("agent", _agent),
         ("memory", _memory),
         ("disk", _disk),
+        ("checkpoints", check_checkpoints),
+        ("templates", check_templates),
         ("network", _network),
         ("leftovers", _leftovers),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,9 +12,11 @@ import click
 
 from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.options import complete_images, json_option
+from quicksand_tui.cli.warm import warm
 
 if TYPE_CHECKING:
     from quicksand.images.resolve import ImageResolver
+    from quicksand.templates import TemplateInfo
 
     from quicksand_tui.cli.runner import Signals
 
@@ -25,7 +28,7 @@ DIGEST_SHOWN = 12
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List, build, inspect and remove images.
+    """List, build, warm up, inspect and remove images.
 
     Without a further word this lists them.
     """
@@ -33,6 +36,9 @@ def command(ctx: click.Context, as_json: bool) -> None:
         _list(as_json)
     elif as_json:
         raise click.UsageError(f"--json goes behind {ctx.invoked_subcommand}", ctx)
+
+
+command.add_command(warm)
 
 
 @command.command("list")
@@ -86,6 +92,9 @@ def inspect(name: str, as_json: bool) -> None:
     for key, value in facts.items():
         if key == "files":
             rows += [(part, f"{f['path']} ({show_size(f['size'])})") for part, f in value.items()]
+        elif key == "templates":
+            size = show_size(sum(template["size"] for template in value))
+            rows.append((key, f"{len(value)}, {size}" if value else "none"))
         elif isinstance(value, list):
             rows.append((key, ", ".join(str(item) for item in value) or "none"))
         else:
@@ -114,6 +123,7 @@ def _facts(name: str) -> dict[str, Any]:
             "errors": list(stored.errors),
             "files": files,
             "sandboxes": _sandboxes_on(stored.root.parent),
+            "templates": _template_facts([stored.digest]),
         }
     image = resolver.resolve(name, Architecture.host())
     places = {"kernel": image.kernel, "initrd": image.initrd}
@@ -127,7 +137,24 @@ def _facts(name: str) -> dict[str, Any]:
             part: {"path": str(path), "size": path.stat().st_size} for part, path in places.items()
         },
         "sandboxes": _sandboxes_on(image.chain[-1].parent),
+        "templates": _template_facts([image.digest]),
     }
+
+
+def _template_facts(digests: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"path": str(t.root), "memory": t.memory, "cpus": t.cpus, "size": t.size, "used": t.used}
+        for t in _templates_of(digests)
+    ]
+
+
+def _templates_of(digests: list[str]) -> list[TemplateInfo]:
+    """Templates of the images of these digests, or of their first digits."""
+    from quicksand.host.paths import paths
+    from quicksand.templates import list_templates
+
+    wanted = tuple(filter(None, digests))
+    return [t for t in list_templates(paths()) if wanted and t.image_digest.startswith(wanted)]
 
 
 def _sandboxes_on(place: Path) -> list[str]:
@@ -146,8 +173,9 @@ def _sandboxes_on(place: Path) -> list[str]:
 @command.command("rm")
 @click.argument("name", shell_complete=complete_images)
 def remove(name: str) -> None:
-    """Remove an image from the store, if no sandbox lies on it."""
-    from quicksand.errors import StateError
+    """Remove an image from the store, if no sandbox lies on it, and its templates."""
+    from quicksand.errors import QuicksandError, StateError
+    from quicksand.templates import discard
 
     store = _resolver().store
     if users := _sandboxes_on(store.root / name):
@@ -155,7 +183,13 @@ def remove(name: str) -> None:
             f"the image {name!r} is what the disks of {', '.join(users)} lie on",
             hint=f"`quicksand-tui rm {' '.join(users)}` removes them",
         )
+    is_there = store.get(name) is not None
+    versions = [path.name for path in (store.root / name).iterdir()] if is_there else []
     store.remove(name)
+    for template in _templates_of(versions):
+        # The last used ones are kept only: what stays goes in time.
+        with contextlib.suppress(QuicksandError):
+            discard(template.root)
     print(name)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from quicksand.snapshots.history import Node
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -49,6 +53,47 @@ def complete_tags(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Tags of the checkpoints of the sandbox that was named before."""
+    return [
+        CompletionItem(node.tag, help=node.note)
+        for node in _checkpoints_of(_named_before(ctx))
+        if node.tag.startswith(incomplete)
+    ]
+
+
+def complete_targets(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """As `complete_tags`, and OTHER:TAG of other sandboxes: first their names, then their tags."""
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+
+    found = complete_tags(ctx, param, incomplete)
+    other, colon, start = incomplete.partition(":")
+    if colon:
+        found += [
+            CompletionItem(f"{other}:{node.tag}", help=node.note)
+            for node in _checkpoints_of(other)
+            if node.tag.startswith(start)
+        ]
+        return found
+    mine = _named_before(ctx)
+    return found + [
+        CompletionItem(f"{entry.name}:", help="its checkpoints")
+        for entry in Registry(paths()).list()
+        if entry.name.startswith(incomplete)
+        and mine not in (None, entry.name, entry.id)
+        and _checkpoints_of(entry.id)
+    ]
+
+
+def _named_before(ctx: click.Context) -> str | None:
+    """The sandbox whose name stands before the word that is completed."""
+    # Behind an option whose value is still to come click has not sorted the arguments yet.
+    known = (ctx.params.get("name"), *(ctx.params.get("names") or ctx.args))
+    return next(filter(None, known), None)
+
+
+def _checkpoints_of(name: str | None) -> list[Node]:
     import contextlib
 
     from quicksand.errors import QuicksandError
@@ -57,18 +102,10 @@ def complete_tags(
     from quicksand.registry import Registry
     from quicksand.snapshots.history import History
 
-    # Behind an option whose value is still to come click has not sorted the arguments yet.
-    known = (ctx.params.get("name"), *(ctx.params.get("names") or ctx.args))
-    name = next(filter(None, known), None)
     with contextlib.suppress(QuicksandError, OSError):
         if name is not None:
             entry = Registry(paths()).find(name)
-            nodes = History(sandbox_dir(paths(), entry.id)).nodes()
-            return [
-                CompletionItem(node.tag, help=node.note)
-                for node in nodes
-                if node.tag.startswith(incomplete)
-            ]
+            return History(sandbox_dir(paths(), entry.id)).nodes()
     return []
 
 
@@ -85,6 +122,60 @@ def sandboxes_argument(*, required: bool = True) -> Decorator:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+MACHINE = {
+    "memory": "memory",
+    "cpus": "cpus",
+    "network": "network_mode",
+    "arch": "arch",
+    "accel": "accel",
+    "disk_size": "disk_size",
+    "boot_timeout": "boot_timeout",
+}
+"""Options of `machine_options`, and the keywords of SandboxConfig that they are."""
+
+
+def machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a new machine is made of. Those that are given arrive as ``machine``, by the keywords of
+    SandboxConfig."""
+
+    @functools.wraps(function)
+    def collected(**values: Any) -> Any:
+        given = {keyword: values.pop(option) for option, keyword in MACHINE.items()}
+        machine = {key: value for key, value in given.items() if value is not None}
+        return function(machine=machine, **values)
+
+    wrapped: Callable[..., Any] = collected
+    for option in reversed(_machine_option_list()):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _machine_option_list() -> tuple[Decorator, ...]:
+    """In the order of the help."""
+    return (
+        click.option(
+            "--memory", metavar="SIZE", help='Memory, as in "512M" or "2G".  [default: 512M]'
+        ),
+        click.option("--cpus", type=int, metavar="N", help="Virtual CPUs.  [default: 1]"),
+        click.option(
+            "--network",
+            type=click.Choice(["none", "mounts-only", "full"]),
+            help="What it can reach: nothing, forwarded ports only, or all.  "
+            "[default: mounts-only]",
+        ),
+        click.option(
+            "--arch", metavar="ARCH", help="The guest's architecture.  [default: this host's]"
+        ),
+        click.option(
+            "--accel", metavar="NAME", help="kvm, hvf, whpx, tcg or auto.  [default: auto]"
+        ),
+        click.option("--disk-size", metavar="SIZE", help="Grow the disk to this size."),
+        click.option(
+            "--boot-timeout", type=float, metavar="SECONDS", help="Give up after this time."
+        ),
+    )
 
 
 def command_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from quicksand_tui.cli.options import complete_tags, json_option, sandbox_argument
+from quicksand_tui.cli.options import complete_targets, json_option, sandbox_argument
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -22,7 +22,7 @@ Change = Callable[["Sandbox"], Awaitable["Checkpoint"]]
 
 @click.command("revert")
 @sandbox_argument()
-@click.argument("tag", shell_complete=complete_tags)
+@click.argument("tag", shell_complete=complete_targets)
 @click.option("--discard", is_flag=True, help="Do not keep the present: there is no undo then.")
 @json_option
 def revert(name: str, tag: str, discard: bool, as_json: bool) -> int:
@@ -30,6 +30,9 @@ def revert(name: str, tag: str, discard: bool, as_json: bool) -> int:
 
     The present is kept as an automatic checkpoint, and `undo` comes back to it. Commands that run
     end with an error, for what they did has never been.
+
+    TAG is a checkpoint of NAME, or OTHER:TAG one of another sandbox of the same image and shape. It
+    becomes one of NAME as well; names, addresses and secrets stay NAME's own.
     """
     hint = f"`quicksand-tui start {name} --at TAG` goes on from a checkpoint"
     change: Change = lambda sandbox: sandbox.revert(tag, keep_now=not discard)  # noqa: E731

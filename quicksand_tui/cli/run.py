@@ -13,6 +13,7 @@ from quicksand_tui.cli.options import (
     complete_images,
     detach_keys_option,
     json_option,
+    machine_options,
 )
 
 if TYPE_CHECKING:
@@ -39,13 +40,7 @@ def _parse_forwards(
 @click.command("run")
 @click.argument("image", shell_complete=complete_images)
 @click.option("--name", help="Name it: it can be started again, and its disk stays.")
-@click.option("--memory", metavar="SIZE", help='Memory, as in "512M" or "2G".  [default: 512M]')
-@click.option("--cpus", type=int, metavar="N", help="Virtual CPUs.  [default: 1]")
-@click.option(
-    "--network",
-    type=click.Choice(["none", "mounts-only", "full"]),
-    help="What it can reach: nothing, forwarded ports only, or all.  [default: mounts-only]",
-)
+@machine_options
 @click.option(
     "-p",
     "--publish",
@@ -54,26 +49,24 @@ def _parse_forwards(
     callback=_parse_forwards,
     help="Forward a TCP port of 127.0.0.1; HOST 0 takes a free one. May be repeated.",
 )
-@click.option("--arch", metavar="ARCH", help="The guest's architecture.  [default: this host's]")
-@click.option("--accel", metavar="NAME", help="kvm, hvf, whpx, tcg or auto.  [default: auto]")
-@click.option("--disk-size", metavar="SIZE", help="Grow the disk to this size.")
-@click.option("--boot-timeout", type=float, metavar="SECONDS", help="Give up after this time.")
+@click.option("--cold", is_flag=True, help="Boot it, though there is a template to go on from.")
 @click.option("-d", "--detach", is_flag=True, help="Leave it running and print its name.")
-@click.option("--rm", "remove", is_flag=True, help="Remove it when it stops, though it has a name.")
+@click.option(
+    "--rm",
+    "--ephemeral",
+    "remove",
+    is_flag=True,
+    help="Remove it when it stops, though it has a name.",
+)
 @command_options
 @detach_keys_option
 @json_option
 def command(
     image: str,
     name: str | None,
-    memory: str | None,
-    cpus: int | None,
-    network: str | None,
+    machine: dict[str, Any],
     publish: list[tuple[int, int]],
-    arch: str | None,
-    accel: str | None,
-    disk_size: str | None,
-    boot_timeout: float | None,
+    cold: bool,
     detach: bool,
     remove: bool,
     argv: tuple[str, ...],
@@ -88,6 +81,9 @@ def command(
 ) -> int:
     """Start a sandbox and run a command or a shell in it.
 
+    The first start of a machine boots it and has a template made; later ones go on from that in a
+    fraction of the time (`images warm` makes it beforehand).
+
     With COMMAND its exit code is ours; without, on a terminal, this is a shell in the sandbox.
     Then the sandbox is stopped, and removed unless it has a name. With --detach it stays, and
     COMMAND goes on in it.
@@ -97,21 +93,14 @@ def command(
     from quicksand_tui.cli.runner import run_in_sandbox
 
     in_terminal = _decide_terminal(argv, tty=tty, detach=detach, as_json=as_json)
-    options = {
-        "memory": memory,
-        "cpus": cpus,
-        "network_mode": network,
-        "port_forwards": [{"host": h, "guest": g} for h, g in publish],
-        "arch": arch,
-        "accel": accel,
-        "disk_size": disk_size,
-        "boot_timeout": boot_timeout,
-    }
+    if publish:
+        machine["port_forwards"] = [{"host": h, "guest": g} for h, g in publish]
     plan = _Plan(
         image=image,
         name=name,
         ephemeral=True if remove else None,
-        options={key: value for key, value in options.items() if value is not None},
+        options=machine,
+        warm=not cold,
         detach=detach,
         in_terminal=in_terminal,
         keys=parse_keys(detach_keys),
@@ -158,6 +147,7 @@ class _Plan:
     name: str | None
     ephemeral: bool | None
     options: dict[str, Any]
+    warm: bool
     detach: bool
     in_terminal: bool
     keys: bytes
@@ -175,6 +165,7 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         image=plan.image,
         name=plan.name,
         ephemeral=plan.ephemeral,
+        warm=plan.warm,
         progress_callback=progress.stage,
         **plan.options,
     )
@@ -209,7 +200,7 @@ async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bo
             say_left(sandbox, left.session)
             return Exit.OK, True
     if plan.as_json:
-        facts = _facts(sandbox)
+        facts = start_facts(sandbox)
         return await relay.collect_command(sandbox, plan.wish, signals, **facts), False
     return await relay.run_command(sandbox, plan.wish, signals), False
 
@@ -219,7 +210,7 @@ async def _leave_running(sandbox: Sandbox, plan: _Plan) -> int:
     from quicksand_tui.cli.output import print_json
     from quicksand_tui.cli.relay import starting
 
-    facts = _facts(sandbox)
+    facts = start_facts(sandbox)
     if plan.wish.argv:
         with starting():
             running = await sandbox.spawn(
@@ -237,7 +228,8 @@ async def _leave_running(sandbox: Sandbox, plan: _Plan) -> int:
     return Exit.OK
 
 
-def _facts(sandbox: Sandbox) -> dict[str, Any]:
+def start_facts(sandbox: Sandbox) -> dict[str, Any]:
+    """What `--json` says of a sandbox that this process has started."""
     timing = sandbox.boot_timing
     return {
         "name": sandbox.name,
@@ -245,6 +237,8 @@ def _facts(sandbox: Sandbox) -> dict[str, Any]:
         "accel": sandbox.accelerator,
         "ports": [{"host": h, "guest": g} for g, h in sandbox.port_forwards.items()],
         "boot_s": round(timing.total_s, 3) if timing is not None else None,
+        "boot_mode": timing.mode if timing is not None else None,
+        "boot_note": (timing.note or None) if timing is not None else None,
     }
 
 

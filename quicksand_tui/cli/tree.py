@@ -68,7 +68,7 @@ def read_past(name: str) -> Past:
     from quicksand.host.paths import paths
     from quicksand.layout import sandbox_dir
     from quicksand.registry import Registry
-    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.snapshots.checkpoint import list_checkpoints
     from quicksand.snapshots.history import History
 
     from quicksand_tui.cli.output import complain
@@ -84,7 +84,7 @@ def read_past(name: str) -> Past:
             complain(error, hint="so it is unknown where the sandbox stands")
     return Past(
         name=entry.name,
-        checkpoints=[Checkpoint.from_node(node) for node in history.nodes()],
+        checkpoints=list_checkpoints(history),
         broken=history.broken(),
         head=head,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from quicksand import EventKind, PortForward, Sandbox, Status
@@ -20,6 +22,7 @@ from quicksand.errors import (
 )
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
+from quicksand.registry import Registry
 from quicksand.snapshots.history import History
 
 from tests.conftest import fresh_places, our_processes, wait_for
@@ -350,3 +353,48 @@ async def test_two_clients_at_once_wait_for_each_other(vm: Sandbox) -> None:
         other.close()
     await vm.revert("b")
     assert await say(vm, "echo alive") == "alive"
+
+
+async def test_memory_goes_where_it_is_wanted(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "memory"
+    monkeypatch.setenv("QUICKSAND_MEMORY_DIR", str(elsewhere))
+    async with Sandbox(image="debian", name="box") as vm:
+        await say(vm, "echo memory > /dev/shm/f")
+        await vm.checkpoint("one")
+        assert any((elsewhere / vm.id).iterdir())
+        monkeypatch.delenv("QUICKSAND_MEMORY_DIR")
+        await say(vm, "echo other > /dev/shm/f")
+        await vm.revert("one")
+        assert await say(vm, "cat /dev/shm/f") == "memory"
+        (clone,) = await vm.clone()
+        assert await say(clone, "cat /dev/shm/f") == "memory"
+        await clone.kill()
+        await vm.stop()
+        shutil.rmtree(elsewhere)  # as a reboot does that empties a tmpfs
+        with pytest.raises(HistoryError, match=r"memory|\.ram|\.pages|\.rom"):
+            await vm.start(at="one")
+        await vm.start()
+        assert await say(vm, "echo up") == "up"
+        await vm.stop()
+    Registry(places).remove(vm.id)
+    assert not list(elsewhere.iterdir())
+
+
+async def test_a_pinned_checkpoint_stays_and_sizes_are_known(vm: Sandbox) -> None:
+    await say(vm, "head -c 5000000 /dev/urandom > /dev/shm/f")
+    await vm.checkpoint("one")
+    await say(vm, "head -c 3000000 /dev/urandom > /dev/shm/g")
+    await vm.checkpoint("two")
+    one, two = vm.checkpoints()
+    assert one.shared > 5_000_000
+    assert 3_000_000 < two.size < 40_000_000
+    await vm.pin_checkpoint("one")
+    with pytest.raises(HistoryError, match="pinned"):
+        await vm.delete_checkpoint("one")
+    with pytest.raises(ConfigError, match="pinned"):
+        await vm.checkpoint("one", replace=True)
+    await vm.pin_checkpoint("one", False)
+    await vm.delete_checkpoint("one")
+    assert [c.tag for c in vm.checkpoints()] == ["two"]

@@ -28,6 +28,8 @@ class Paths:
     """Disks, images, records: what must not be lost."""
     cache: Path
     """What can be made again."""
+    memory: Path | None = None
+    """Where pages of guest memory go instead of the sandboxes' own directories."""
 
     @property
     def sandboxes(self) -> Path:
@@ -40,7 +42,9 @@ class Paths:
 
 def paths() -> Paths:
     """The places of this user; the environment variables ``QUICKSAND_*_DIR`` win."""
+    memory = os.environ.get("QUICKSAND_MEMORY_DIR")
     return Paths(
+        memory=Path(memory).absolute() if memory else None,
         runtime=_place("QUICKSAND_RUNTIME_DIR", _runtime_default()),
         data=_place("QUICKSAND_DATA_DIR", platformdirs.user_data_path(APP)),
         cache=_place("QUICKSAND_CACHE_DIR", platformdirs.user_cache_path(APP)),

@@ -459,6 +459,9 @@ class Keeper:
         finally:
             shutil.rmtree(self.runtime_dir, ignore_errors=True)
             if self.discard and not self.owned:
+                memory = os.path.join(self.sandbox_dir, "memory")
+                if os.path.islink(memory):  # to a place of this sandbox's alone
+                    shutil.rmtree(os.readlink(memory), ignore_errors=True)
                 shutil.rmtree(self.sandbox_dir, ignore_errors=True)
 
     # Clients

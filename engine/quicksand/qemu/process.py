@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quicksand.errors import QemuDiedError
+from quicksand.host.threads import to_the_end
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, MachineDir, RuntimeDir, SandboxDir
 from quicksand.qemu import keeper
 from quicksand.qemu.binaries import QemuBinaries
@@ -136,7 +137,7 @@ async def launch(
         await _await_started(owned, binaries.system)
     except BaseException:
         owned.cut()
-        await asyncio.shield(owned.wait())
+        await to_the_end(owned.wait())
         raise
     return owned
 
@@ -147,24 +148,32 @@ async def _start_keeper(argv: Sequence[str], descriptors: Sequence[int]) -> Owne
     try:
         loop = asyncio.get_running_loop()
         transport, status = await loop.connect_read_pipe(_Status, os.fdopen(status_read, "rb", 0))
-        owned = OwnedProcess(lifeline, status, transport)
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=lifeline_read,
-            stdout=status_write,
-            stderr=asyncio.subprocess.DEVNULL,
-            pass_fds=descriptors,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-            start_new_session=True,
-        )
+    except BaseException:
+        for descriptor in (lifeline_read, lifeline, status_write):
+            os.close(descriptor)
+        raise
+    owned = OwnedProcess(lifeline, status, transport)
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=lifeline_read,
+                stdout=status_write,
+                stderr=asyncio.subprocess.DEVNULL,
+                pass_fds=descriptors,
+                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
+                start_new_session=True,
+            )
+        finally:
+            os.close(lifeline_read)
+            os.close(status_write)
         await process.wait()
     except BaseException:
-        # Whatever has been started sees its lifeline cut.
-        os.close(lifeline)
+        # Whatever has been started sees its lifeline cut. It writes to the sandbox's directory
+        # until it ends, and our caller removes that.
+        owned.cut()
+        await to_the_end(owned.wait())
         raise
-    finally:
-        os.close(lifeline_read)
-        os.close(status_write)
     return owned
 
 

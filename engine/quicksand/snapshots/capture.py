@@ -130,7 +130,7 @@ class Capture:
         for device in await self._monitor.execute("query-block"):
             if "vda" in str(device.get("qdev", "")) and "inserted" in device:
                 self._node_name = device["inserted"]["node-name"]
-                active = Path(device["inserted"]["file"]).stem
+                active = await self._find_layer(self._node_name)
                 if active == head.top:
                     return head
                 if head.layers and active == head.layers[-1]:
@@ -139,6 +139,14 @@ class Capture:
                     f"QEMU writes to the layer {active}, which the head does not name"
                 )
         raise MachineError("QEMU does not tell which layer it writes to")
+
+    async def _find_layer(self, node_name: str) -> str:
+        """The layer that is the block node of that name. Its file's node tells: what QEMU calls the
+        file of a qcow2 node can be a description of the whole chain, cut off at 4 KiB."""
+        for node in await self._monitor.execute("query-named-block-nodes", flat=True):
+            if node["node-name"] == f"{node_name}-file":
+                return Path(node["file"]).stem
+        raise MachineError(f"QEMU does not tell of which file {node_name} is")
 
     def _prepare_files(self) -> None:
         with map_os_errors(self.directory):

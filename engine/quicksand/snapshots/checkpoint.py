@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from quicksand.snapshots.history import Node
+from quicksand.errors import HistoryError
+from quicksand.snapshots.history import BLANK, History, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +29,60 @@ class Checkpoint:
     auto: bool
     """Taken by a revert, so that it can be undone."""
     pinned: bool
+    """Not to be deleted, neither by a slip nor as the oldest of the automatic ones."""
     pause_s: float
     """Seconds that the VM stood still."""
     bytes_written: int
+    """When it was taken."""
+    size: int = 0
+    """Bytes on the disk that are its own: deleting it frees them."""
+    shared: int = 0
+    """Bytes on the disk that others need too: checkpoints, clones, the present."""
 
     @classmethod
-    def from_node(cls, node: Node) -> Checkpoint:
-        return cls(**{field: getattr(node, field) for field in cls.__slots__})
+    def from_node(cls, node: Node, *, size: int = 0, shared: int = 0) -> Checkpoint:
+        fields = {field: getattr(node, field) for field in cls.__slots__ if hasattr(node, field)}
+        return cls(**{**fields, "size": size, "shared": shared})
+
+
+def list_checkpoints(history: History) -> list[Checkpoint]:
+    """All checkpoints with their sizes, the oldest first. Blocks for I/O."""
+    everybody = Counter(path for node in history.all_nodes() for path in _files(history, node))
+    everybody.update(_present(history))
+    found = []
+    for node in history.nodes():
+        own = shared = 0
+        for path in _files(history, node):
+            size, links = _measure(path)
+            if everybody[path] == 1 and links == 1:
+                own += size
+            else:
+                shared += size
+        found.append(Checkpoint.from_node(node, size=own, shared=shared))
+    return found
+
+
+def _files(history: History, node: Node) -> Iterator[Path]:
+    place = history.place
+    yield from (place.layer(name) for name in node.layers)
+    yield from {place.memory / file.name for file in node.files}
+    names = ("devices", "pages.index") if node.state is None else ()
+    yield from (place.checkpoints / node.id / name for name in names)
+
+
+def _present(history: History) -> list[Path]:
+    try:
+        head = history.head()
+    except HistoryError:
+        return []
+    files = [history.place.layer(name) for name in (*head.layers, head.top)]
+    return files if head.memory == BLANK else [*files, history.place.memory / head.memory]
+
+
+def _measure(path: Path) -> tuple[int, int]:
+    """Bytes on the disk, and in how many directories the file is; of one that is gone 0, 1."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 1
+    return found.st_blocks * 512, found.st_nlink

@@ -386,8 +386,12 @@ class History:
         """Take a checkpoint out of the tree: its children become its parent's.
 
         The one that a running sandbox stands on stays, hidden, until the next one is taken: else
-        that would have to write all of the memory anew.
+        that would have to write all of the memory anew. Raises HistoryError if it is pinned.
         """
+        if node.pinned:
+            raise HistoryError(
+                f"the checkpoint {node.tag!r} is pinned", hint="unpin it first, if it is to go"
+            )
         for child in self.all_nodes():
             if child.parent == node.id:
                 self.commit(replace(child, parent=node.parent))
@@ -402,6 +406,10 @@ class History:
         (directory / "node.json").unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)
         self.sweep()
+
+    def pin(self, node: Node, pinned: bool) -> None:
+        """Keep a checkpoint from being removed, or no longer."""
+        self.commit(replace(node, pinned=pinned))
 
     def sweep(self) -> None:
         """Remove files that neither a checkpoint nor the head needs, and half-made checkpoints.

@@ -94,6 +94,8 @@ async def take_checkpoint(
             raise ConfigError(
                 f"there is a checkpoint {tag!r} already", hint="choose another tag, or replace it"
             )
+        elif old is not None and old.pinned:
+            raise ConfigError(f"the checkpoint {tag!r} is pinned", hint="choose another tag")
         node = await keep_instant(live, tag, note=note, tier=tier)
         if old is not None:
             superseded = old

@@ -31,13 +31,8 @@ def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
     if (place.checkpoints / node.id / "node.json").exists():
         return History(place).get(node.id)
     with map_os_errors(place.root):
-        for directory in (
-            place.layers,
-            place.memory,
-            place.checkpoints,
-            place.checkpoints / node.id,
-        ):
-            directory.mkdir(mode=0o700, exist_ok=True)
+        place.make()
+        (place.checkpoints / node.id).mkdir(mode=0o700, exist_ok=True)
     shared = [(old.layer(name), place.layer(name)) for name in node.layers]
     for name in {file.name for file in node.files}:
         shared.append((old.memory / name, place.memory / name))

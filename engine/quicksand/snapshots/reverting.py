@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
 
 from quicksand.errors import (
@@ -55,9 +56,9 @@ async def revert(
         successor = Successor(live, node, await gather_parts(registry, record))
         capture = start_capture(live) if keep_now else None
         try:
-            await successor.launch()
-            if capture is not None:
-                await capture.prepare()
+            await _both(
+                successor.launch(), capture.prepare() if capture is not None else _nothing()
+            )
             await live.keeper.ask("guard", on=not live.run.paused)
             await successor.take_over(capture)
         except BaseException:
@@ -73,6 +74,16 @@ async def revert(
             await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
         await in_thread_to_the_end(lambda: prune_automatic(live.history))
         return node, auto
+
+
+async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
+    """Do both at the same time, each to its end, then raise what one has raised."""
+    for result in await asyncio.gather(one, other, return_exceptions=True):
+        if result is not None:
+            raise result
+
+
+async def _nothing() -> None: ...
 
 
 async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:

@@ -47,55 +47,59 @@ def choose_tier(pid: int | None = None, *, asked: str | None = None) -> Tier:
         )
     if wanted == INTERNAL:
         return Tier(name=INTERNAL, note=source, hint="")
-    refusal = why_unreadable(pid)
+    refusal, hint = _why_not_pages(pid)
     if not refusal:
         # Of a running QEMU the checkpoint itself says it, which looks anyway.
         tracked = pid is not None or tracks_writes()
-        hint = "" if tracked else "a kernel with CONFIG_MEM_SOFT_DIRTY makes pauses shorter"
-        return Tier(name=PAGES, note="" if tracked else NOT_TRACKED, hint=hint)
-    hint = _find_hint()
+        return Tier(name=PAGES, note="" if tracked else NOT_TRACKED, hint="")
     if wanted == PAGES:
         raise HostError(f"checkpoints of the tier {PAGES!r} are not possible: {refusal}", hint=hint)
     return Tier(name=INTERNAL, note=refusal, hint=hint)
 
 
-def why_unreadable(pid: int | None = None) -> str:
-    """Why the memory of the QEMU ``pid`` (or of a process that this one starts for it) cannot be
-    read from outside; "" if it can. Found out by doing it."""
+def _why_not_pages(pid: int | None) -> tuple[str, str]:
+    """Why the tier PAGES is not possible, "" if it is, and what would make it so."""
     if not sys.platform.startswith("linux"):
-        return f"{sys.platform} does not let one program read another one's memory"
+        return f"the tier {PAGES!r} needs Linux, and this is {sys.platform}", ""
+    problem = why_not_readable(pid)
+    if not problem:
+        return "", ""
+    return f"the memory of QEMU cannot be read: {problem}", _how_to_trace()
+
+
+def why_not_readable(pid: int | None = None) -> str:
+    """Why this process may not read the memory of the QEMU ``pid``, or of one that it has started;
+    "" if it may. Tries it: security modules, containers' filters and kernels differ."""
+    if pid is not None:
+        return _try_reading(pid)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        # Once it answers its program is mapped: exec has told us before.
+        child.stdin.write(b"?")
+        child.stdin.flush()
+        child.stdout.read(1)
+        return _try_reading(child.pid)
+
+
+def _try_reading(pid: int) -> str:
+    """Read a page and its entry in the page map: the first one, where a program begins."""
+    page = memoryview(bytearray(PAGE))
     try:
-        if pid is not None:
-            _try_reading(pid)
-        else:
-            with subprocess.Popen([sys.executable, "-I", "-S"], stdin=subprocess.PIPE) as other:
-                try:
-                    _try_reading(other.pid)
-                finally:
-                    other.kill()
-    except (OSError, MachineError) as error:
-        return f"the memory of QEMU cannot be read ({error})"
-    return ""
+        line = Path(f"/proc/{pid}/maps").read_bytes().split(b"\n", 1)[0]
+        ram = GuestRam(pid, int(line.split(b"-")[0], 16), PAGE)
+        ram.written()
+        ram.read([(0, 1)], page)
+    except (MachineError, OSError, ValueError) as error:
+        return str(error)
+    return "" if bytes(page[:4]) == b"\x7fELF" else "something else was read"
 
 
-def _try_reading(pid: int) -> None:
-    """Read a page and the page map of the process. Raises OSError, MachineError."""
-    for line in Path(f"/proc/{pid}/maps").read_bytes().split(b"\n"):
-        addresses, _, rest = line.partition(b" ")
-        if rest.startswith(b"r"):
-            memory = GuestRam(pid, int(addresses.split(b"-")[0], 16), PAGE)
-            memory.written()
-            memory.read([(0, 1)], memoryview(bytearray(PAGE)))
-            return
-    raise MachineError("the process has no memory")
-
-
-def _find_hint() -> str:
-    """What could be changed on this host."""
+def _how_to_trace() -> str:
     try:
         scope = YAMA.read_text(encoding="ascii").strip()
     except OSError:
-        return ""
-    if scope in ("0", "1"):
-        return ""
-    return f"kernel.yama.ptrace_scope is {scope} here; with 1 checkpoints take milliseconds"
+        scope = ""
+    if scope in ("2", "3"):
+        return f"{YAMA} is {scope}: it must be 0 or 1 (`sysctl kernel.yama.ptrace_scope=1`)"
+    return "a container's filter must allow process_vm_readv and process_vm_writev"

@@ -350,7 +350,9 @@ def test_statistics_have_both_sides(vm: str) -> None:
 
 
 def test_the_console_is_in_the_log(vm: str) -> None:
-    assert b"quicksand: started" in quicksand("logs", vm).stdout
+    wrote = quicksand("exec", vm, "--", "sh", "-c", "echo to the console > /dev/console")
+    assert wrote.returncode == 0, wrote.stderr
+    wait_for(lambda: b"to the console" in quicksand("logs", vm).stdout, what="the console's line")
 
 
 def test_images_are_listed_and_inspected() -> None:

@@ -58,7 +58,8 @@ class FakeQemu:
             raise self.fails[command]
         match command:
             case "query-block":
-                inserted = {"node-name": "disk", "file": str(self.active)}
+                # As after many layers.
+                inserted = {"node-name": "disk", "file": 'json:{"backing": {"driver": "q...'}
                 return [{"qdev": "/machine/vda/virtio-backend", "inserted": inserted}]
             case "blockdev-add":
                 name = arguments["node-name"]
@@ -68,7 +69,7 @@ class FakeQemu:
                 if self.nodes.pop(arguments["node-name"], None) is None:
                     raise StateError("no such node")
             case "query-named-block-nodes":
-                return list(self.nodes.values())
+                return [{"node-name": "disk-file", "file": str(self.active)}, *self.nodes.values()]
             case "snapshot-save" | "snapshot-load":
                 self.run_job(arguments)
             case "query-jobs":

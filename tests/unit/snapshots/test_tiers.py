@@ -11,7 +11,7 @@ import pytest
 from quicksand.errors import ConfigError, HostError, MachineError
 from quicksand.snapshots import tiers
 from quicksand.snapshots.guest_ram import GuestRam
-from quicksand.snapshots.tiers import VARIABLE, choose_tier, why_unreadable
+from quicksand.snapshots.tiers import VARIABLE, choose_tier, why_not_readable
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -31,22 +31,24 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @linux
 def test_memory_that_can_be_read_is_read() -> None:
-    assert why_unreadable() == ""
-    assert why_unreadable(os.getpid()) == ""
+    assert why_not_readable() == ""
+    assert why_not_readable(os.getpid()) == ""
     tier = choose_tier()
     assert tier.name == "pages"
-    assert bool(tier.note) == bool(tier.hint)
 
 
 @linux
 def test_a_process_that_is_gone_cannot_be_read() -> None:
     done = subprocess.Popen(["/bin/true"])
     done.wait()
-    assert "cannot be read" in why_unreadable(done.pid)
+    assert why_not_readable(done.pid) != ""
 
 
 @linux
-@pytest.mark.parametrize(("scope", "hint"), [("2\n", "ptrace_scope is 2"), ("1\n", ""), (None, "")])
+@pytest.mark.parametrize(
+    ("scope", "hint"),
+    [("2\n", "sysctl kernel.yama.ptrace_scope=1"), ("1\n", "filter"), (None, "filter")],
+)
 def test_where_memory_cannot_be_read_qemu_s_own_snapshots_are_used(
     unreadable: None,
     monkeypatch: pytest.MonkeyPatch,
@@ -61,7 +63,6 @@ def test_where_memory_cannot_be_read_qemu_s_own_snapshots_are_used(
     assert tier.name == "internal"
     assert "Operation not permitted" in tier.note
     assert hint in tier.hint
-    assert bool(tier.hint) == bool(hint)
     with pytest.raises(HostError, match="not permitted"):
         choose_tier(asked="pages")
 

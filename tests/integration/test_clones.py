@@ -1,0 +1,208 @@
+"""Clones of real VMs: the same at first, each by itself then, and somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from quicksand import PortForward, Sandbox, Status
+from quicksand.errors import (
+    CheckpointNotFoundError,
+    ConfigError,
+    HistoryError,
+    NameTakenError,
+)
+from quicksand.host.paths import Paths
+from quicksand.layout import sandbox_dir
+from quicksand.registry import Registry
+
+from tests.conftest import fresh_places, our_processes, wait_for
+
+pytestmark = pytest.mark.vm
+
+WHO = "cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; hostname"
+WHO += "; cat /sys/class/net/eth0/address; head -c 16 /dev/urandom | od -An -tx1"
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+@pytest.fixture
+async def vm(places: Paths) -> AsyncIterator[Sandbox]:
+    async with Sandbox(image="debian", name="box", port_forwards=[PortForward(0, 80)]) as sandbox:
+        yield sandbox
+
+
+async def say(vm: Sandbox, command: str) -> str:
+    result = await vm.execute(command, timeout=60)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.strip()
+
+
+async def end(*sandboxes: Sandbox) -> None:
+    for sandbox in sandboxes:
+        await sandbox.kill()
+
+
+def private_bytes(places: Paths, sandbox: Sandbox) -> int:
+    """What a sandbox takes on the disk beside what it shares."""
+    files = (p.stat() for p in sandbox_dir(places, sandbox.id).root.rglob("*") if p.is_file())
+    return sum(found.st_blocks * 512 for found in files if found.st_nlink == 1)
+
+
+async def test_clones_are_the_same_and_somebody_else(vm: Sandbox, places: Paths) -> None:
+    await say(vm, "echo disk > /root/f; echo memory > /dev/shm/f; sleep 7777 >&- 2>&- &")
+    clones = await vm.clone(3, concurrency=2)
+    everybody = [vm, *clones]
+    assert [clone.name for clone in clones] == ["box-1", "box-2", "box-3"]
+    for clone in clones:
+        assert await say(clone, "cat /root/f /dev/shm/f; pgrep -cx sleep") == "disk\nmemory\n1"
+        assert private_bytes(places, clone) < 2**20
+    answers = [(await say(one, WHO)).splitlines() for one in everybody]
+    assert [answer[3] for answer in answers] == ["box", "box-1", "box-2", "box-3"]
+    for line in zip(*answers, strict=True):
+        assert len(set(line)) == len(line)
+    assert len({one.agent_token for one in everybody}) == 4
+    assert len({one.port_forwards[80] for one in everybody}) == 4
+    assert vm.checkpoints() == []
+    await end(*clones)
+
+
+async def test_they_diverge_and_outlive_their_source(vm: Sandbox, places: Paths) -> None:
+    await say(vm, "echo same > /root/f")
+    await vm.checkpoint("here")
+    await say(vm, "echo later > /root/f")
+    (old,) = await vm.clone(at="here")
+    (new,) = await vm.clone(names=["newest"])
+    assert await say(old, "cat /root/f; hostname") == "same\nbox-1"
+    assert await say(new, "cat /root/f; hostname") == "later\nnewest"
+    await say(new, "echo new > /root/f")
+    assert await say(vm, "cat /root/f; hostname") == "later\nbox"
+    await vm.kill()
+    Registry(places).remove(vm.id)
+    assert await say(old, "cat /root/f") == "same"
+    # A clone has checkpoints of its own, the instant that it came from among them.
+    assert [c.tag for c in old.checkpoints()] == ["here"]
+    await say(old, "echo on > /root/f")
+    await old.checkpoint("own")
+    await old.revert("here")
+    assert await say(old, "cat /root/f; hostname") == "same\nbox-1"
+    await old.stop()
+    await old.start(at="own")
+    assert await say(old, "cat /root/f; hostname") == "on\nbox-1"
+    await end(old, new)
+
+
+async def test_a_clone_of_a_stopped_sandbox_boots_from_its_disk(vm: Sandbox) -> None:
+    await say(vm, "echo kept > /root/f")
+    machine = await say(vm, "cat /etc/machine-id")
+    await vm.stop()
+    (clone,) = await vm.clone()
+    assert await say(clone, "cat /root/f; hostname") == "kept\nbox-1"
+    assert await say(clone, "cat /etc/machine-id") != machine
+    await say(clone, "echo clone > /root/f")
+    await vm.start()
+    assert await say(vm, "cat /root/f; cat /etc/machine-id") == f"kept\n{machine}"
+    await end(clone)
+
+
+async def test_a_clone_of_a_clone(vm: Sandbox) -> None:
+    await say(vm, "echo 1 > /dev/shm/f")
+    (first,) = await vm.clone()
+    await say(first, "echo 2 > /dev/shm/f")
+    (second,) = await first.clone()
+    assert await say(second, "cat /dev/shm/f; hostname") == "2\nbox-1-1"
+    assert await say(first, "cat /dev/shm/f; hostname") == "2\nbox-1"
+    await end(first, second)
+
+
+async def test_all_or_none(vm: Sandbox, places: Paths) -> None:
+    (taken,) = await vm.clone(names=["taken"])
+    with pytest.raises(NameTakenError, match="taken"):
+        await vm.clone(2, names=["free", "taken"])
+    with pytest.raises(CheckpointNotFoundError):
+        await vm.clone(at="nowhere")
+    with pytest.raises(ConfigError):
+        await vm.clone(0)
+    with pytest.raises(ConfigError):
+        await vm.clone(2, names=["one"])
+    assert {entry.name for entry in Sandbox.list()} == {"box", "taken"}
+    await end(taken)
+
+
+async def test_a_damaged_checkpoint_has_no_clones(vm: Sandbox, places: Paths) -> None:
+    made = await vm.checkpoint("bad")
+    devices = sandbox_dir(places, vm.id).checkpoints / made.id / "devices"
+    devices.write_bytes(devices.read_bytes()[:-1])
+    with pytest.raises(HistoryError, match="devices"):
+        await vm.clone(2, at="bad")
+    results = await vm.fork(2, at="bad")
+    assert [type(result) for result in results] == [HistoryError, HistoryError]
+    assert [entry.name for entry in Sandbox.list()] == ["box"]
+    assert await say(vm, "echo goes on") == "goes on"
+
+
+async def test_a_cancelled_clone_leaves_nothing(vm: Sandbox, places: Paths) -> None:
+    task = asyncio.create_task(vm.clone(4, concurrency=2))
+    while len(Sandbox.list()) < 2:
+        await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [entry.name for entry in Sandbox.list()] == ["box"]
+    wait_for(lambda: len(our_processes(str(places.data))) == 2, what="the clones to be gone")
+    assert await say(vm, "echo goes on") == "goes on"
+
+
+MAKER = """
+import asyncio, sys
+from quicksand import Sandbox
+async def main():
+    sandbox = Sandbox.attach("box")
+    print("go", flush=True)
+    await sandbox.clone(6, concurrency=2)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+async def test_clones_die_with_who_made_them(vm: Sandbox, places: Paths) -> None:
+    maker = subprocess.Popen([sys.executable, "-c", MAKER], stdout=subprocess.PIPE)
+    assert maker.stdout is not None
+    maker.stdout.readline()
+    while sum(e.status is Status.RUNNING for e in Sandbox.list()) < 3:
+        await asyncio.sleep(0.01)
+    maker.send_signal(signal.SIGKILL)
+    maker.wait()
+    maker.stdout.close()
+    wait_for(lambda: len(our_processes(str(places.data))) == 2, what="the clones to end")
+    Registry(places).reap()
+    names = {entry.name for entry in Sandbox.list() if entry.status is not Status.STOPPED}
+    assert names == {"box"}
+    assert await say(vm, "echo goes on") == "goes on"
+
+
+async def test_a_checkpoint_of_another_sandbox(vm: Sandbox, places: Paths) -> None:
+    await say(vm, "echo of-box > /dev/shm/f")
+    await vm.checkpoint("there")
+    async with Sandbox(image="debian", name="other") as other:
+        own = (await say(other, WHO)).splitlines()
+        await other.revert("box:there")
+        assert await say(other, "cat /dev/shm/f; hostname") == "of-box\nother"
+        now = (await say(other, WHO)).splitlines()
+        assert (now[0], now[3], now[4]) == (own[0], own[3], own[4])
+        assert [c.tag for c in other.checkpoints() if not c.auto] == ["box:there"]
+        await other.undo()
+        assert await say(other, "hostname; ls /dev/shm | wc -l") == "other\n0"
+    async with Sandbox(image="debian", name="bigger", memory="600M", warm=False) as bigger:
+        with pytest.raises(HistoryError, match="memory"):
+            await bigger.revert("box:there")
+        assert bigger.checkpoints() == []
