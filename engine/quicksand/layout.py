@@ -11,8 +11,9 @@
         memory/<id>.pages       pages of guest memory that checkpoints are made of; a symbolic link
                                 to <QUICKSAND_MEMORY_DIR>/<id>/ if that was set at the first start
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
+        memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
         memory/<digest>.rom     the machine's firmware
-        checkpoints/<id>/       node.json (written last), devices, pages.index
+        checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index
         console.log[.1]         what the guest wrote to its console, the last two pieces
         qemu.log[.1]            QEMU's stderr, likewise
         exit.json               how the last run ended
@@ -24,6 +25,7 @@
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           while the VM waits for space on the host's disk
             tracked             the checkpoint since which the kernel tracks written memory
+            loading             what QEMU writes while it loads a snapshot of its own
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
 """
@@ -130,6 +132,10 @@ class MachineDir:
     @property
     def tracked(self) -> Path:
         return self.root / "tracked"
+
+    @property
+    def loading(self) -> Path:
+        return self.root / "loading"
 
     def agent_socket(self, port: int) -> Path:
         return self.root / f"agent{port}.sock"

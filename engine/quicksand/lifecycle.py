@@ -158,7 +158,7 @@ async def _start(
         node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
         head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
         ports = pick_all_ports(record)
-        machine = plan_machine(record, parts, head, ports, place, incoming=node is not None)
+        machine = plan_machine(record, parts, head, ports, place, at=node)
         watch.lap("setup_disk_s")
         watch.begin("qemu")
         undo.callback(remove_quietly, runtime.root)

@@ -28,7 +28,7 @@ from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
 from quicksand.qemu.keeper import FIRST
 from quicksand.qemu.process import Listeners
 from quicksand.registry import Record, Registry, RunState
-from quicksand.snapshots.history import BLANK, Head, History, Node, new_id
+from quicksand.snapshots.history import BLANK, PAGES, Head, History, Node, new_id
 from quicksand.snapshots.layers import add_layer
 
 UNFINISHED = "starting"
@@ -126,15 +126,7 @@ def prepare_disk(
         create_overlay(place.layer(head.top), backing=top, size=size)
     if at is not None:
         # Until it runs, the disk as it was is what counts: its layers must not be swept away.
-        head = Head(
-            layers=at.layers,
-            top=new_id(),
-            node=at.id,
-            run=new_id(),
-            memory=at.memory,
-            machine=UNFINISHED,
-            previous=head,
-        )
+        head = Head.going_on(at, machine=UNFINISHED, previous=head)
         add_layer(place, head.top, below=at.layers[-1])
     assert head is not None
     history.set_head(head)
@@ -186,16 +178,18 @@ def plan_machine(
     ports: Ports,
     place: SandboxDir,
     *,
-    incoming: bool = False,
+    at: Node | None = None,
 ) -> Machine:
-    """The machine of ``record`` on the disk and the memory image of ``head``."""
+    """The machine of ``record`` on the disk and the memory image of ``head``; it waits for the
+    state of the checkpoint ``at``, if there is one."""
     config, image = record.config, parts.image
     return Machine(
         arch=parts.arch,
         accel=parts.status.accelerator,
         memory_bytes=config.memory_bytes,
         memory_image=None if head.memory == BLANK else place.memory / head.memory,
-        incoming=incoming,
+        incoming=at is not None and at.tier == PAGES,
+        halted=at is not None and at.tier != PAGES,
         cpus=config.cpus,
         boot=Boot(
             kernel=image.kernel,

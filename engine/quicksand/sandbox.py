@@ -430,9 +430,15 @@ class Sandbox:
     # Checkpoints
 
     async def checkpoint(
-        self, tag: str | None = None, *, note: str = "", replace: bool = False
+        self,
+        tag: str | None = None,
+        *,
+        note: str = "",
+        replace: bool = False,
+        tier: str | None = None,
     ) -> Checkpoint:
-        """Keep this instant: memory, processes, disk. The VM stands still for milliseconds.
+        """Keep this instant: memory, processes, disk. The VM stands still for milliseconds; longer
+        in the ``tier`` "internal", which is used where "pages" is not possible, or on request.
 
         Raises ConfigError for a bad tag or one that is taken (unless ``replace``), HistoryError,
         HostError, MachineError: then there is no checkpoint and the VM runs on.
@@ -441,7 +447,9 @@ class Sandbox:
 
         record = self._require_record()
         await self._sync_guest()
-        node = await take_checkpoint(self._registry, record, tag, note=note, replace_tag=replace)
+        node = await take_checkpoint(
+            self._registry, record, tag, note=note, replace_tag=replace, tier=tier
+        )
         return Checkpoint.from_node(node)
 
     async def _sync_guest(self) -> None:

@@ -509,5 +509,12 @@ def test_a_machine_that_goes_on_maps_its_image_and_waits_stopped() -> None:
     assert "-incoming" not in plan(PLAIN, INHERITED)
 
 
+def test_a_machine_that_loads_a_snapshot_stands_still_and_waits_for_nothing() -> None:
+    arguments = plan(replace(PLAIN, halted=True), INHERITED)
+    assert "-S" in arguments
+    assert "-incoming" not in arguments
+    assert "-S" not in plan(PLAIN, INHERITED)
+
+
 def value_after(arguments: list[str], option: str) -> str:
     return arguments[arguments.index(option) + 1]

@@ -91,6 +91,14 @@ def test_qemu_img_finds_an_overlay_of_any_size_whole(
     assert not info["dirty-flag"]
 
 
+def test_a_disk_of_its_own_has_no_backing_file(qemu_img: QemuImg, tmp_path: Path) -> None:
+    path = tmp_path / "alone.qcow2"
+    create_overlay(path, backing=None, size=MIB)
+    assert check_qcow2(path).backing_file is None
+    assert "backing-filename" not in qemu_img.info(path)
+    assert qemu_img.check(path)["check-errors"] == 0
+
+
 @pytest.mark.parametrize(
     "name", ["a,b=c", "-rf", 'it\'s "it"', "new\nline", " ", "json:{}", "nbd:host:1", "é\u202e"]
 )

@@ -27,8 +27,9 @@ _EXT_BACKING_FORMAT = 0xE2792ACA
 _REFCOUNT_ORDER = 4
 
 
-def create_overlay(path: Path, *, backing: Path, size: int) -> None:
-    """Write an empty overlay of ``size`` bytes over ``backing`` (QEMU docs/interop/qcow2.txt).
+def create_overlay(path: Path, *, backing: Path | None, size: int) -> None:
+    """Write an empty overlay of ``size`` bytes over ``backing`` (QEMU docs/interop/qcow2.txt); with
+    None a disk of its own, all zeros.
 
     The name of the backing file is for people and tools; the engine gives QEMU the block graph
     explicitly. Raises ConfigError for an impossible size, DiskSpaceError, PathError.
@@ -36,16 +37,18 @@ def create_overlay(path: Path, *, backing: Path, size: int) -> None:
     if not 0 < size <= SIZE_MAX:
         raise ConfigError(f"a disk of {size} bytes is not possible", hint="the most is 4T")
     size = -(-size // 512) * 512
-    name = os.fsencode(backing)
+    name = b"" if backing is None else os.fsencode(backing)
     if len(name) > BACKING_NAME_MAX:
         raise PathError(f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of qcow2")
-    extensions = struct.pack(">II", _EXT_BACKING_FORMAT, 5) + b"qcow2".ljust(8, b"\0")
-    extensions += struct.pack(">II", 0, 0)
+    extensions = struct.pack(">II", 0, 0)
+    if name:
+        kind = struct.pack(">II", _EXT_BACKING_FORMAT, 5) + b"qcow2".ljust(8, b"\0")
+        extensions = kind + extensions
     header = struct.pack(
         ">IIQIIQIIQQIIQQQQII",
         _MAGIC,
         _VERSION,
-        _HEADER_LENGTH + len(extensions),
+        _HEADER_LENGTH + len(extensions) if name else 0,
         len(name),
         CLUSTER_BITS,
         size,

@@ -79,6 +79,8 @@ class Machine:
     memory that begins empty."""
     incoming: bool = False
     """Wait for a state to be loaded (QMP migrate-incoming) instead of booting."""
+    halted: bool = False
+    """Stand still before the first instruction (until QMP cont)."""
     cpus: int
     boot: Boot
     network: NetworkMode
@@ -122,7 +124,9 @@ def _plan_machine(machine: Machine, platform: str) -> list[str]:
         memory = {"qom-type": "memory-backend-file", "mem-path": path, "share": False}
     arguments += _json("-object", {**memory, "id": "ram", "size": machine.memory_bytes})
     if machine.incoming:
-        arguments += ["-incoming", "defer", "-S"]
+        arguments += ["-incoming", "defer"]
+    if machine.incoming or machine.halted:
+        arguments += ["-S"]
     arguments += ["-machine", kind, *plan_cpu(machine.arch, machine.accel)]
     arguments += ["-m", f"{machine.memory_bytes // (1024 * 1024)}M", "-smp", str(machine.cpus)]
     return [*arguments, "-rtc", "base=utc"]

@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import MachineError
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import FICLONE
-from quicksand.snapshots.capture import PAGES
 from quicksand.snapshots.copying import NOT_TRACKED, tracks_writes
-from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.guest_ram import PAGE
+from quicksand.snapshots.history import INTERNAL, PAGES
+from quicksand.snapshots.tiers import choose_tier
 
-YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+ALL = "all of the guest's memory that is not zeros"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class Ability:
     """What checkpoints are like here."""
 
     tier: str
-    """"pages"; "" if there can be no checkpoints."""
+    """"pages", or "internal" where that is not possible."""
     copied: str
     """What each pause copies."""
     why: str
@@ -37,16 +36,9 @@ class Ability:
 
 def find_ability() -> Ability:
     """The best that this host can do. Blocks for some milliseconds."""
-    if sys.platform != "linux":
-        return Ability(tier="", copied="", why=f"they need Linux, and this is {sys.platform}")
-    problem = why_not_readable()
-    if problem:
-        return Ability(
-            tier="",
-            copied="",
-            why=f"the memory of QEMU cannot be read: {problem}",
-            hint=_how_to_trace(),
-        )
+    tier = choose_tier()
+    if tier.name == INTERNAL:
+        return Ability(tier=INTERNAL, copied=ALL, why=tier.note, hint=tier.hint)
     if tracks_writes():
         return Ability(
             tier=PAGES, copied="what the guest has written since the last checkpoint", why=""
@@ -56,37 +48,6 @@ def find_ability() -> Ability:
         copied="all that the guest has written since its QEMU started",
         why=NOT_TRACKED,
     )
-
-
-def why_not_readable() -> str:
-    """Why this process may not read the memory of one that it has started, as QEMU is; "" if it
-    may. Tries it: security modules, containers' filters and kernels differ."""
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        try:
-            # Once it answers its program is mapped: exec has told us before.
-            child.stdin.write(b"?")
-            child.stdin.flush()
-            child.stdout.read(1)
-            line = Path(f"/proc/{child.pid}/maps").read_text(encoding="utf-8").split("\n", 1)[0]
-            ram = GuestRam(child.pid, int(line.split("-")[0], 16), PAGE)
-            page = memoryview(bytearray(PAGE))
-            ram.written()
-            ram.read([(0, 1)], page)
-        except (MachineError, OSError, ValueError) as error:
-            return str(error)
-    return "" if bytes(page[:4]) == b"\x7fELF" else "something else was read"
-
-
-def _how_to_trace() -> str:
-    try:
-        scope = YAMA.read_text(encoding="ascii").strip()
-    except OSError:
-        return "a container's filter must allow process_vm_readv and process_vm_writev"
-    if scope in ("2", "3"):
-        return f"{YAMA} is {scope}: it must be 0 or 1 (`sysctl kernel.yama.ptrace_scope=1`)"
-    return "a container's filter must allow process_vm_readv and process_vm_writev"
 
 
 def can_reflink(directory: Path) -> bool:

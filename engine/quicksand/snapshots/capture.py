@@ -27,19 +27,21 @@ from quicksand.registry import RunState
 from quicksand.snapshots.copying import Copier, Copy
 from quicksand.snapshots.firmware import find_firmware, keep_firmware
 from quicksand.snapshots.guest_ram import GuestRam
-from quicksand.snapshots.history import File, Head, History, Node, new_id
+from quicksand.snapshots.history import PAGES, File, Head, History, Node, new_id
 from quicksand.snapshots.layers import add_layer, identify_layers
 from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
-
-PAGES = "pages"
 
 
 class Capture:
     """One checkpoint in the making. The caller holds the history's lock.
 
     `prepare` while the VM runs, `freeze` for the pause, `store` after it; `discard` if any fails.
+    The disk is the same work in every tier; what is done for the memory has methods of its own,
+    which `internal.InternalCapture` replaces.
     """
+
+    tier = PAGES
 
     def __init__(
         self,
@@ -82,12 +84,8 @@ class Capture:
     async def prepare(self) -> None:
         """All that can be done before the pause. Raises HistoryError, HostError, MachineError."""
         self._before = await self._find_head()
-        image = find_image(self._place, self._head.memory)
-        self._ram = await GuestRam.locate(
-            self._monitor, self._run.qemu_pid, image, self._size, self._arch
-        )
-        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
         await in_thread_to_the_end(self._prepare_files)
+        await self._prepare_memory()
         file: dict[str, Any] = {
             "driver": "file",
             "node-name": f"disk-{self._layer}-file",
@@ -110,13 +108,29 @@ class Capture:
         top = replace(self._head, layers=(*self._head.layers, self._head.top), top=self._layer)
         await in_thread_to_the_end(lambda: self._history.set_head(top))
 
+    async def _prepare_memory(self) -> None:
+        image = find_image(self._place, self._head.memory)
+        self._ram = await GuestRam.locate(
+            self._monitor, self._run.qemu_pid, image, self._size, self._arch
+        )
+        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
+        await in_thread_to_the_end(self._prepare_copy)
+
+    def _prepare_copy(self) -> None:
+        self._storage = Storage(
+            self._place, self.id, self._head, run=self._run.run, size=self._size
+        )
+        known = self._storage.find_known()
+        self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
+        check_space(self._place.memory, self._copier.prepare())
+
     async def _find_head(self) -> Head:
         """The head, with the layer that QEMU writes to in fact."""
         head = self._history.head()
         for device in await self._monitor.execute("query-block"):
             if "vda" in str(device.get("qdev", "")) and "inserted" in device:
                 self._node_name = device["inserted"]["node-name"]
-                active = Path(device["inserted"]["file"]).stem
+                active = await self._find_layer(self._node_name)
                 if active == head.top:
                     return head
                 if head.layers and active == head.layers[-1]:
@@ -125,6 +139,14 @@ class Capture:
                     f"QEMU writes to the layer {active}, which the head does not name"
                 )
         raise MachineError("QEMU does not tell which layer it writes to")
+
+    async def _find_layer(self, node_name: str) -> str:
+        """The layer that is the block node of that name. Its file's node tells: what QEMU calls the
+        file of a qcow2 node can be a description of the whole chain, cut off at 4 KiB."""
+        for node in await self._monitor.execute("query-named-block-nodes", flat=True):
+            if node["node-name"] == f"{node_name}-file":
+                return Path(node["file"]).stem
+        raise MachineError(f"QEMU does not tell of which file {node_name} is")
 
     def _prepare_files(self) -> None:
         with map_os_errors(self.directory):
@@ -136,12 +158,6 @@ class Capture:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-        self._storage = Storage(
-            self._place, self.id, self._head, run=self._run.run, size=self._size
-        )
-        known = self._storage.find_known()
-        self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
-        check_space(self._place.memory, self._copier.prepare())
 
     async def freeze(self, *, resume: bool) -> None:
         """The pause: afterwards the VM runs again, or stands still unless ``resume``.
@@ -158,22 +174,30 @@ class Capture:
             raise
 
     async def _freeze(self, resume: bool) -> None:
-        if not self._run.paused:
-            await self._copier.copy_before(self._instant)
+        await self._copy_before()
         started = time.perf_counter()
         await self._monitor.execute("stop")
         done = False
         try:
-            copying = asyncio.to_thread(self._copy_pages)
-            # Neither goes on after the other has failed and the VM runs again.
-            found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
-            for failed in (result for result in found if isinstance(result, BaseException)):
-                raise failed
+            await self._copy_instant()
             done = True
         finally:
             if (resume or not done) and not self._run.paused:
                 await self._monitor.execute("cont")
             self.pause_s += time.perf_counter() - started
+
+    async def _copy_before(self) -> None:
+        """What of the memory can be copied before the pause."""
+        if not self._run.paused:
+            await self._copier.copy_before(self._instant)
+
+    async def _copy_instant(self) -> None:
+        """Memory, devices and disk of this instant."""
+        copying = asyncio.to_thread(self._copy_pages)
+        # Neither goes on after the other has failed and the VM runs again.
+        found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
+        for failed in (result for result in found if isinstance(result, BaseException)):
+            raise failed
 
     @contextlib.asynccontextmanager
     async def _instant(self) -> AsyncIterator[None]:
@@ -190,6 +214,10 @@ class Capture:
         """The devices' state and the disk, while the memory is copied."""
         path = self.directory / "devices"
         await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
+        await self._pivot()
+
+    async def _pivot(self) -> None:
+        """From here on the guest writes to the next layer."""
         await self._monitor.execute(
             "blockdev-snapshot", node=self._node_name, overlay=f"disk-{self._layer}"
         )
@@ -208,14 +236,8 @@ class Capture:
     def _store(
         self, tag: str, note: str, tier_note: str, shape: dict[str, Any], marks: dict[str, bool]
     ) -> Node:
-        devices = self._seal_devices()
-        assert self._copy is not None
-        stored = self._storage.store(self._copy)
+        memory = self._store_memory()
         layers = (*self._head.layers, self._head.top)
-        rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
-        index = write_file(
-            self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
-        )
         sync_dir(self._place.memory)
         sync_dir(self.directory)
         node = Node(
@@ -224,28 +246,45 @@ class Capture:
             parent=self._history.find_visible(self._head.node),
             created=time.time(),
             note=note,
-            tier=PAGES,
-            tier_note=tier_note or self._copier.note,
+            tier=self.tier,
+            tier_note=tier_note or self.note,
             auto=marks.get("auto", False),
             hidden=marks.get("hidden", False),
             pinned=False,
             pause_s=self.pause_s,
-            bytes_written=stored.written + index.size + devices.size,
             layers=layers,
             disk=identify_layers(self._place, layers),
             shape=shape,
-            memory=stored.memory,
-            pages=stored.files,
-            index=index,
-            devices=devices,
             token=self._run.token,
             owner=self._place.root.name,
-            firmware=rom,
-            image=stored.image,
+            **memory,
         )
         self._history.commit(node)
-        self._stored = stored
         return node
+
+    @property
+    def note(self) -> str:
+        """Why the checkpoint is not made in a better way."""
+        return self._copier.note
+
+    def _store_memory(self) -> dict[str, Any]:
+        """Bring memory and devices to the disk; returns the fields of `Node` that tell of them."""
+        devices = self._seal_devices()
+        assert self._copy is not None
+        stored = self._stored = self._storage.store(self._copy)
+        rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
+        index = write_file(
+            self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
+        )
+        return {
+            "bytes_written": stored.written + index.size + devices.size,
+            "memory": stored.memory,
+            "pages": stored.files,
+            "index": index,
+            "devices": devices,
+            "firmware": rom,
+            "image": stored.image,
+        }
 
     def _seal_devices(self) -> File:
         """The device state as QEMU wrote it: synced, and known by its checksum."""

@@ -66,7 +66,8 @@ def _files(history: History, node: Node) -> Iterator[Path]:
     place = history.place
     yield from (place.layer(name) for name in node.layers)
     yield from {place.memory / file.name for file in node.files}
-    yield from (place.checkpoints / node.id / name for name in ("devices", "pages.index"))
+    names = ("devices", "pages.index") if node.state is None else ()
+    yield from (place.checkpoints / node.id / name for name in names)
 
 
 def _present(history: History) -> list[Path]:

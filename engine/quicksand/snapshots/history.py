@@ -39,6 +39,11 @@ AUTO_KEPT = 5
 LOCK_WAIT_S = 30.0
 LOCK_POLL_S = 0.01
 
+PAGES = "pages"
+"""The tier of checkpoints whose memory is files of pages."""
+INTERNAL = "internal"
+"""The tier of those whose memory and devices are a snapshot that QEMU itself has written."""
+
 BLANK = "blank"
 """Stands for the memory image of a cold start: there is none, its memory begins empty."""
 
@@ -84,6 +89,20 @@ class Head:
     previous: Head | None = None
     """While ``machine`` takes over from another: where that one stands. Which of the two counts if
     all ends in this instant, the keeper tells (exit.json)."""
+
+    @classmethod
+    def going_on(cls, node: Node, *, machine: str, previous: Head | None = None) -> Head:
+        """Where a machine stands that goes on from ``node``, in a layer of its own."""
+        return cls(
+            layers=node.layers,
+            top=new_id(),
+            node=node.id,
+            # What QEMU itself has loaded is in no file of pages.
+            run=new_id() if node.tier == PAGES else None,
+            memory=node.memory,
+            machine=machine,
+            previous=previous,
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -162,8 +181,9 @@ class Node:
     """The memory image that its pages lie over: a file in memory/."""
     pages: tuple[File, ...]
     """Files of pages, in the order in which the index numbers them."""
-    index: File
-    devices: File
+    index: File | None
+    devices: File | None
+    """Of the tier INTERNAL neither is there, nor is any other file but ``state``."""
     token: str
     """The agent's token in its memory."""
     owner: str = ""
@@ -176,20 +196,21 @@ class Node:
     """The files of ``layers``, in their order."""
     image: File | None = None
     """The file that ``memory`` names; None for BLANK, which is no file."""
+    state: File | None = None
+    """Memory and devices as QEMU wrote them, a file in memory/; of the tier INTERNAL only."""
 
     @property
     def files(self) -> tuple[File, ...]:
         """What it needs in memory/."""
-        others = (file for file in (self.image, self.firmware) if file is not None)
+        others = (f for f in (self.image, self.firmware, self.state) if f is not None)
         return (*self.pages, *others)
 
     def to_json(self) -> dict[str, Any]:
         plain = {f: getattr(self, f) for f in self.__slots__}
         plain["layers"] = list(self.layers)
         plain["pages"] = [file.to_json() for file in self.pages]
-        plain |= {"index": self.index.to_json(), "devices": self.devices.to_json()}
         plain["disk"] = [file.to_json() for file in self.disk]
-        for name in ("image", "firmware"):
+        for name in ("index", "devices", "image", "firmware", "state"):
             file = getattr(self, name)
             plain[name] = file.to_json() if file is not None else None
         return {"schema_version": SCHEMA, **plain}
@@ -199,7 +220,7 @@ class Node:
         """Raises ValueError naming what is wrong."""
         _check_schema(value)
         try:
-            return cls(
+            node = cls(
                 id=_id(value["id"]),
                 tag=check_tag(value["tag"]),
                 parent=None if value["parent"] is None else _id(value["parent"]),
@@ -215,17 +236,31 @@ class Node:
                 shape=dict(value["shape"]),
                 memory=_name(value["memory"]),
                 pages=tuple(File.from_json(file) for file in value["pages"]),
-                index=File.from_json(value["index"]),
-                devices=File.from_json(value["devices"]),
+                index=_optional_file(value["index"]),
+                devices=_optional_file(value["devices"]),
                 token=str(value["token"]),
                 owner=str(value["owner"]),
                 hidden=bool(value["hidden"]),
                 firmware=_optional_file(value["firmware"]),
                 disk=tuple(File.from_json(file) for file in value["disk"]),
                 image=_optional_file(value["image"]),
+                state=_optional_file(value["state"]),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad checkpoint: {error!r}") from error
+        node._check_files()
+        return node
+
+    def _check_files(self) -> None:
+        """Raise ValueError unless it has the files of its tier."""
+        of_pages = (self.index, self.devices)
+        if self.tier == INTERNAL:
+            whole = self.files == (self.state,) and of_pages == (None, None)
+            whole = whole and self.memory == BLANK
+        else:
+            whole = None not in of_pages and self.state is None
+        if not whole:
+            raise ValueError(f"bad checkpoint: these are no files of the tier {self.tier!r}")
 
 
 class History:

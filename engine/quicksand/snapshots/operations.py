@@ -18,7 +18,9 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import AUTO_KEPT, History, Node, check_tag
+from quicksand.snapshots.history import AUTO_KEPT, INTERNAL, History, Node, check_tag
+from quicksand.snapshots.internal import InternalCapture
+from quicksand.snapshots.tiers import choose_tier
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,11 +76,13 @@ async def take_checkpoint(
     *,
     note: str = "",
     replace_tag: bool = False,
+    tier: str | None = None,
 ) -> Node:
-    """Take a checkpoint of a running sandbox; without ``tag`` it is numbered.
+    """Take a checkpoint of a running sandbox; without ``tag`` it is numbered. ``tier``: how, if not
+    in the best way that is possible (tiers.py).
 
-    Raises ConfigError for a bad or taken tag, HistoryError, HostError, MachineError: then there is
-    no checkpoint, and the sandbox runs on.
+    Raises ConfigError for a bad or taken tag or a bad tier, HistoryError, HostError, MachineError:
+    then there is no checkpoint, and the sandbox runs on.
     """
     if tag is not None:
         check_tag(tag)
@@ -92,18 +96,20 @@ async def take_checkpoint(
             )
         elif old is not None and old.pinned:
             raise ConfigError(f"the checkpoint {tag!r} is pinned", hint="choose another tag")
-        node = await keep_instant(live, tag, note=note)
+        node = await keep_instant(live, tag, note=note, tier=tier)
         if old is not None:
             superseded = old
             await in_thread_to_the_end(lambda: live.history.remove(superseded))
         return node
 
 
-async def keep_instant(live: Live, tag: str, *, note: str = "", hidden: bool = False) -> Node:
+async def keep_instant(
+    live: Live, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
+) -> Node:
     """Take a checkpoint; raises as `take_checkpoint`."""
     await in_thread_to_the_end(live.history.sweep)
     check_space(live.place.root)
-    capture = start_capture(live)
+    capture = start_capture(live, tier)
     await live.keeper.ask("guard", on=not live.run.paused)
     try:
         await capture.prepare()
@@ -120,10 +126,12 @@ async def keep_instant(live: Live, tag: str, *, note: str = "", hidden: bool = F
     return node
 
 
-def start_capture(live: Live) -> Capture:
-    """A checkpoint in the making."""
+def start_capture(live: Live, tier: str | None = None) -> Capture:
+    """A checkpoint in the making, of the best tier unless one is asked for. Raises ConfigError,
+    HostError."""
     config = live.record.config
-    return Capture(
+    chosen = choose_tier(live.run.qemu_pid, asked=tier)
+    capture = (InternalCapture if chosen.name == INTERNAL else Capture)(
         live.place,
         live.run,
         live.monitor,
@@ -131,6 +139,9 @@ def start_capture(live: Live) -> Capture:
         memory_bytes=config.memory_bytes,
         arch=(config.arch or Architecture.host()).value,
     )
+    if isinstance(capture, InternalCapture):
+        capture.why = chosen.note
+    return capture
 
 
 async def find_shape(live: Live) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
     shared = [(old.layer(name), place.layer(name)) for name in node.layers]
     for name in {file.name for file in node.files}:
         shared.append((old.memory / name, place.memory / name))
-    for name in ("devices", "pages.index"):
+    for name in ("devices", "pages.index") if node.state is None else ():
         shared.append((old.checkpoints / node.id / name, place.checkpoints / node.id / name))
     for source, target in shared:
         if not source.exists():

@@ -1,5 +1,6 @@
-"""Going on from a checkpoint, tier "pages": a new QEMU maps the memory image, gets the pages that
-lie over it and loads the devices' state. Nothing of the checkpoint is modified."""
+"""Going on from a checkpoint: a new QEMU maps the memory image, gets the pages that lie over it and
+loads the devices' state; or loads the snapshot that another QEMU has made of both. Nothing of the
+checkpoint is modified."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from quicksand.snapshots.firmware import put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import Node
 from quicksand.snapshots.image import not_of_image, own_pages
+from quicksand.snapshots.internal import load_snapshot
 from quicksand.snapshots.layers import check_layers
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, verify
 from quicksand.snapshots.storing import find_image, load_index
@@ -92,6 +94,8 @@ def check_disk_and_image(place: SandboxDir, node: Node) -> None:
     """What QEMU opens at its start must be whole before: it would make what is missing. Raises
     HistoryError naming the damaged file."""
     check_layers(place, node)
+    if node.state is not None:
+        verify(place.memory / node.state.name, node.state, Verified.of_user())
     path = find_image(place, node.memory)
     if path is not None:
         if node.image is None:
@@ -99,11 +103,17 @@ def check_disk_and_image(place: SandboxDir, node: Node) -> None:
         verify(path, node.image, Verified.of_user())
 
 
-async def load_memory(place: SandboxDir, node: Node, monitor: Monitor, pid: int) -> None:
-    """Put the checkpoint's pages into the memory of a QEMU that waits for a state.
+async def load_memory(
+    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, pid: int
+) -> None:
+    """Put the checkpoint's pages into the memory of a QEMU that waits for a state, that of
+    ``machine``; QEMU's own snapshot brings the devices with it.
 
     Raises HistoryError naming the damaged file, MachineError.
     """
+    if node.state is not None:
+        await load_snapshot(monitor, place.memory / node.state.name, node, machine.loading)
+        return
     image = find_image(place, node.memory)
     index = await asyncio.to_thread(load_index, place, node)
     if node.firmware is not None:
@@ -169,9 +179,13 @@ def _write_zeros(ram: GuestRam, run: Run) -> None:
 
 
 async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
-    """Load the devices' state; the VM stands still then. Raises HistoryError, MachineError."""
+    """Load the devices' state; the VM stands still then. Nothing is left to do if the memory came
+    with it. Raises HistoryError, MachineError."""
+    file = node.devices
+    if file is None:
+        return
     path = place.checkpoints / node.id / "devices"
-    await asyncio.to_thread(lambda: MappedFile(path, node.devices).close())
+    await asyncio.to_thread(lambda: MappedFile(path, file).close())
     descriptor = os.open(path, os.O_RDONLY)
     try:
         await monitor.pass_descriptor(descriptor, "state")
@@ -199,7 +213,7 @@ async def go_on(
     monitor = await Monitor.connect(machine)
     try:
         check_shape(node, await shape_of(run, monitor, record.config, record.image_digest))
-        await load_memory(place, node, monitor, run.qemu_pid)
+        await load_memory(place, machine, node, monitor, run.qemu_pid)
         await load_devices(place, node, monitor)
         return await wake(machine.agent_socket(0), record, node, monitor)
     finally:

@@ -154,14 +154,7 @@ class Successor:
         self._parts = parts
         taken = {path.name for path in live.runtime.root.iterdir()}
         self._name = next(str(n) for n in range(2, 10**6) if str(n) not in taken)
-        self._head = Head(
-            layers=node.layers,
-            top=new_id(),
-            node=node.id,
-            run=new_id(),
-            memory=node.memory,
-            machine=self._name,
-        )
+        self._head = Head.going_on(node, machine=self._name)
         self._launched = False
         self.promoted = False
         """It is the sandbox's machine: from then on there is no way back."""
@@ -169,13 +162,13 @@ class Successor:
         self._run: RunState | None = None
 
     async def launch(self) -> None:
-        """Start it, waiting for a state, with the checkpoint's memory."""
+        """Start it, standing still, with the checkpoint's memory."""
         live, place = self._live, self._live.place
         await in_thread_to_the_end(lambda: restore.check_disk_and_image(place, self._node))
         below = self._node.layers[-1]
         await in_thread_to_the_end(lambda: add_layer(place, self._head.top, below=below))
         ports = Ports(forwards=(), http=None)
-        machine = plan_machine(live.record, self._parts, self._head, ports, place, incoming=True)
+        machine = plan_machine(live.record, self._parts, self._head, ports, place, at=self._node)
         with map_os_errors(live.runtime.root):
             directory = live.runtime.make(self._name)
             listeners = Listeners(directory)
@@ -201,7 +194,7 @@ class Successor:
             listeners,
             pids=(live.run.keeper_pid, int(reply["pid"])),
             token=self._node.token,
-            run=self._head.run or "",
+            run=self._head.run or new_id(),
             origin=self._node.tag,
         )
         self._run = replace(
@@ -211,7 +204,7 @@ class Successor:
             http_port=live.run.http_port,
         )
         self._monitor = await Monitor.connect(directory)
-        await restore.load_memory(place, self._node, self._monitor, self._run.qemu_pid)
+        await restore.load_memory(place, directory, self._node, self._monitor, self._run.qemu_pid)
 
     async def take_over(self, capture: Capture | None) -> None:
         """Stop the old QEMU, copying its present into ``capture``, and go on in this one."""

@@ -194,6 +194,8 @@ def find_image(place: SandboxDir, name: str) -> Path | None:
 
 def load_index(place: SandboxDir, node: Node) -> PageIndex:
     """The index of a checkpoint's pages. Raises HistoryError if it is damaged."""
+    if node.index is None:
+        raise HistoryError(f"the checkpoint {node.tag!r} has no pages")
     path = place.checkpoints / node.id / "pages.index"
     with MappedFile(path, node.index) as mapped:
         try:

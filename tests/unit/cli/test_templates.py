@@ -15,7 +15,7 @@ from quicksand.host.files import write_json
 from quicksand.host.paths import Paths, paths
 from quicksand.images.store import ImageStore
 from quicksand.registry import Record
-from quicksand.snapshots import abilities
+from quicksand.snapshots import abilities, tiers
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.templates import list_templates, templates_dir
 
@@ -146,34 +146,35 @@ async def test_doctor_tells_the_tier_and_whether_files_share_blocks(
     assert (disk.found.endswith("can share blocks (reflink)"), disk.hint) == (True, "")
 
 
-async def test_doctor_says_why_there_can_be_no_checkpoints(
+async def test_doctor_says_why_checkpoints_are_qemu_s_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     yama = tmp_path / "ptrace_scope"
     yama.write_text("2\n")
-    monkeypatch.setattr(abilities, "YAMA", yama)
-    monkeypatch.setattr(abilities, "why_not_readable", lambda: "Operation not permitted")
-    (check,) = await check_checkpoints()
-    assert check.level is Level.NOTE
+    monkeypatch.setattr(tiers, "YAMA", yama)
+    monkeypatch.setattr(tiers, "why_not_readable", lambda _pid: "Operation not permitted")
+    check, _ = await check_checkpoints()
+    assert check.level is Level.OK
     assert check.found == (
-        "not possible: the memory of QEMU cannot be read: Operation not permitted"
+        "tier internal; a pause copies all of the guest's memory that is not zeros "
+        "(the memory of QEMU cannot be read: Operation not permitted)"
     )
     assert "sysctl kernel.yama.ptrace_scope=1" in check.hint
     yama.unlink()
-    (check,) = await check_checkpoints()
+    check, _ = await check_checkpoints()
     assert "process_vm_readv" in check.hint
     monkeypatch.setattr(sys, "platform", "darwin")
-    (check,) = await check_checkpoints()
-    assert check.found == "not possible: they need Linux, and this is darwin"
+    check, _ = await check_checkpoints()
+    assert check.found.endswith("(the tier 'pages' needs Linux, and this is darwin)")
 
 
 def test_a_process_of_ours_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert abilities.why_not_readable() == ""
+    assert tiers.why_not_readable() == ""
     monkeypatch.setattr(GuestRam, "read", lambda *_: None)
-    assert abilities.why_not_readable() == "something else was read"
+    assert tiers.why_not_readable() == "something else was read"
 
 
 def test_probing_for_reflinks_leaves_nothing(tmp_path: Path) -> None:
     assert isinstance(abilities.can_reflink(tmp_path), bool)
     assert list(tmp_path.iterdir()) == []
-    assert asdict(abilities.find_ability())["tier"] in ("pages", "")
+    assert asdict(abilities.find_ability())["tier"] in ("pages", "internal")

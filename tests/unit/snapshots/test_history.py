@@ -52,7 +52,7 @@ NODES = st.builds(
     parent=st.none() | IDS,
     created=FLOATS,
     note=TEXTS,
-    tier=TEXTS,
+    tier=TEXTS.filter(lambda tier: tier != "internal"),
     tier_note=TEXTS,
     auto=st.booleans(),
     pinned=st.booleans(),
@@ -67,6 +67,20 @@ NODES = st.builds(
     token=TEXTS,
     image=st.none() | FILES,
 )
+INTERNAL_NODES = NODES.flatmap(
+    lambda node: FILES.map(
+        lambda state: replace(
+            node,
+            tier="internal",
+            memory="blank",
+            pages=(),
+            index=None,
+            devices=None,
+            image=None,
+            state=state,
+        )
+    )
+)
 
 
 # Records
@@ -80,7 +94,7 @@ def test_a_head_comes_back_as_it_was(head: Head, previous: Head | None) -> None:
 
 
 @settings(deadline=None)
-@given(NODES)
+@given(NODES | INTERNAL_NODES)
 def test_a_checkpoint_comes_back_as_it_was(node: Node) -> None:
     assert Node.from_json(json.loads(json.dumps(node.to_json()))) == node
 
@@ -109,8 +123,19 @@ NODE = Node(
     token="t",
 )
 
+INTERNAL = replace(
+    NODE,
+    tier="internal",
+    pages=(),
+    index=None,
+    devices=None,
+    state=File(name="0000000a.state", size=3, crcs=(1,)),
+)
+
 PLAIN_HEAD = replace(HEAD, previous=PREVIOUS).to_json()
 PLAIN_NODE = NODE.to_json()
+PLAIN_INTERNAL = INTERNAL.to_json()
+PLAIN_FILE = FILE.to_json()
 WRONG: list[Any] = [None, 5, 1e999, "../x", "a/b", "..", "", [], {}, [[]], "0000000a\n", "A\0b"]
 
 
@@ -153,6 +178,43 @@ def test_a_checkpoint_without_a_field_is_refused(field: str) -> None:
 def test_a_head_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Head.from_json({name: value for name, value in PLAIN_HEAD.items() if name != field})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": None},
+        {"index": PLAIN_FILE},
+        {"devices": PLAIN_FILE},
+        {"pages": [PLAIN_FILE]},
+        {"image": PLAIN_FILE},
+        {"firmware": PLAIN_FILE},
+        {"memory": "0000000a.ram"},
+        {"tier": "pages"},
+        {"state": ["../x", 1, [1]]},
+    ],
+    ids=repr,
+)
+def test_files_of_the_other_tier_are_refused(changes: dict[str, Any]) -> None:
+    assert Node.from_json(PLAIN_INTERNAL) == INTERNAL
+    with pytest.raises(ValueError):
+        Node.from_json({**PLAIN_INTERNAL, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"state": PLAIN_FILE}, {"index": None}, {"devices": None}, {"tier": "internal"}]
+)
+def test_pages_need_an_index_and_devices_and_have_no_snapshot(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        Node.from_json({**PLAIN_NODE, **changes})
+
+
+def test_a_machine_that_goes_on_from_a_snapshot_has_no_known_pages() -> None:
+    head = Head.going_on(INTERNAL, machine="2", previous=PREVIOUS)
+    assert (head.node, head.run, head.layers) == (INTERNAL.id, None, INTERNAL.layers)
+    assert (head.machine, head.previous, head.memory) == ("2", PREVIOUS, "blank")
+    assert head.top not in INTERNAL.layers
+    assert Head.going_on(NODE, machine="2").run
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "/etc/passwd", "..", ".", "", ".hidden", "a\0"])
@@ -349,6 +411,24 @@ def test_removing_keeps_what_others_need(history: History) -> None:
     assert names(history.place.memory) == {"y.pages", "z.pages", "saved"}
     assert names(history.place.layers) == {"00000001.qcow2", "00000002.qcow2"}
     assert names(history.place.checkpoints) == {"0000000b"}
+
+
+def test_a_snapshot_s_file_stays_as_long_as_its_checkpoint(history: History) -> None:
+    stand(history, replace(HEAD, run=None))
+    (history.place.memory / "0000000a.state").touch()
+    (history.place.memory / "0000000b.state").touch()
+    node = replace(INTERNAL, layers=())
+    (history.place.checkpoints / node.id).mkdir()
+    history.commit(node)
+    history.sweep()
+    assert names(history.place.memory) == {"0000000a.state"}
+    lock = try_lock(history.place.lock)
+    assert lock is not None
+    # Also if a running sandbox stands on it: nothing of it is used any more.
+    history.remove(node)
+    os.close(lock)
+    assert names(history.place.memory) == set()
+    assert history.head().node is None
 
 
 def test_the_head_no_longer_descends_from_what_was_removed(history: History) -> None:

@@ -7,7 +7,7 @@ import random
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -301,6 +301,38 @@ def test_the_next_checkpoints_of_the_run_keep_the_image_and_store_what_is_new(
     box.write(6, 1, 5)
     third = box.checkpoint()
     assert (third.memory, third.bytes_written) == (first.memory, PAGE)
+    box.check()
+
+
+def test_after_a_snapshot_of_qemu_s_own_all_pages_are_stored_anew(place: SandboxDir) -> None:
+    box = Sandbox(place)
+    box.write(0, 60, 1)
+    first = box.checkpoint()
+    box.write(3, 2, 2)
+    own = replace(
+        first,
+        id=new_id(),
+        parent=first.id,
+        tier="internal",
+        memory=BLANK,
+        pages=(),
+        index=None,
+        devices=None,
+        image=None,
+        state=File(name="own.state", size=0, crcs=()),
+    )
+    (place.memory / "own.state").touch()
+    (place.checkpoints / own.id).mkdir()
+    box.history.commit(own)
+    box.history.set_head(replace(box.history.head(), node=own.id, run=None))
+    with pytest.raises(HistoryError, match="no pages"):
+        load_index(place, own)
+    box.write(7, 1, 3)
+    second = box.checkpoint()
+    assert second.parent == own.id
+    box.history.remove(own)
+    box.restore(second, {})
+    assert box.ram.memory() == box.model
     box.check()
 
 
