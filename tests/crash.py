@@ -213,6 +213,7 @@ class Box:
 
     async def have(self, point: Point) -> None:
         await self.change()
+        cloned = self.now
         before = {node.id: node for node in self.history.nodes()}
         order = Order(point.what, NAME, point.tag, point.when, point.at, point.targets)
         answer = await asyncio.wait_for(asyncio.to_thread(self.client.order, order), 90)
@@ -228,7 +229,7 @@ class Box:
                 self.seconds[point.what] = (self.seconds[point.what] + answer["seconds"]) / 2
         self.check_nodes(point, before)
         await self.bring_up(point)
-        await self.check_rest()
+        await self.check_rest(cloned)
 
     def check_nodes(self, point: Point, before: dict[str, Node]) -> None:
         """No checkpoint is lost, none is damaged, and what was told is true."""
@@ -301,15 +302,12 @@ class Box:
     def has_keeper(self) -> bool:
         return any("keeper.py" in line for line in our_processes(str(self.place.root)))
 
-    async def check_rest(self) -> None:
+    async def check_rest(self, cloned: Content) -> None:
         """Clones are whole or gone, nothing is left lying about, and a checkpoint loads."""
-        await self.check_clones()
+        await self.check_clones(cloned)
         async with self.history.locked():
             self.history.sweep()
         check_litter(self.place)
-        runtime = runtime_dir(self.paths, self.vm.id)
-        names = {path.name for path in runtime.root.iterdir()}
-        assert names == {"keeper.sock", "current", runtime.current().name}, names
         for port in self.vm.port_forwards.values():
             socket.create_connection(("127.0.0.1", port), timeout=5).close()
         ids = sorted(self.contents)
@@ -318,8 +316,11 @@ class Box:
             await self.vm.delete_checkpoint(doomed)
             del self.contents[doomed]
         await self.load(self.dice.choice(ids))
+        runtime = runtime_dir(self.paths, self.vm.id)
+        names = {path.name for path in runtime.root.iterdir()}
+        assert names == {"keeper.sock", "current", runtime.current().name}, names
 
-    async def check_clones(self) -> None:
+    async def check_clones(self, cloned: Content) -> None:
         for entry in Sandbox.list():
             if entry.id == self.vm.id:
                 continue
@@ -328,7 +329,7 @@ class Box:
                 continue
             clone = Sandbox.open(entry.id)
             if clone.is_running:
-                assert await self.look(clone) in [c.sums for c in self.known()]
+                assert await self.look(clone) == cloned.sums
             await clone.kill()
             self.registry.remove(entry.id)
         self.registry.reap()
@@ -343,9 +344,6 @@ class Box:
 
     def only_ours(self) -> bool:
         return len(our_processes(str(self.paths.data))) == 2
-
-    def known(self) -> list[Content]:
-        return [self.now, *self.contents.values()]
 
 
 def _put(data: bytes, block: int, part: bytes) -> bytes:

@@ -56,6 +56,12 @@ class Accident:
         self._root = str(sandbox_dir(paths(), sandbox.id).root)
         self._places = (str(paths().data), str(paths().runtime))
         self._busy = threading.Lock()
+        self._over = False
+
+    def end(self) -> None:
+        """What has not happened by now will not."""
+        with self._busy:
+            self._over = True
 
     def step(self) -> None:
         self.steps += 1
@@ -82,9 +88,11 @@ class Accident:
 
     def strike(self) -> bool:
         """Kill the targets; False if one of them is not there yet."""
-        if self.struck or not self._busy.acquire(blocking=False):
+        if self._over or self.struck or not self._busy.acquire(blocking=False):
             return True
         try:
+            if self._over:
+                return True
             targets = list(self.order.targets)
             if "successor" in targets:
                 found = self._find_successor()
@@ -139,6 +147,7 @@ async def work(order: Order) -> dict[str, Any]:
         wrong = f"{type(caught).__name__}: {caught}"
     finally:
         accident, current = current, None
+        accident.end()
         sandbox.close()
     return {
         "error": error,

@@ -7,13 +7,14 @@ own. So clones outlive their source, and the source does not notice them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.config import PortForward
-from quicksand.errors import ConfigError, QuicksandError, StateError
+from quicksand.errors import ConfigError, HostError, QuicksandError, StateError
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
 from quicksand.host.threads import in_thread_to_the_end
@@ -129,14 +130,21 @@ async def prepare_clones(
 def _make_all(
     registry: Registry, record: Record, names: Sequence[str | None], origin: Origin | None
 ) -> list[Embryo]:
-    layers = () if origin is not None else _freeze_disk(registry, record)
+    history = History(sandbox_dir(registry.paths, record.id))
+    before = history.head() if origin is None else None
     made: list[Embryo] = []
     try:
+        layers = () if before is None else _freeze_disk(history, record, before)
         for name in names:
             made.append(_make(registry, record, name, origin, layers))
     except BaseException:
         for embryo in made:
             forget(registry, embryo)
+        if before is not None:
+            # Its layer is nobody else's after all.
+            with contextlib.suppress(HostError):
+                history.set_head(before)
+                history.sweep()
         raise
     return made
 
@@ -176,18 +184,15 @@ def _make(
     return embryo
 
 
-def _freeze_disk(registry: Registry, record: Record) -> tuple[str, ...]:
+def _freeze_disk(history: History, record: Record, head: Head) -> tuple[str, ...]:
     """Freeze the disk of a stopped sandbox: it goes on in a new layer. Returns the frozen ones."""
-    place = sandbox_dir(registry.paths, record.id)
-    history = History(place)
-    head = history.head()
     if head.previous is not None:
         raise StateError(
             f"the last start of {record.name!r} did not end well",
             hint=f"`quicksand-tui start {record.name}` and stop it, then clone it",
         )
     top = new_layer()
-    add_layer(place, top, below=head.top)
+    add_layer(history.place, top, below=head.top)
     layers = (*head.layers, head.top)
     history.set_head(replace(head, layers=layers, top=top))
     return layers

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
+from typing import Any
 
 from quicksand.errors import (
     CheckpointNotFoundError,
     HistoryError,
+    HostError,
     MachineError,
     QuicksandError,
 )
@@ -33,6 +35,7 @@ from quicksand.snapshots.operations import (
     working_on,
 )
 from quicksand.snapshots.origins import Origin, import_node
+from quicksand.stopping import end_strays
 
 FIRST_DESCRIPTOR = 300
 """Of a QEMU that a keeper launches: above all that the keeper itself has open."""
@@ -49,7 +52,8 @@ async def revert(
     """
     async with working_on(registry, record) as live:
         node = await find_or_import(registry, live, tag)
-        restore.check_shape(node, await find_shape(live))
+        shape = await find_shape(live)
+        restore.check_shape(node, shape)
         await in_thread_to_the_end(live.history.sweep)
         check_space(live.place.root)
         successor = Successor(live, node, await gather_parts(registry, record))
@@ -58,19 +62,17 @@ async def revert(
             await successor.launch()
             if capture is not None:
                 await capture.prepare()
-            await live.keeper.ask("guard", on=not live.run.paused)
+            await live.keeper.ask("guard", on=not live.run.paused, forwards=plan_forwards(live.run))
             await successor.take_over(capture)
         except BaseException:
             await asyncio.shield(
-                live.keeper.ask("kill", name=live.machine.name)
-                if successor.promoted
-                else _stay(live, successor, capture)
+                _end_old(live) if successor.promoted else _stay(live, successor, capture)
             )
             raise
         try:
-            auto = await _keep_present(live, node, capture) if capture is not None else None
+            auto = await _keep_present(live, node, capture, shape) if capture is not None else None
         finally:
-            await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
+            await asyncio.shield(_end_old(live))
         await in_thread_to_the_end(lambda: prune_automatic(live.history))
         return node, auto
 
@@ -95,11 +97,10 @@ async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
         )
 
 
-async def _keep_present(live: Live, node: Node, capture: Capture) -> Node:
+async def _keep_present(live: Live, node: Node, capture: Capture, shape: dict[str, Any]) -> Node:
     """Commit what was the present before the revert. The old QEMU stands still meanwhile."""
     tag = _automatic_tag(live, node)
     try:
-        shape = await find_shape(live)
         return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
     except BaseException as error:
         await asyncio.shield(capture.forget())
@@ -121,6 +122,16 @@ def _automatic_tag(live: Live, node: Node) -> str:
     return tag
 
 
+async def _end_old(live: Live) -> None:
+    """End the QEMU that another one has taken over from. Raises MachineError when the sandbox has
+    ended as a whole."""
+    try:
+        await live.keeper.ask("kill", name=live.machine.name)
+    except MachineError:
+        # It may have ended by itself just before. Then its keeper still answers.
+        await live.keeper.ask("guard", on=False)
+
+
 async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
     """The revert failed: the old QEMU goes on as if nothing had been."""
     with contextlib.suppress(QuicksandError):
@@ -128,10 +139,18 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     if not live.run.paused:
         with contextlib.suppress(QuicksandError):
             await live.monitor.execute("cont")
-    live.history.settle(live.runtime.current().name)
-    if capture is not None:
-        await capture.discard()
-    await live.keeper.ask("guard", on=False)
+    # What is tidied up here comes second to the error that is on its way to the caller.
+    with contextlib.suppress(QuicksandError):
+        if (current := live.runtime.current()).root.exists():
+            live.history.settle(current.name)
+        # Else all has ended, and the next start decides whose disk counts.
+    with contextlib.suppress(QuicksandError):
+        if capture is not None:
+            await capture.discard()
+    with contextlib.suppress(QuicksandError):
+        await in_thread_to_the_end(live.history.sweep)
+    with contextlib.suppress(QuicksandError):
+        await live.keeper.ask("guard", on=False)
 
 
 class Successor:
@@ -222,7 +241,9 @@ class Successor:
         await in_thread_to_the_end(lambda: live.history.set_head(head))
         await live.keeper.ask("promote", name=self._name)
         self.promoted = True
-        await in_thread_to_the_end(lambda: live.history.set_head(self._head))
+        # If that fails, whoever works on the sandbox next does it (`History.settle`), or its end.
+        with contextlib.suppress(HostError):
+            await in_thread_to_the_end(lambda: live.history.set_head(self._head))
         await self._monitor.close()
 
     async def _move_forwards(self) -> None:
@@ -237,18 +258,30 @@ class Successor:
         """End it, as if it had never been."""
         live = self._live
         if self._monitor is not None:
-            if self._run is not None:
-                for rule in plan_forwards(self._live.run):
-                    with contextlib.suppress(QuicksandError):
-                        host, _, _ = rule.partition("-")
-                        await _human(self._monitor, f"hostfwd_remove net0 {host}")
-                        await _human(live.monitor, f"hostfwd_add net0 {rule}")
             await self._monitor.close()
-        if self._launched:
-            await live.keeper.ask("kill", name=self._name)
-        else:
-            remove_tree(live.runtime.machine(self._name).root)
-        live.place.layer(self._head.top).unlink(missing_ok=True)
+        try:
+            if self._launched:
+                await self._kill()
+            else:
+                remove_tree(live.runtime.machine(self._name).root)
+        finally:
+            # Now that it is gone its ports are free for the old one, which may have them still.
+            for rule in plan_forwards(live.run):
+                with contextlib.suppress(QuicksandError):
+                    await _human(live.monitor, f"hostfwd_add net0 {rule}")
+        # Its layer goes with the next sweep, unless the head knows it.
+
+    async def _kill(self) -> None:
+        try:
+            await self._live.keeper.ask("kill", name=self._name)
+        except MachineError:
+            # The keeper is gone. QEMU is ours to end then: nobody else would.
+            if self._run is not None and not self._is_current():
+                end_strays(self._live.place, only=self._run.qemu_pid)
+            raise
+
+    def _is_current(self) -> bool:
+        return self._live.runtime.current().name == self._name
 
 
 def plan_forwards(run: RunState) -> list[str]:
