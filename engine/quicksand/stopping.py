@@ -84,16 +84,16 @@ async def _end_processes(place: SandboxDir, run: RunState) -> None:
     end_strays(place)
 
 
-def end_strays(place: SandboxDir, *, only: int | None = None) -> None:
-    """End the QEMUs of a sandbox whose keeper is gone, or the one whose process id is ``only``:
-    there are two if that happened while one took over from the other. Linux only."""
+def end_strays(place: SandboxDir, *, only: int | None = None, but: int | None = None) -> None:
+    """End the QEMUs of a sandbox whose keeper is gone: that of the process id ``only``, or all
+    ``but`` one. There are two if that happened while one took over from the other. Linux only."""
     layers = f"{place.layers}/"
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             pid, line = int(directory.name), (directory / "cmdline").read_bytes()
             words = line.decode("utf-8", "replace").split("\0")
             ours = "qemu" in Path(words[0]).name and any(layers in word for word in words)
-            if ours and only in (None, pid):
+            if ours and only in (None, pid) and pid != but:
                 os.kill(pid, signal.SIGKILL)
 
 

@@ -65,9 +65,11 @@ async def revert(
             await live.keeper.ask("guard", on=not live.run.paused, forwards=plan_forwards(live.run))
             await successor.take_over(capture)
         except BaseException:
-            await asyncio.shield(
-                _end_old(live) if successor.promoted else _stay(live, successor, capture)
-            )
+            # What is tidied up comes second to the error that is on its way to the caller.
+            with contextlib.suppress(QuicksandError):
+                await asyncio.shield(
+                    _end_old(live) if successor.is_current() else _stay(live, successor, capture)
+                )
             raise
         try:
             auto = await _keep_present(live, node, capture, shape) if capture is not None else None
@@ -124,12 +126,22 @@ def _automatic_tag(live: Live, node: Node) -> str:
 
 async def _end_old(live: Live) -> None:
     """End the QEMU that another one has taken over from. Raises MachineError when the sandbox has
-    ended as a whole."""
+    ended as a whole, or its keeper has."""
     try:
         await live.keeper.ask("kill", name=live.machine.name)
     except MachineError:
-        # It may have ended by itself just before. Then its keeper still answers.
-        await live.keeper.ask("guard", on=False)
+        if await _is_keeper_gone(live):
+            end_strays(live.place, only=live.run.qemu_pid)
+            raise
+        # It has ended by itself just before.
+
+
+async def _is_keeper_gone(live: Live) -> bool:
+    try:
+        await live.keeper.ask("guard", on=not live.run.paused)
+    except MachineError:
+        return True
+    return False
 
 
 async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
@@ -139,7 +151,6 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     if not live.run.paused:
         with contextlib.suppress(QuicksandError):
             await live.monitor.execute("cont")
-    # What is tidied up here comes second to the error that is on its way to the caller.
     with contextlib.suppress(QuicksandError):
         if (current := live.runtime.current()).root.exists():
             live.history.settle(current.name)
@@ -149,8 +160,7 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
             await capture.discard()
     with contextlib.suppress(QuicksandError):
         await in_thread_to_the_end(live.history.sweep)
-    with contextlib.suppress(QuicksandError):
-        await live.keeper.ask("guard", on=False)
+    await live.keeper.ask("guard", on=False)
 
 
 class Successor:
@@ -171,8 +181,6 @@ class Successor:
             machine=self._name,
         )
         self._launched = False
-        self.promoted = False
-        """It is the sandbox's machine: from then on there is no way back."""
         self._monitor: Monitor | None = None
         self._run: RunState | None = None
 
@@ -240,7 +248,6 @@ class Successor:
         head = replace(self._head, previous=live.history.head())
         await in_thread_to_the_end(lambda: live.history.set_head(head))
         await live.keeper.ask("promote", name=self._name)
-        self.promoted = True
         # If that fails, whoever works on the sandbox next does it (`History.settle`), or its end.
         with contextlib.suppress(HostError):
             await in_thread_to_the_end(lambda: live.history.set_head(self._head))
@@ -259,28 +266,21 @@ class Successor:
         live = self._live
         if self._monitor is not None:
             await self._monitor.close()
-        try:
-            if self._launched:
-                await self._kill()
-            else:
-                remove_tree(live.runtime.machine(self._name).root)
-        finally:
-            # Now that it is gone its ports are free for the old one, which may have them still.
-            for rule in plan_forwards(live.run):
-                with contextlib.suppress(QuicksandError):
-                    await _human(live.monitor, f"hostfwd_add net0 {rule}")
+        if self._launched:
+            with contextlib.suppress(MachineError):
+                await live.keeper.ask("kill", name=self._name)
+        if await _is_keeper_gone(live):
+            # Nobody else would end it.
+            end_strays(live.place, but=live.run.qemu_pid)
+        remove_tree(live.runtime.machine(self._name).root)
+        # Now that it is gone its ports are free for the old one, which may have them still.
+        for rule in plan_forwards(live.run):
+            with contextlib.suppress(QuicksandError):
+                await _human(live.monitor, f"hostfwd_add net0 {rule}")
         # Its layer goes with the next sweep, unless the head knows it.
 
-    async def _kill(self) -> None:
-        try:
-            await self._live.keeper.ask("kill", name=self._name)
-        except MachineError:
-            # The keeper is gone. QEMU is ours to end then: nobody else would.
-            if self._run is not None and not self._is_current():
-                end_strays(self._live.place, only=self._run.qemu_pid)
-            raise
-
-    def _is_current(self) -> bool:
+    def is_current(self) -> bool:
+        """Whether it is the sandbox's machine: from then on there is no way back."""
         return self._live.runtime.current().name == self._name
 
 

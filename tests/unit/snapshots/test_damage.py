@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.errors import CheckpointNotFoundError, HistoryError, PathError
+from quicksand.host.files import read_json
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.planning import UNFINISHED, finish_start, prepare_disk
@@ -117,14 +119,13 @@ def test_what_cannot_be_read_at_one_moment_is_not_swept_away(
 ) -> None:
     """No descriptors left, at any of the reads of a sweep: whichever it is, nothing is lost."""
     before = tree(box.place.root)
-    real = module.read_json
     for fails in range(12):
         count = iter(range(100))
 
         def read(path: Path, count: Any = count, fails: int = fails) -> dict[str, Any]:
             if next(count) == fails:
                 raise OSError(errno.EMFILE, "Too many open files")
-            return real(path)
+            return read_json(path)
 
         monkeypatch.setattr(module, "read_json", read)
         box.history.sweep()
@@ -287,9 +288,7 @@ def test_a_head_that_cannot_be_read_just_now_is_not_set_aside(
 def test_how_the_last_run_ended_is_known_until_the_head_has_it(box: Box) -> None:
     """A start that fails early must not forget which of two machines ran in the end."""
     head = box.history.head()
-    add = module.replace(
-        head, machine="2", previous=module.replace(head, machine="1", top="a" * 12)
-    )
+    add = replace(head, machine="2", previous=replace(head, machine="1", top="a" * 12))
     box.history.set_head(add)
     box.place.exit.write_text('{"machine": "2"}')
     box.place.layers.rename(box.place.root / "away")

@@ -17,9 +17,9 @@ from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.planning import prepare_disk
 from quicksand.registry import Registry
 from quicksand.snapshots import image, pages
+from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.pages import PAGE
 from quicksand.snapshots.storing import memory_files
 
 from tests.faults import Fault, fault
