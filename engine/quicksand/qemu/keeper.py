@@ -311,11 +311,16 @@ class Keeper:
             self.current = self.start(FIRST, argv, {})
             self.point_to(FIRST)
         except OSError as error:
+            for machine in self.machines.values():
+                os.kill(machine.pid, signal.SIGKILL)
             os.write(1, b"failed %d\n" % (error.errno or 0))
             return
         for descriptor in inherited:
             os.close(descriptor)
-        os.write(1, b"started %d %d\n" % (os.getpid(), self.current.pid))
+        try:
+            os.write(1, b"started %d %d\n" % (os.getpid(), self.current.pid))
+        except OSError:
+            self.owned = False  # it is dead already; in a moment the lifeline says so, too
         self.watch(wake_read, lambda: self.wake(wake_read))
         self.watch(0, self.lifeline)
         self.watch(listener.fileno(), lambda: self.accept(listener))
