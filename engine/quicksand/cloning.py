@@ -14,7 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.config import PortForward
-from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
+from quicksand.errors import (
+    ConfigError,
+    HostError,
+    QuicksandError,
+    SandboxNotFoundError,
+    StateError,
+)
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
@@ -155,9 +161,20 @@ def _make_all(
     origin: Origin | None,
     made: list[Embryo],
 ) -> None:
-    layers = () if origin is not None else _freeze_disk(registry, record)
-    for name in names:
-        made.append(_make(registry, record, name, origin, layers))
+    history = History(sandbox_dir(registry.paths, record.id))
+    before = history.head() if origin is None else None
+    try:
+        layers = () if before is None else _freeze_disk(history, record, before)
+        for name in names:
+            made.append(_make(registry, record, name, origin, layers))
+    except BaseException:
+        _forget_all(registry, made)
+        if before is not None:
+            # Its layer is nobody else's after all.
+            with contextlib.suppress(HostError):
+                history.set_head(before)
+                history.sweep()
+        raise
 
 
 def _forget_all(registry: Registry, embryos: Sequence[Embryo]) -> None:
@@ -200,18 +217,15 @@ def _make(
     return embryo
 
 
-def _freeze_disk(registry: Registry, record: Record) -> tuple[str, ...]:
+def _freeze_disk(history: History, record: Record, head: Head) -> tuple[str, ...]:
     """Freeze the disk of a stopped sandbox: it goes on in a new layer. Returns the frozen ones."""
-    place = sandbox_dir(registry.paths, record.id)
-    history = History(place)
-    head = history.head()
     if head.previous is not None:
         raise StateError(
             f"the last start of {record.name!r} did not end well",
             hint=f"`quicksand-tui start {record.name}` and stop it, then clone it",
         )
     top = new_layer()
-    add_layer(place, top, below=head.top)
+    add_layer(history.place, top, below=head.top)
     layers = (*head.layers, head.top)
     history.set_head(replace(head, layers=layers, top=top))
     return layers

@@ -6,6 +6,7 @@
         sandbox.json            the record: name, config, image, when
         lock                    flock'ed by whoever starts it, then by keeper and QEMU
         head.json               which layers the guest's disk is made of at this moment
+        head.json.broken        one that could not be read, set aside by a start at a checkpoint
         history.lock            flock'ed by whoever changes layers or checkpoints
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
         memory/<id>.pages       pages of guest memory that checkpoints are made of; a symbolic link
@@ -78,6 +79,10 @@ class SandboxDir:
     @property
     def head(self) -> Path:
         return self.root / "head.json"
+
+    @property
+    def broken_head(self) -> Path:
+        return self.root / "head.json.broken"
 
     @property
     def history_lock(self) -> Path:

@@ -28,7 +28,7 @@ from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
 from quicksand.qemu.keeper import FIRST
 from quicksand.qemu.process import Listeners
 from quicksand.registry import Record, Registry, RunState
-from quicksand.snapshots.history import BLANK, PAGES, Head, History, Node, new_id
+from quicksand.snapshots.history import BLANK, PAGES, Head, History, Node, lost_head, new_id
 from quicksand.snapshots.layers import add_layer
 
 UNFINISHED = "starting"
@@ -109,16 +109,15 @@ def prepare_disk(
 
     Raises DiskSpaceError, PathError, ImageError, HistoryError.
     """
-    ended = _last_machine(place)
-    for log in (place.console_log, place.qemu_log, place.exit):
-        log.unlink(missing_ok=True)
-        log.with_name(log.name + ".1").unlink(missing_ok=True)
     check_space(place.root)
     history = History(place)
     with map_os_errors(place.root):
         place.make()
-    head = _find_head(place, ended)
+    if at is not None:
+        history.set_head_aside()
+    head = _find_head(place, _last_machine(place))
     if head is None and at is None:
+        _refuse_lost_disk(record, place)
         top = image.chain[-1]
         base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
         size = max(base_size, record.config.disk_size_bytes or 0)
@@ -130,7 +129,20 @@ def prepare_disk(
         add_layer(place, head.top, below=at.layers[-1])
     assert head is not None
     history.set_head(head)
+    # Only now: exit.json has told which machine's disk counts.
+    with map_os_errors(place.root):
+        for log in (place.console_log, place.qemu_log, place.exit):
+            log.unlink(missing_ok=True)
+            log.with_name(log.name + ".1").unlink(missing_ok=True)
     return head
+
+
+def _refuse_lost_disk(record: Record, place: SandboxDir) -> None:
+    """A sandbox that has had a disk does not get an empty one. Raises HistoryError."""
+    if place.broken_head.exists():
+        raise lost_head(place, f"it was set aside as {place.broken_head.name}")
+    if record.committed and not place.head.exists() and any(place.layers.iterdir()):
+        raise lost_head(place, "it is missing")
 
 
 def _find_head(place: SandboxDir, ended: str) -> Head | None:

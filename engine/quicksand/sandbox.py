@@ -486,14 +486,15 @@ class Sandbox:
         return await self.revert(automatic[-1].id)
 
     async def delete_checkpoint(self, tag: str) -> None:
-        """Remove a checkpoint; what others need of it stays. Works in any state of the sandbox.
+        """Remove a checkpoint; what others need of it stays. Works in any state of the sandbox, and
+        by its id for one that cannot be read.
 
         Raises CheckpointNotFoundError, HistoryError for one that is pinned, or while another client
         works on the history.
         """
         history = History(sandbox_dir(self._registry.paths, self._id))
         async with history.locked():
-            await in_thread_to_the_end(lambda: history.remove(history.find(tag)))
+            await in_thread_to_the_end(lambda: history.delete(tag))
 
     def checkpoints(self) -> builtins.list[Checkpoint]:
         """All checkpoints, the oldest first."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from quicksand.agent.link import AgentLink
 from quicksand.errors import MachineError, QuicksandError
 from quicksand.host.files import is_locked
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.lifecycle import KILL_WAIT_S, until_unlocked
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState
@@ -42,7 +42,7 @@ async def stop_machine(
         if asked and await until_unlocked(lock, timeout=grace + AGENT_TIMEOUT_S):
             return
     if run is not None:
-        await _end_processes(record.id, run)
+        await _end_processes(sandbox_dir(registry.paths, record.id), run)
     if not await until_unlocked(lock, timeout=KILL_WAIT_S):
         raise MachineError(f"the processes of sandbox {record.name!r} do not end")
 
@@ -69,17 +69,32 @@ async def _ask_guest(link: AgentLink, grace: float) -> bool:
     return False
 
 
-async def _end_processes(sandbox_id: str, run: RunState) -> None:
+async def _end_processes(place: SandboxDir, run: RunState) -> None:
     """Have the keeper end QEMU; if the keeper is gone, end QEMU ourselves.
 
     The caller has seen the lock held, so one of the two lives. A process is only signalled if its
     command line names this sandbox: the other's id may have been reused by a stranger.
     """
     for pid, number in ((run.keeper_pid, signal.SIGTERM), (run.qemu_pid, signal.SIGKILL)):
-        if sandbox_id in await _command_line(pid):
+        if place.root.name in await _command_line(pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+            if number == signal.SIGTERM:
                 return
+    end_strays(place)
+
+
+def end_strays(place: SandboxDir, *, only: int | None = None, but: int | None = None) -> None:
+    """End the QEMUs of a sandbox whose keeper is gone: that of the process id ``only``, or all
+    ``but`` one. There are two if that happened while one took over from the other. Linux only."""
+    layers = f"{place.layers}/"
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            pid, line = int(directory.name), (directory / "cmdline").read_bytes()
+            words = line.decode("utf-8", "replace").split("\0")
+            ours = "qemu" in Path(words[0]).name and any(layers in word for word in words)
+            if ours and only in (None, pid) and pid != but:
+                os.kill(pid, signal.SIGKILL)
 
 
 async def _command_line(pid: int) -> str:

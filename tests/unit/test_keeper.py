@@ -33,6 +33,8 @@ from quicksand.qemu.process import Listeners, OwnedProcess, launch
 from tests.conftest import wait_for
 
 FOR_EVER = "exec tail -f /dev/null"
+DEAF = "exec sleep 10000"
+"""As FOR_EVER, but it does not notice that its keeper is gone."""
 
 
 class Stage:
@@ -114,6 +116,43 @@ async def stage(places: Paths) -> AsyncIterator[Stage]:
 
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+# The start
+
+
+async def test_an_owner_that_dies_while_qemu_starts_leaves_nothing(stage: Stage) -> None:
+    """Nobody is there to read that it has started."""
+    stage.runtime.make(FIRST)
+    lock = try_lock(stage.place.lock)
+    assert lock is not None
+    words = [str(stage.place.root), str(stage.runtime.root), str(lock), "keep", "--"]
+    program = stage.script(DEAF)
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", keeper.__file__, *words, str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=(lock,),
+    )
+    os.close(lock)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdin.close()
+    process.wait()
+    await stage.until_gone()
+    assert stage.ended()["code"] == -signal.SIGKILL
+    assert not stage.runtime.root.exists()
+
+
+async def test_a_start_that_fails_after_qemu_was_launched_leaves_nothing(stage: Stage) -> None:
+    """As where there is no space for the link to it."""
+    stage.runtime.root.mkdir(mode=0o700, parents=True)
+    (stage.runtime.root / "current.new").mkdir()
+    with pytest.raises(QemuDiedError):
+        await stage.launch(DEAF)
+    await stage.until_gone()
+    shutil.rmtree(stage.runtime.root)
 
 
 # The end

@@ -298,6 +298,16 @@ async def test_a_guest_that_a_dead_client_paused_goes_on(scene: Scene) -> None:
     await scene.said("1 heard cont")
 
 
+async def test_forwards_that_a_dead_client_has_moved_are_moved_back(scene: Scene) -> None:
+    link = await scene.link()
+    pid = await scene.start(link, "2")
+    await link.ask("guard", on=True, forwards=["tcp:127.0.0.1:7000-10.0.2.15:80"])
+    link.close()
+    await scene.died(pid)
+    await scene.said("1 heard cont")
+    await scene.said("1 heard human-monitor-command")
+
+
 async def test_only_the_end_of_a_client_that_guards_resumes(scene: Scene) -> None:
     left, never, dead = await scene.link(), await scene.link(), await scene.link()
     await left.ask("guard", on=True)

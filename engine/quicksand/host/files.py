@@ -61,12 +61,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def sync_dir(path: Path) -> None:
-    """fsync a directory, so that renames in it last."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """fsync a directory, so that renames in it last. Raises DiskSpaceError, PathError."""
+    with map_os_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -101,9 +101,10 @@ class SpaceWatch:
         monitor.setblocking(False)
         self.send("qmp_capabilities")
 
-    def send(self, command: str) -> None:
+    def send(self, command: str, arguments: dict[str, str] | None = None) -> None:
+        message = {"execute": command, "arguments": arguments or {}}
         try:
-            self.monitor.send(b'{"execute": "%s"}\n' % command.encode())
+            self.monitor.send(json.dumps(message).encode() + b"\n")
         except OSError:
             return  # QEMU is ending, or has its hands full: the next look sends it again
 
@@ -222,6 +223,9 @@ class Machine:
         """Whose end would be its end. None: nobody's."""
         self.status: int | None = None
         """Its wait status, once it has ended."""
+        self.took: list[str] = []
+        """Forwards that it may have taken from the current machine, which is to have them back when
+        this one has ended."""
 
 
 class Client:
@@ -233,6 +237,8 @@ class Client:
         self.descriptors: list[int] = []
         self.guards = False
         """It has paused the current machine, which is to go on when the client is gone."""
+        self.forwards: list[str] = []
+        """Of the current machine; those that it then lacks it gets again."""
         self.awaits: Machine | None = None
         """It wants to be told when this one has ended."""
 
@@ -305,11 +311,16 @@ class Keeper:
             self.current = self.start(FIRST, argv, {})
             self.point_to(FIRST)
         except OSError as error:
+            for machine in self.machines.values():
+                os.kill(machine.pid, signal.SIGKILL)
             os.write(1, b"failed %d\n" % (error.errno or 0))
             return
         for descriptor in inherited:
             os.close(descriptor)
-        os.write(1, b"started %d %d\n" % (os.getpid(), self.current.pid))
+        try:
+            os.write(1, b"started %d %d\n" % (os.getpid(), self.current.pid))
+        except OSError:
+            self.owned = False  # it is dead already; in a moment the lifeline says so, too
         self.watch(wake_read, lambda: self.wake(wake_read))
         self.watch(0, self.lifeline)
         self.watch(listener.fileno(), lambda: self.accept(listener))
@@ -435,6 +446,11 @@ class Keeper:
         machine.space.monitor.close()
         if machine is not self.current:
             shutil.rmtree(os.path.join(self.runtime_dir, machine.name), ignore_errors=True)
+        for rule in machine.took:
+            # One that was not taken is refused: its port is in use.
+            self.current.space.send(
+                "human-monitor-command", {"command-line": f"hostfwd_add net0 {rule}"}
+            )
         for client in self.clients:
             if client.awaits is machine:
                 client.awaits = None
@@ -498,6 +514,7 @@ class Keeper:
             self.current.space.send("cont")
         for machine in self.machines.values():
             if machine.owner is client:
+                machine.took = client.forwards
                 os.kill(machine.pid, signal.SIGKILL)
 
     def serve(self, client: Client, request: dict[str, object]) -> None:
@@ -509,11 +526,14 @@ class Keeper:
         take     {name}: a machine that was kept becomes this connection's
         keep     {name}: it lives on without this connection
         kill     {name} -> {ended: exit code}, when it is gone
-        guard    {on}: while on, the end of this connection resumes the current machine
+        guard    {on, forwards}: while on, the end of this connection resumes the current machine,
+                 and has it do the forwards that this connection's machines have taken from it
         """
         what = request["op"]
         if what == "guard":
             client.guards = bool(request["on"])
+            forwards = request.get("forwards")
+            client.forwards = [str(rule) for rule in forwards] if isinstance(forwards, list) else []
             client.reply(ok=True)
             return
         name = str(request["name"])

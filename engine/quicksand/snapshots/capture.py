@@ -153,11 +153,13 @@ class Capture:
             self.directory.mkdir(mode=0o700)
         add_layer(self._place, self._layer, below=self._head.top)
         # What is unwritten now need not be written in the pause.
-        descriptor = os.open(self._place.layer(self._head.top), os.O_RDONLY)
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        top = self._place.layer(self._head.top)
+        with map_os_errors(top):
+            descriptor = os.open(top, os.O_RDONLY)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
 
     async def freeze(self, *, resume: bool) -> None:
         """The pause: afterwards the VM runs again, or stands still unless ``resume``.
@@ -289,8 +291,9 @@ class Capture:
     def _seal_devices(self) -> File:
         """The device state as QEMU wrote it: synced, and known by its checksum."""
         path = self.directory / "devices"
-        data = path.read_bytes()
-        path.unlink()
+        with map_os_errors(path):
+            data = path.read_bytes()
+            path.unlink()
         return write_file(path, iter([data]))
 
     async def advance_head(self, node: Node) -> None:

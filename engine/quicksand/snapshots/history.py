@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import math
 import os
 import re
@@ -46,6 +47,9 @@ INTERNAL = "internal"
 
 BLANK = "blank"
 """Stands for the memory image of a cold start: there is none, its memory begins empty."""
+
+_LASTING = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EACCES}
+"""Errors of reading that do not pass by themselves."""
 
 _ID = re.compile(r"[0-9a-f]{8,16}")
 _NAME = re.compile(r"[0-9a-z][0-9a-z.-]{0,80}")
@@ -151,7 +155,10 @@ class File:
     @classmethod
     def from_json(cls, value: Any) -> File:
         name, size, crcs = value
-        return cls(name=_name(name), size=int(size), crcs=tuple(int(crc) for crc in crcs))
+        found = cls(name=_name(name), size=int(size), crcs=tuple(int(crc) for crc in crcs))
+        if not 0 <= found.size < 2**63 or not all(0 <= crc < 2**32 for crc in found.crcs):
+            raise ValueError(f"the size or a checksum of {found.name} is impossible")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +299,7 @@ class History:
         try:
             return Head.from_json(read_json(self.place.head))
         except (OSError, ValueError) as error:
-            raise HistoryError(f"{self.place.head} cannot be read: {error}") from error
+            raise lost_head(self.place, error) from error
 
     def set_head(self, head: Head) -> None:
         write_json(self.place.head, head.to_json())
@@ -312,23 +319,25 @@ class History:
 
     def all_nodes(self) -> list[Node]:
         """The hidden ones too."""
-        found = []
-        for id_ in self._ids():
-            with contextlib.suppress(OSError, ValueError):
-                found.append(self._read(id_))
-        return sorted(found, key=lambda node: (node.created, node.id))
+        return self._read_all()[0]
 
     def broken(self) -> dict[str, str]:
         """Checkpoints whose ``node.json`` cannot be read: id -> why."""
-        found = {}
+        return self._read_all()[1]
+
+    def _read_all(self) -> tuple[list[Node], dict[str, str]]:
+        """All checkpoints, and those that cannot be read, by one look at each: what could be read a
+        moment ago may not be now (no descriptors left, say), and is there all the same."""
+        found: list[Node] = []
+        broken: dict[str, str] = {}
         for id_ in self._ids():
             try:
-                self._read(id_)
+                found.append(self._read(id_))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
-                found[id_] = str(error)
-        return found
+                broken[id_] = str(error)
+        return sorted(found, key=lambda node: (node.created, node.id)), broken
 
     def _ids(self) -> Iterable[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -382,6 +391,15 @@ class History:
             id_ = nodes[id_].parent
         return id_
 
+    def delete(self, tag: str) -> None:
+        """Take the checkpoint of that tag or id out of the tree, also one that cannot be read: by
+        its id. Raises CheckpointNotFoundError, HostError."""
+        if tag in self.broken():
+            self._remove_files(tag)
+            self.sweep()
+        else:
+            self.remove(self.find(tag))
+
     def remove(self, node: Node) -> None:
         """Take a checkpoint out of the tree: its children become its parent's.
 
@@ -402,36 +420,46 @@ class History:
                 self.sweep()
                 return
             self.set_head(replace(head, node=node.parent, run=None))
-        directory = self.place.checkpoints / node.id
-        (directory / "node.json").unlink(missing_ok=True)
-        shutil.rmtree(directory, ignore_errors=True)
+        self._remove_files(node.id)
         self.sweep()
 
     def pin(self, node: Node, pinned: bool) -> None:
         """Keep a checkpoint from being removed, or no longer."""
         self.commit(replace(node, pinned=pinned))
 
+    def _remove_files(self, id_: str) -> None:
+        """Remove a checkpoint's directory, its commit mark first."""
+        mark = self.place.checkpoints / id_ / "node.json"
+        with map_os_errors(mark):
+            mark.unlink(missing_ok=True)
+        shutil.rmtree(mark.parent, ignore_errors=True)
+
     def sweep(self) -> None:
         """Remove files that neither a checkpoint nor the head needs, and half-made checkpoints.
 
-        Does nothing while a checkpoint cannot be read: nobody knows what it needs.
+        Does nothing while a checkpoint cannot be read: nobody knows what it needs. Layers stay
+        while nobody knows which of them the present is, or once was (`set_head_aside`).
         """
-        if self.broken():
+        ids = list(self._ids())
+        all_nodes, broken = self._read_all()
+        if broken:
             return
         head = self._head_or_none()
         heads = [place for place in (head, head.previous if head else None) if place is not None]
         stood_on = {place.node for place in heads if place.run is not None}
-        nodes = [node for node in self.all_nodes() if not node.hidden or node.id in stood_on]
+        lost = head is None and self.place.head.exists()
+        nodes = [node for node in all_nodes if not node.hidden or node.id in stood_on or lost]
         alive = {node.id for node in nodes}
-        for id_ in self._ids():
+        for id_ in ids:
             if id_ not in alive:
-                (self.place.checkpoints / id_ / "node.json").unlink(missing_ok=True)
-                shutil.rmtree(self.place.checkpoints / id_, ignore_errors=True)
+                self._remove_files(id_)
+        self._remove_temporaries()
         if head is None:
             return
         layers = {name for node in nodes for name in node.layers}
         layers |= {name for place in heads for name in (*place.layers, place.top)}
-        _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})
+        if not self.place.broken_head.exists():
+            _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})
         pages = {file.name for node in nodes for file in node.files}
         memory = {node.memory for node in nodes}
         # What a machine maps is needed while there is one; a start that does not go on from a
@@ -440,10 +468,42 @@ class History:
             memory |= {place.memory for place in heads}
         _remove_others(self.place.memory, pages | memory)
 
+    def _remove_temporaries(self) -> None:
+        """What `write_json` leaves when it is killed. Whoever writes these holds our lock."""
+        for pattern in (f".{self.place.head.name}.*", "checkpoints/*/.node.json.*"):
+            for path in self.place.root.glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def set_head_aside(self) -> None:
+        """Go on without a head that cannot be read. It is kept, and so are all layers: with them
+        the disk that it named may still be put together by hand. No error if it can be read.
+
+        Raises HistoryError if it may be readable in a moment (no descriptors left, say).
+        """
+        try:
+            self.head()
+        except HistoryError as error:
+            cause = error.__cause__
+            if isinstance(cause, FileNotFoundError):
+                return
+            if isinstance(cause, OSError) and cause.errno not in _LASTING:
+                raise
+            with map_os_errors(self.place.head):
+                self.place.head.replace(self.place.broken_head)
+
     def _head_or_none(self) -> Head | None:
         with contextlib.suppress(HistoryError):
             return self.head()
         return None
+
+
+def lost_head(place: SandboxDir, why: object) -> HistoryError:
+    """The error for a sandbox of which nobody knows what its disk is made of."""
+    return HistoryError(
+        f"{place.head} cannot be read: {why}; so the present of its disk is lost",
+        hint="`quicksand-tui tree NAME` lists its checkpoints, `quicksand-tui start --at TAG NAME` "
+        "goes on from one",
+    )
 
 
 def _remove_others(directory: Any, kept: set[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from quicksand.errors import HistoryError
 from quicksand.host.files import sync_dir
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
@@ -37,5 +38,7 @@ def identify_layers(place: SandboxDir, names: Sequence[str]) -> tuple[File, ...]
 def check_layers(place: SandboxDir, node: Node) -> None:
     """Raise HistoryError naming the layer of a checkpoint's disk that is missing or damaged."""
     verified = Verified.of_user()
+    if [f"{name}.qcow2" for name in node.layers] != [file.name for file in node.disk]:
+        raise HistoryError(f"the checkpoint {node.tag!r} has no checksums of its disk's layers")
     for name, file in zip(node.layers, node.disk, strict=True):
         verify(place.layer(name), file, verified)

@@ -15,7 +15,7 @@ from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sa
 from quicksand.planning import check_space
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Record, Registry, RunState
+from quicksand.registry import Record, Registry, RunState, remove_tree
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import AUTO_KEPT, INTERNAL, History, Node, check_tag
@@ -53,6 +53,7 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
         async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
             machine = runtime.current()
             history.settle(machine.name)
+            _remove_unborn(runtime, machine)
             monitor = await Monitor.connect(machine)
             try:
                 yield Live(
@@ -67,6 +68,14 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
                 )
             finally:
                 await monitor.close()
+
+
+def _remove_unborn(runtime: RuntimeDir, machine: MachineDir) -> None:
+    """Remove directories of machines that a client was about to launch when it was killed. We hold
+    the history's lock, so nobody is about to at this moment."""
+    for path in runtime.root.iterdir():
+        if path.name.isdigit() and path.name != machine.name:
+            remove_tree(path)
 
 
 async def take_checkpoint(

@@ -7,10 +7,12 @@ import contextlib
 import time
 from collections.abc import Awaitable
 from dataclasses import replace
+from typing import Any
 
 from quicksand.errors import (
     CheckpointNotFoundError,
     HistoryError,
+    HostError,
     MachineError,
     QuicksandError,
 )
@@ -34,6 +36,7 @@ from quicksand.snapshots.operations import (
     working_on,
 )
 from quicksand.snapshots.origins import Origin, import_node
+from quicksand.stopping import end_strays
 
 FIRST_DESCRIPTOR = 300
 """Of a QEMU that a keeper launches: above all that the keeper itself has open."""
@@ -50,7 +53,8 @@ async def revert(
     """
     async with working_on(registry, record) as live:
         node = await find_or_import(registry, live, tag)
-        restore.check_shape(node, await find_shape(live))
+        shape = await find_shape(live)
+        restore.check_shape(node, shape)
         await in_thread_to_the_end(live.history.sweep)
         check_space(live.place.root)
         successor = Successor(live, node, await gather_parts(registry, record))
@@ -59,19 +63,19 @@ async def revert(
             await _both(
                 successor.launch(), capture.prepare() if capture is not None else _nothing()
             )
-            await live.keeper.ask("guard", on=not live.run.paused)
+            await live.keeper.ask("guard", on=not live.run.paused, forwards=plan_forwards(live.run))
             await successor.take_over(capture)
         except BaseException:
-            await asyncio.shield(
-                live.keeper.ask("kill", name=live.machine.name)
-                if successor.promoted
-                else _stay(live, successor, capture)
-            )
+            # What is tidied up comes second to the error that is on its way to the caller.
+            with contextlib.suppress(QuicksandError):
+                await asyncio.shield(
+                    _end_old(live) if successor.is_current() else _stay(live, successor, capture)
+                )
             raise
         try:
-            auto = await _keep_present(live, node, capture) if capture is not None else None
+            auto = await _keep_present(live, node, capture, shape) if capture is not None else None
         finally:
-            await asyncio.shield(live.keeper.ask("kill", name=live.machine.name))
+            await asyncio.shield(_end_old(live))
         await in_thread_to_the_end(lambda: prune_automatic(live.history))
         return node, auto
 
@@ -106,11 +110,10 @@ async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
         )
 
 
-async def _keep_present(live: Live, node: Node, capture: Capture) -> Node:
+async def _keep_present(live: Live, node: Node, capture: Capture, shape: dict[str, Any]) -> Node:
     """Commit what was the present before the revert. The old QEMU stands still meanwhile."""
     tag = _automatic_tag(live, node)
     try:
-        shape = await find_shape(live)
         return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
     except BaseException as error:
         await asyncio.shield(capture.forget())
@@ -132,6 +135,26 @@ def _automatic_tag(live: Live, node: Node) -> str:
     return tag
 
 
+async def _end_old(live: Live) -> None:
+    """End the QEMU that another one has taken over from. Raises MachineError when the sandbox has
+    ended as a whole, or its keeper has."""
+    try:
+        await live.keeper.ask("kill", name=live.machine.name)
+    except MachineError:
+        if await _is_keeper_gone(live):
+            end_strays(live.place, only=live.run.qemu_pid)
+            raise
+        # It has ended by itself just before.
+
+
+async def _is_keeper_gone(live: Live) -> bool:
+    try:
+        await live.keeper.ask("guard", on=not live.run.paused)
+    except MachineError:
+        return True
+    return False
+
+
 async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
     """The revert failed: the old QEMU goes on as if nothing had been."""
     with contextlib.suppress(QuicksandError):
@@ -139,9 +162,15 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     if not live.run.paused:
         with contextlib.suppress(QuicksandError):
             await live.monitor.execute("cont")
-    live.history.settle(live.runtime.current().name)
-    if capture is not None:
-        await capture.discard()
+    with contextlib.suppress(QuicksandError):
+        if (current := live.runtime.current()).root.exists():
+            live.history.settle(current.name)
+        # Else all has ended, and the next start decides whose disk counts.
+    with contextlib.suppress(QuicksandError):
+        if capture is not None:
+            await capture.discard()
+    with contextlib.suppress(QuicksandError):
+        await in_thread_to_the_end(live.history.sweep)
     await live.keeper.ask("guard", on=False)
 
 
@@ -156,8 +185,6 @@ class Successor:
         self._name = next(str(n) for n in range(2, 10**6) if str(n) not in taken)
         self._head = Head.going_on(node, machine=self._name)
         self._launched = False
-        self.promoted = False
-        """It is the sandbox's machine: from then on there is no way back."""
         self._monitor: Monitor | None = None
         self._run: RunState | None = None
 
@@ -225,8 +252,9 @@ class Successor:
         head = replace(self._head, previous=live.history.head())
         await in_thread_to_the_end(lambda: live.history.set_head(head))
         await live.keeper.ask("promote", name=self._name)
-        self.promoted = True
-        await in_thread_to_the_end(lambda: live.history.set_head(self._head))
+        # If that fails, whoever works on the sandbox next does it (`History.settle`), or its end.
+        with contextlib.suppress(HostError):
+            await in_thread_to_the_end(lambda: live.history.set_head(self._head))
         await self._monitor.close()
 
     async def _move_forwards(self) -> None:
@@ -241,18 +269,23 @@ class Successor:
         """End it, as if it had never been."""
         live = self._live
         if self._monitor is not None:
-            if self._run is not None:
-                for rule in plan_forwards(self._live.run):
-                    with contextlib.suppress(QuicksandError):
-                        host, _, _ = rule.partition("-")
-                        await _human(self._monitor, f"hostfwd_remove net0 {host}")
-                        await _human(live.monitor, f"hostfwd_add net0 {rule}")
             await self._monitor.close()
         if self._launched:
-            await live.keeper.ask("kill", name=self._name)
-        else:
-            remove_tree(live.runtime.machine(self._name).root)
-        live.place.layer(self._head.top).unlink(missing_ok=True)
+            with contextlib.suppress(MachineError):
+                await live.keeper.ask("kill", name=self._name)
+        if await _is_keeper_gone(live):
+            # Nobody else would end it.
+            end_strays(live.place, but=live.run.qemu_pid)
+        remove_tree(live.runtime.machine(self._name).root)
+        # Now that it is gone its ports are free for the old one, which may have them still.
+        for rule in plan_forwards(live.run):
+            with contextlib.suppress(QuicksandError):
+                await _human(live.monitor, f"hostfwd_add net0 {rule}")
+        # Its layer goes with the next sweep, unless the head knows it.
+
+    def is_current(self) -> bool:
+        """Whether it is the sandbox's machine: from then on there is no way back."""
+        return self._live.runtime.current().name == self._name
 
 
 def plan_forwards(run: RunState) -> list[str]:

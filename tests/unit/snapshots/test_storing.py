@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.errors import HistoryError
-from quicksand.host.files import try_lock
+from quicksand.host.files import map_os_errors, try_lock
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import image, pages, restore, storing
 from quicksand.snapshots.copying import Copy
@@ -128,9 +128,10 @@ class Sandbox:
         copy = self.copy()
         self.ram.dirty = set()
         head = self.history.head()
-        stored = Storage(self.place, id_, head, run=self.head.run or "", size=SIZE).store(copy)
         directory = self.place.checkpoints / id_
-        directory.mkdir()
+        with map_os_errors(directory):
+            directory.mkdir()
+        stored = Storage(self.place, id_, head, run=self.head.run or "", size=SIZE).store(copy)
         encoded = PageIndex(SIZE, stored.runs).encode()
         node = Node(
             id=id_,

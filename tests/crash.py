@@ -1,0 +1,417 @@
+"""The kill matrix: accidents at random moments of checkpoint, revert, clone and delete, and what
+must be true after each. Seeded: the same seed draws the same accidents.
+
+`python -m tests.crash SEED POINTS` runs it by itself and prints a line for each point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import hashlib
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from quicksand import PortForward, Sandbox
+from quicksand.host.files import is_locked
+from quicksand.host.paths import Paths, paths
+from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.registry import Registry
+from quicksand.snapshots.history import AUTO_KEPT, History, Node
+from quicksand.snapshots.pages import verify
+from quicksand.snapshots.storing import find_image, load_index
+
+from tests.conftest import fresh_places, our_processes, wait_for
+from tests.crash_client import Order
+
+NAME = "box"
+KIB = 1024
+BLOCK = 64 * KIB
+RAM_BLOCKS, DISK_BLOCKS = 48, 16
+NODES_MAX = 7
+PATIENCE_S = 20.0
+
+KINDS = ("checkpoint", "revert", "clone", "delete")
+WEIGHTS = (38, 38, 14, 10)
+TARGETS = (
+    ["client"],
+    ["qemu"],
+    ["client", "qemu"],
+    ["keeper"],
+    ["client", "keeper"],
+    ["successor"],
+)
+BOOT_SHARE = 0.12
+"""Of the starts after a crash: from the disk. A boot takes longer than all the rest."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the guest's two files hold, one in memory and one on the disk."""
+
+    ram: bytes
+    disk: bytes
+
+    @property
+    def sums(self) -> list[str]:
+        return [hashlib.sha256(data).hexdigest() for data in (self.ram, self.disk)]
+
+
+@dataclass
+class Point:
+    """One accident."""
+
+    number: int
+    what: str
+    when: str
+    at: float
+    targets: list[str]
+    tag: str = ""
+    answer: dict[str, Any] = field(default_factory=dict)
+    """The client's; empty if it died."""
+    after: str = ""
+    """How the sandbox was found."""
+
+    def __str__(self) -> str:
+        answer = self.answer["error"][:120] if self.answer else "the client died"
+        missed = " (missed)" if self.answer and not self.answer["struck"] else ""
+        return (
+            f"{self.number} {self.what} {self.when}={self.at:.4g} kills {'+'.join(self.targets)}"
+            f"{missed}: {answer or 'done'}; {self.after}"
+        )
+
+
+class Client:
+    """The process that has the accidents."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash_client"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def order(self, order: Order) -> dict[str, Any] | None:
+        """Its answer; None if it died."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(asdict(order)) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        return dict(json.loads(line)) if line else None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Box:
+    """A sandbox that lives through accidents, and what is known of it."""
+
+    def __init__(self, seed: int, *, say: Callable[[str], None] = print) -> None:
+        self.dice = random.Random(seed)
+        self.say = say
+        self.paths = paths()
+        self.registry = Registry(self.paths)
+        self.client = Client()
+        self.vm = Sandbox(image="debian", name=NAME, port_forwards=[PortForward(0, 7000)])
+        self.now = Content(bytes(RAM_BLOCKS * BLOCK), bytes(DISK_BLOCKS * BLOCK))
+        self.contents: dict[str, Content] = {}
+        self.steps = {"checkpoint": 90, "revert": 160, "clone": 150, "delete": 40}
+        self.seconds = {"checkpoint": 0.25, "revert": 0.55, "clone": 0.6, "delete": 0.02}
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    @property
+    def place(self) -> SandboxDir:
+        return sandbox_dir(self.paths, self.vm.id)
+
+    @property
+    def history(self) -> History:
+        return History(self.place)
+
+    async def start(self) -> None:
+        await self.vm.start()
+        self.vm.detach()
+        await self.fill()
+        await self.make_nodes(2)
+
+    async def make_nodes(self, count: int) -> None:
+        for _ in range(count):
+            await self.change()
+            made = await self.vm.checkpoint()
+            self.contents[made.id] = self.now
+
+    async def end(self) -> None:
+        """Load all that is left, then remove everything."""
+        self.client.end()
+        for id_ in list(self.contents):
+            await self.load(id_)
+        await self.vm.kill()
+        self.registry.remove(self.vm.id)
+        assert not our_processes(str(self.paths.data))
+
+    # The guest
+
+    async def guest(self, command: str) -> str:
+        result = await self.vm.execute(command, timeout=60)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+    async def fill(self) -> None:
+        """Have the files in the guest as they are to be."""
+        await self.vm.files.write("/dev/shm/f", self.now.ram)
+        await self.vm.files.write("/root/f", self.now.disk)
+        await self.guest("sync")
+
+    async def change(self) -> None:
+        """Rewrite some of either file."""
+        data = self.dice.randbytes(BLOCK)
+        ram, disk = self.dice.randrange(RAM_BLOCKS), self.dice.randrange(DISK_BLOCKS)
+        await self.vm.files.write("/dev/shm/part", data)
+        dd = "dd if=/dev/shm/part bs=64k conv=notrunc status=none"
+        await self.guest(f"{dd} of=/dev/shm/f seek={ram}; {dd} of=/root/f seek={disk}; sync")
+        self.now = Content(_put(self.now.ram, ram, data), _put(self.now.disk, disk, data))
+
+    async def look(self, vm: Sandbox | None = None) -> list[str]:
+        result = await (vm or self.vm).execute("sha256sum /dev/shm/f /root/f", timeout=60)
+        return [line.split()[0] for line in result.stdout.splitlines()]
+
+    async def load(self, id_: str) -> None:
+        """Go to a checkpoint and see that all is there."""
+        await self.vm.revert(id_, keep_now=False)
+        assert await self.look() == self.contents[id_].sums, f"{id_} has other contents"
+        self.now = self.contents[id_]
+
+    # An accident
+
+    async def run(self, points: int) -> None:
+        for number in range(points):
+            point = self.draw(number)
+            try:
+                await self.have(point)
+            except BaseException:
+                self.say(f"FAILED {point}")
+                raise
+            self.say(str(point))
+            struck = not point.answer or point.answer["struck"]
+            self.counts[f"{point.what} / {'+'.join(point.targets)}" if struck else "missed"] += 1
+
+    def draw(self, number: int) -> Point:
+        what = self.dice.choices(KINDS, WEIGHTS)[0]
+        if len(self.contents) < 2 and what == "delete":
+            what = "checkpoint"
+        targets = self.dice.choice(TARGETS[: None if what == "revert" else -1])
+        kinds = ("step", "time", "pause") if what in ("checkpoint", "revert") else ("step", "time")
+        when = self.dice.choice(kinds)
+        if when == "step":
+            at = float(self.dice.randrange(1, self.steps[what] + 1))
+        else:
+            at = self.dice.uniform(0, self.seconds[what] if when == "time" else 0.05)
+        tag = f"made {number}" if what == "checkpoint" else self.dice.choice(sorted(self.contents))
+        return Point(number, what, when, at, list(targets), tag)
+
+    async def have(self, point: Point) -> None:
+        await self.change()
+        cloned = self.now
+        before = {node.id: node for node in self.history.nodes()}
+        order = Order(point.what, NAME, point.tag, point.when, point.at, point.targets)
+        answer = await asyncio.wait_for(asyncio.to_thread(self.client.order, order), 90)
+        if answer is None:
+            assert "client" in point.targets, "the client died by itself"
+            self.client.end()
+            self.client = Client()
+        else:
+            point.answer = answer
+            assert not answer["wrong"], answer["wrong"]
+            if not answer["struck"] and not answer["error"]:
+                self.steps[point.what] = answer["steps"]
+                self.seconds[point.what] = (self.seconds[point.what] + answer["seconds"]) / 2
+        self.check_nodes(point, before)
+        await self.bring_up(point)
+        await self.check_rest(cloned)
+
+    def check_nodes(self, point: Point, before: dict[str, Node]) -> None:
+        """No checkpoint is lost, none is damaged, and what was told is true."""
+        assert not self.history.broken()
+        nodes = {node.id: node for node in self.history.nodes()}
+        lost = before.keys() - nodes.keys()
+        done = bool(point.answer) and not point.answer["error"]
+        if point.what == "delete":
+            assert not done or point.tag in lost
+            lost -= {point.tag}
+        automatic = [id_ for id_, node in before.items() if node.auto]
+        assert lost <= set(automatic[: max(0, len(automatic) + 1 - AUTO_KEPT)]), f"lost: {lost}"
+        made = nodes.keys() - before.keys()
+        assert len(made) <= (point.what in ("checkpoint", "revert")), f"made: {made}"
+        assert not done or made or point.what in ("clone", "delete")
+        for id_ in made:
+            self.contents[id_] = self.now
+        self.contents = {id_: self.contents[id_] for id_ in nodes}
+        for node in self.history.all_nodes():
+            check_files(self.place, node)
+
+    async def bring_up(self, point: Point) -> None:
+        """Have it run again, and see that it is what it was, or what it was to become."""
+        allowed = {self.now.sums[1]: self.now}
+        if point.what == "revert" and point.tag in self.contents:
+            target = self.contents[point.tag]
+            allowed[target.sums[1]] = target
+        self.vm.close()
+        if point.targets != ["client", "keeper"]:  # then nobody is left to tidy up but a stop
+            wait_for(self.is_settled, what="the dying to have died", timeout=PATIENCE_S)
+        self.vm = Sandbox.open(NAME)
+        if self.vm.is_running and self.has_keeper():
+            point.after = "runs"
+            await self.check_present(allowed)
+            return
+        if self.vm.is_running:
+            point.after = "no keeper, "
+        await self.vm.kill()
+        assert not is_locked(self.place.lock)
+        if self.dice.random() < BOOT_SHARE:
+            point.after += "booted"
+            await self.vm.start()
+            found = (await self.guest("sha256sum /root/f")).split()[0]
+            self.now = Content(self.now.ram, allowed[found].disk)
+            await self.fill()
+        else:
+            id_ = self.dice.choice(sorted(self.contents))
+            point.after += "started at a checkpoint"
+            await self.vm.start(at=id_)
+            assert await self.look() == self.contents[id_].sums, f"{id_} has other contents"
+            self.now = self.contents[id_]
+        self.vm.detach()
+
+    async def check_present(self, allowed: dict[str, Content]) -> None:
+        sums = await self.look()
+        assert sums[1] in allowed, "the disk is neither the old one nor the new one"
+        self.now = allowed[sums[1]]
+        assert sums == self.now.sums, "memory and disk are of different instants"
+
+    def is_settled(self) -> bool:
+        """Whether whatever ends, since its client or its keeper ended, has done so."""
+        entry = self.registry.inspect(self.vm.id)
+        assert entry is not None
+        return self.alone() if entry.run is not None else not entry.is_live
+
+    def alone(self) -> bool:
+        """Whether QEMU (and its keeper) are the sandbox's only processes."""
+        lines = our_processes(str(self.place.root))
+        return sum("qemu-system" in line and "keeper.py" not in line for line in lines) == 1
+
+    def has_keeper(self) -> bool:
+        return any("keeper.py" in line for line in our_processes(str(self.place.root)))
+
+    async def check_rest(self, cloned: Content) -> None:
+        """Clones are whole or gone, nothing is left lying about, and a checkpoint loads."""
+        await self.check_clones(cloned)
+        async with self.history.locked():
+            self.history.sweep()
+        check_litter(self.place)
+        for port in self.vm.port_forwards.values():
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        ids = sorted(self.contents)
+        while len(ids) > NODES_MAX:
+            doomed = ids.pop(self.dice.randrange(len(ids)))
+            await self.vm.delete_checkpoint(doomed)
+            del self.contents[doomed]
+        await self.load(self.dice.choice(ids))
+        runtime = runtime_dir(self.paths, self.vm.id)
+        names = {path.name for path in runtime.root.iterdir()}
+        assert names == {"keeper.sock", "current", runtime.current().name}, names
+
+    async def check_clones(self, cloned: Content) -> None:
+        for id_ in [entry.id for entry in Sandbox.list() if entry.id != self.vm.id]:
+            wait_for(lambda id_=id_: self.clone_is_settled(id_), what="the clone")  # type: ignore[misc]
+            if self.registry.inspect(id_) is None:
+                continue
+            clone = Sandbox.open(id_)
+            if clone.is_running:
+                assert await self.look(clone) == cloned.sums
+            await clone.kill()
+            self.registry.remove(id_)
+        self.registry.reap()
+        left = {path.name for path in self.paths.sandboxes.iterdir() if path.name[0] != "."}
+        assert left == {self.vm.id}, f"left of clones: {left}"
+        assert {path.name for path in self.paths.runtime.iterdir()} == {self.vm.id}
+        wait_for(self.only_ours, what="QEMUs of clones to end")
+
+    def clone_is_settled(self, id_: str) -> bool:
+        entry = self.registry.inspect(id_)
+        return entry is None or not entry.is_live or entry.run is not None
+
+    def only_ours(self) -> bool:
+        return len(our_processes(str(self.paths.data))) == 2
+
+
+def _put(data: bytes, block: int, part: bytes) -> bytes:
+    return data[: block * BLOCK] + part + data[(block + 1) * BLOCK :]
+
+
+def check_files(place: SandboxDir, node: Node) -> None:
+    """Every byte that a checkpoint needs is as it was written; nothing is taken from a cache."""
+    load_index(place, node)
+    assert node.devices is not None
+    verify(place.checkpoints / node.id / "devices", node.devices)
+    for file in node.files:
+        verify(place.memory / file.name, file)
+    image = find_image(place, node.memory)
+    assert image is None or node.image is not None
+    assert len(node.layers) == len(node.disk)
+    for name, file in zip(node.layers, node.disk, strict=True):
+        verify(place.layer(name), file)
+
+
+def check_litter(place: SandboxDir) -> None:
+    """After a sweep there is what nodes and head need, and nothing else."""
+    history = History(place)
+    nodes, head = history.all_nodes(), history.head()
+    heads = [head] if head.previous is None else [head, head.previous]
+    assert {p.name for p in place.checkpoints.iterdir()} == {node.id for node in nodes}
+    hidden = {node.id for node in nodes if node.hidden}
+    assert hidden <= {place.node for place in heads}
+    for node in nodes:
+        found = {p.name for p in (place.checkpoints / node.id).iterdir()}
+        assert found == {"node.json", "devices", "pages.index"}, found
+    layers = {name for node in nodes for name in node.layers}
+    layers |= {name for place in heads for name in (*place.layers, place.top)}
+    assert {p.name for p in place.layers.iterdir()} == {f"{name}.qcow2" for name in layers}
+    memory = {file.name for node in nodes for file in node.files} | {h.memory for h in heads}
+    assert {p.name for p in place.memory.iterdir()} <= memory
+    dots = [p.name for p in place.root.iterdir() if p.name.startswith(".")]
+    assert not dots, f"left in the sandbox's directory: {dots}"
+
+
+async def run_matrix(seed: int, points: int, say: Callable[[str], None]) -> dict[str, int]:
+    """Have ``points`` accidents; returns how many there were of each kind."""
+    box = Box(seed, say=say)
+    try:
+        await box.start()
+        await box.run(points)
+        await box.end()
+    except BaseException:
+        box.client.end()
+        await Sandbox.open(NAME).kill()
+        raise
+    return dict(box.counts)
+
+
+def main() -> None:
+    seed, points = int(sys.argv[1]), int(sys.argv[2])
+    prepared: Paths = paths()
+    started = time.monotonic()
+    with fresh_places(prepared):
+        counts = asyncio.run(run_matrix(seed, points, lambda text: print(text, flush=True)))
+    print(json.dumps(counts, indent=1), f"{time.monotonic() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

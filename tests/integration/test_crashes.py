@@ -1,0 +1,37 @@
+"""kill -9 at random moments of checkpoint, revert, clone and delete: of the client, of QEMU, of the
+QEMU that is about to take over, of the keeper (scoreboard R1, R2; tests/crash.py has the rules)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from quicksand.host.paths import Paths
+
+from tests.conftest import fresh_places
+from tests.crash import run_matrix
+
+pytestmark = pytest.mark.vm
+
+POINTS = 9
+SOAK_POINTS = 50
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+
+
+async def test_accidents_cost_nothing_but_what_they_hit() -> None:
+    counts = await run_matrix(20, POINTS, print)
+    assert sum(counts.values()) == POINTS
+    assert counts.get("missed", 0) < POINTS / 2
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(4))
+async def test_two_hundred_accidents(seed: int) -> None:
+    counts = await run_matrix(seed, SOAK_POINTS, print)
+    print(counts)

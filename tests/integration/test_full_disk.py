@@ -1,0 +1,105 @@
+"""A host's disk that fills up in the middle of a revert, of a clone, of making a template. (Of a
+checkpoint: test_checkpoints.py. Each write by itself: tests/unit/snapshots/test_faults.py.)"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox, planning
+from quicksand.config import SandboxConfig
+from quicksand.errors import DiskSpaceError, HistoryError
+from quicksand.host.paths import Paths
+from quicksand.layout import SandboxDir, sandbox_dir
+from quicksand.snapshots import capture, operations, reverting, storing
+from quicksand.snapshots.history import History
+from quicksand.templates import templates_dir
+
+from tests.conftest import fresh_places, make_template, our_processes, wait_for
+from tests.crash import check_files, check_litter
+from tests.integration.test_checkpoints import say
+from tests.integration.test_host_trouble import MIB, small_disk
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+@pytest.fixture
+def unforeseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks first whether there is space: somebody else takes it in the meantime."""
+    for module in (capture, operations, planning, reverting, storing):
+        monkeypatch.setattr(module, "check_space", lambda *_: None)
+
+
+def fill(directory: Path, *, left: int) -> Path:
+    """Have ``left`` bytes of free space; returns what takes the rest."""
+    found = os.statvfs(directory)
+    ballast = directory / "ballast"
+    ballast.write_bytes(bytes(found.f_bavail * found.f_frsize - left))
+    return ballast
+
+
+async def test_a_disk_that_fills_up_during_a_clone_or_a_revert(
+    places: Paths, prepared: Paths, unforeseen: None
+) -> None:
+    with small_disk(prepared, places.data.parent / "disk", 400 * MIB) as small:
+        async with Sandbox(image="debian", name="box") as vm:
+            place = sandbox_dir(small, vm.id)
+            await say(vm, "echo one > /dev/shm/f")
+            await vm.checkpoint("one")
+            sums = await say(vm, "head -c 60M /dev/urandom > /dev/shm/r; sha256sum /dev/shm/r")
+            ballast = fill(small.data, left=16 * MIB)
+            with pytest.raises(DiskSpaceError):
+                await vm.clone(2)
+            assert [entry.name for entry in Sandbox.list()] == ["box"]
+            assert await say(vm, "sha256sum /dev/shm/r") == sums
+            await check(place, ["one"])
+            with pytest.raises(HistoryError, match=r"reverted to 'one', but .* could not be kept"):
+                await vm.revert("one")
+            assert await say(vm, "cat /dev/shm/*") == "one"
+            await check(place, ["one"])
+            ballast.unlink()
+            await say(vm, "echo two > /dev/shm/f")
+            clones = await vm.clone(1)
+            assert await say(clones[0], "cat /dev/shm/*") == "two"
+            await clones[0].kill()
+            await vm.revert("one")
+            await vm.undo()
+            assert await say(vm, "cat /dev/shm/*") == "two"
+            await vm.kill()
+
+
+async def check(place: SandboxDir, tags: list[str]) -> None:
+    """The checkpoints are whole, and nothing else is there."""
+    history = History(place)
+    async with history.locked():
+        history.sweep()
+    check_litter(place)
+    assert [node.tag for node in history.nodes()] == tags
+    for node in history.all_nodes():
+        check_files(place, node)
+
+
+@pytest.mark.soak
+def test_a_disk_that_fills_up_while_a_template_is_made(
+    places: Paths, prepared: Paths, unforeseen: None
+) -> None:
+    """Nothing of it is left, and with more space it is made."""
+    config = SandboxConfig.parse({"image": "debian"})
+    with small_disk(prepared, places.data.parent / "disk", 40 * MIB) as small:
+        with pytest.raises(DiskSpaceError):
+            make_template(config, small)
+        root = templates_dir(small)
+        assert [path.name for path in root.iterdir() if path.suffix != ".lock"] == []
+        subprocess.run(["mount", "-o", "remount,size=600m", small.data], check=True)
+        origin = make_template(config, small)
+        check_files(origin.place, origin.node)

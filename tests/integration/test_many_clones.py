@@ -1,0 +1,86 @@
+"""Sixteen clones of one sandbox (scoreboard R12): no two have anything of their own in common, and
+when their maker is killed nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox
+from quicksand.host.paths import Paths
+from quicksand.registry import Registry
+
+from tests.conftest import fresh_places, our_processes, wait_for
+from tests.integration.test_checkpoints import say
+
+pytestmark = pytest.mark.vm
+
+CLONES = 16
+CLOCK_S = 0.05
+
+OWN = (
+    "head -c 16 /dev/urandom | od -An -tx1; cd /proc/sys/kernel/random; cat uuid boot_id;"
+    " cat /etc/machine-id; hostname; cat /sys/class/net/eth0/address;"
+    " cut -d' ' -f2 /etc/ssh/ssh_host_ed25519_key.pub 2>/dev/null || cat uuid"
+)
+
+CALLER = """
+import asyncio
+from quicksand import Sandbox
+async def main():
+    await Sandbox.attach("box").clone(16, concurrency=2, names=[None] * 16)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    with fresh_places(prepared) as found:
+        yield found
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+def qemus(places: Paths) -> int:
+    lines = our_processes(str(places.data))
+    return sum("keeper.py" not in line for line in lines)
+
+
+async def test_sixteen_clones_have_nothing_of_their_own_in_common(places: Paths) -> None:
+    async with Sandbox(image="debian") as vm:
+        first = (await say(vm, OWN)).splitlines()
+        clones = await vm.clone(CLONES, concurrency=2)
+        try:
+            answers = [first, *[(await say(clone, OWN)).splitlines() for clone in clones]]
+            for kind in zip(*answers, strict=True):
+                assert len(set(kind)) == CLONES + 1, kind
+            assert len({clone.agent_token for clone in [vm, *clones]}) == CLONES + 1
+            assert all([await is_on_time(clone) for clone in clones])
+        finally:
+            await asyncio.gather(*(clone.kill() for clone in clones))
+
+
+async def is_on_time(vm: Sandbox) -> bool:
+    before = time.time()
+    guest = float(await say(vm, "date +%s.%N"))
+    return before - CLOCK_S <= guest <= time.time() + CLOCK_S
+
+
+async def test_nothing_is_left_of_clones_whose_maker_was_killed_half_way(places: Paths) -> None:
+    async with Sandbox(image="debian", name="box", ephemeral=True) as vm:
+        caller = await asyncio.create_subprocess_exec(sys.executable, "-c", CALLER)
+        await asyncio.to_thread(wait_for, lambda: qemus(places) >= 5, what="clones", timeout=60)
+        caller.send_signal(signal.SIGKILL)
+        await caller.wait()
+        await asyncio.to_thread(wait_for, lambda: qemus(places) == 1, what="their end")
+        wait_for(lambda: len(our_processes(str(places.data))) == 2, what="their keepers' end")
+        Registry(places).reap()
+        for directory in (places.sandboxes, places.runtime):
+            left = {path.name for path in Path(directory).iterdir() if path.name[0] != "."}
+            assert left == {vm.id}
+        assert await say(vm, "echo alive") == "alive"
+        await vm.checkpoint("after")
