@@ -31,7 +31,7 @@ def places(prepared: Paths) -> Iterator[Paths]:
 
 @pytest.fixture
 async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    async with Sandbox(image="debian", name="box") as sandbox:
+    async with Sandbox(image="debian", name="box", warm=False) as sandbox:
         yield sandbox
 
 
@@ -63,7 +63,7 @@ async def test_a_full_memory_is_one_image_that_a_revert_maps(
     image = place.memory / one.memory
     assert image.name == f"{one.id}.ram"
     assert 100 * MIB < image.stat().st_blocks * 512 < image.stat().st_size == 512 * MIB
-    assert list(place.memory.iterdir()) == [image]
+    assert [path for path in place.memory.iterdir() if path.suffix != ".rom"] == [image]
     # The run goes on without the image, and its checkpoints refer to it.
     await say(vm, "echo 2 > /dev/shm/f")
     second = await vm.checkpoint("two")
