@@ -157,7 +157,7 @@ def seen(box: Box) -> None:
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_changed_bytes_in_a_record_are_an_error_or_harmless(box: Box, data: st.DataObject) -> None:
