@@ -118,6 +118,31 @@ async def test_a_start_at_a_damaged_checkpoint_leaves_the_disk_as_it_was(
     assert await say(vm, "cat /root/f") == "later"
 
 
+async def test_without_its_head_a_sandbox_goes_on_from_a_checkpoint(
+    vm: Sandbox, places: Paths
+) -> None:
+    await say(vm, "echo 1 > /dev/shm/f; echo 1 > /root/f")
+    await vm.checkpoint("one")
+    await vm.checkpoint("two")
+    await vm.stop()
+    place = sandbox_dir(places, vm.id)
+    broken = place.checkpoints / History(place).find("two").id
+    (broken / "node.json").write_text("{")
+    place.head.write_text("{")
+    with pytest.raises(HistoryError, match=r"head\.json cannot be read") as caught:
+        await vm.start()
+    assert "start --at" in caught.value.hint
+    await vm.delete_checkpoint(broken.name)
+    await vm.start(at="one")
+    assert await say(vm, "cat /root/f /dev/shm/f; echo 2 > /root/f; sync") == "1\n1"
+    assert place.broken_head.exists()
+    assert not broken.exists()
+    await vm.checkpoint("three")
+    await vm.stop()
+    await vm.start()
+    assert await say(vm, "cat /root/f") == "2"
+
+
 async def test_deleting_one_keeps_what_others_need(vm: Sandbox, places: Paths) -> None:
     for number in range(3):
         await say(
@@ -340,6 +365,13 @@ async def test_a_paused_sandbox_stays_paused(vm: Sandbox) -> None:
     await call
     await vm.revert("paused")
     assert await say(vm, "cat /dev/shm/f") == "1"
+
+
+async def test_more_checkpoints_than_qemu_can_name_the_layers_of(vm: Sandbox) -> None:
+    """What QEMU says of a disk is cut off when there are many layers below it."""
+    for number in range(20):
+        await vm.checkpoint(str(number))
+    assert len(vm.checkpoints()) == 20
 
 
 async def test_two_clients_at_once_wait_for_each_other(vm: Sandbox) -> None:

@@ -13,7 +13,7 @@ from tests.crash import run_matrix
 
 pytestmark = pytest.mark.vm
 
-POINTS = 9
+POINTS = 8
 SOAK_POINTS = 50
 
 

@@ -3,7 +3,9 @@ checkpoint: test_checkpoints.py. Each write by itself: tests/unit/snapshots/test
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from quicksand import Sandbox, planning
 from quicksand.config import SandboxConfig
 from quicksand.errors import DiskSpaceError, HistoryError
-from quicksand.host.paths import Paths
+from quicksand.host.paths import Paths, paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.snapshots import capture, operations, reverting, storing
 from quicksand.snapshots.history import History
@@ -40,6 +42,31 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "check_space", lambda *_: None)
 
 
+@contextlib.contextmanager
+def small_ext4(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
+    """The data directory on a file system of ``size`` bytes that has a disk below it. (A tmpfs that
+    is full has no pages for the holes of a mapped file either: SIGBUS for whoever reads them.)"""
+    image = at.with_suffix(".img")
+    with image.open("wb") as file:
+        file.truncate(size)
+    mkfs = shutil.which("mkfs.ext4", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if os.geteuid() != 0 or mkfs is None:
+        pytest.skip("only root can mount a file system, and mkfs.ext4 is needed")
+    subprocess.run([mkfs, "-q", "-m", "0", image], check=True)
+    at.mkdir()
+    if subprocess.run(["mount", "-o", "loop", image, at], check=False).returncode != 0:
+        pytest.skip("there are no loop devices")
+    try:
+        for name in ("images", "qemu"):
+            (at / name).symlink_to(prepared.data / name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("QUICKSAND_DATA_DIR", str(at))
+            yield paths()
+            wait_for(lambda: not our_processes(str(at)), what="its processes to end")
+    finally:
+        subprocess.run(["umount", at], check=True)
+
+
 def fill(directory: Path, *, left: int) -> Path:
     """Have ``left`` bytes of free space; returns what takes the rest."""
     found = os.statvfs(directory)
@@ -51,7 +78,7 @@ def fill(directory: Path, *, left: int) -> Path:
 async def test_a_disk_that_fills_up_during_a_clone_or_a_revert(
     places: Paths, prepared: Paths, unforeseen: None
 ) -> None:
-    with small_disk(prepared, places.data.parent / "disk", 400 * MIB) as small:
+    with small_ext4(prepared, places.data.parent / "disk", 500 * MIB) as small:
         async with Sandbox(image="debian", name="box") as vm:
             place = sandbox_dir(small, vm.id)
             await say(vm, "echo one > /dev/shm/f")

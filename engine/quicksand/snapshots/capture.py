@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import time
@@ -31,6 +32,12 @@ from quicksand.snapshots.history import PAGES, File, Head, History, Node, new_id
 from quicksand.snapshots.layers import add_layer, identify_layers
 from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
+
+DISK = "/machine/peripheral/vda"
+"""The guest's disk among QEMU's objects."""
+
+OURS = "disk-"
+"""Begins QEMU's names of the layers that checkpoints have added; the layer's id follows."""
 
 
 class Capture:
@@ -88,14 +95,14 @@ class Capture:
         await self._prepare_memory()
         file: dict[str, Any] = {
             "driver": "file",
-            "node-name": f"disk-{self._layer}-file",
+            "node-name": f"{OURS}{self._layer}-file",
             "filename": str(self._place.layer(self._layer)),
             "aio": "threads",
             "discard": "unmap",
         }
         layer: dict[str, Any] = {
             "driver": "qcow2",
-            "node-name": f"disk-{self._layer}",
+            "node-name": f"{OURS}{self._layer}",
             "file": file["node-name"],
             "backing": None,
             "discard": "unmap",
@@ -127,26 +134,26 @@ class Capture:
     async def _find_head(self) -> Head:
         """The head, with the layer that QEMU writes to in fact."""
         head = self._history.head()
-        for device in await self._monitor.execute("query-block"):
-            if "vda" in str(device.get("qdev", "")) and "inserted" in device:
-                self._node_name = device["inserted"]["node-name"]
-                active = await self._find_layer(self._node_name)
-                if active == head.top:
-                    return head
-                if head.layers and active == head.layers[-1]:
-                    return replace(head, layers=head.layers[:-1], top=active)
-                raise HistoryError(
-                    f"QEMU writes to the layer {active}, which the head does not name"
-                )
-        raise MachineError("QEMU does not tell which layer it writes to")
+        # Not by query-block: that tells the whole chain below it, cut off at some length.
+        disk = await self._monitor.execute("qom-get", path=DISK, property="drive")
+        self._node_name = str(disk)
+        active = self._layer_of(self._node_name)
+        if active == head.top:
+            return head
+        if head.layers and active == head.layers[-1]:
+            return replace(head, layers=head.layers[:-1], top=active)
+        raise HistoryError(f"QEMU writes to the layer {active}, which the head does not name")
 
-    async def _find_layer(self, node_name: str) -> str:
-        """The layer that is the block node of that name. Its file's node tells: what QEMU calls the
-        file of a qcow2 node can be a description of the whole chain, cut off at 4 KiB."""
-        for node in await self._monitor.execute("query-named-block-nodes", flat=True):
-            if node["node-name"] == f"{node_name}-file":
-                return Path(node["file"]).stem
-        raise MachineError(f"QEMU does not tell of which file {node_name} is")
+    def _layer_of(self, node_name: str) -> str:
+        """The layer that is QEMU's node of that name: one of ours, or the one it began with."""
+        if node_name.startswith(OURS):
+            return node_name.removeprefix(OURS)
+        for word in self._run.qemu_command:
+            if word.startswith("{"):
+                node = json.loads(word)
+                if node.get("node-name") == f"{node_name}-file":
+                    return Path(node["filename"]).stem
+        raise MachineError(f"QEMU writes to {node_name!r}, which is no layer")
 
     def _prepare_files(self) -> None:
         with map_os_errors(self.directory):
@@ -221,7 +228,7 @@ class Capture:
     async def _pivot(self) -> None:
         """From here on the guest writes to the next layer."""
         await self._monitor.execute(
-            "blockdev-snapshot", node=self._node_name, overlay=f"disk-{self._layer}"
+            "blockdev-snapshot", node=self._node_name, overlay=f"{OURS}{self._layer}"
         )
         self._pivoted = True
 
@@ -318,7 +325,7 @@ class Capture:
         await asyncio.to_thread(self._discard_files)
         if self._before is not None and not self._pivoted:
             await asyncio.to_thread(self._history.set_head, self._before)
-            for name in (f"disk-{self._layer}", f"disk-{self._layer}-file"):
+            for name in (f"{OURS}{self._layer}", f"{OURS}{self._layer}-file"):
                 # It may not have got so far as to add them.
                 with contextlib.suppress(QuicksandError):
                     await self._monitor.execute("blockdev-del", **{"node-name": name})

@@ -394,11 +394,20 @@ class History:
     def delete(self, tag: str) -> None:
         """Take the checkpoint of that tag or id out of the tree, also one that cannot be read: by
         its id. Raises CheckpointNotFoundError, HostError."""
-        if tag in self.broken():
-            self._remove_files(tag)
-            self.sweep()
-        else:
+        if tag not in self.broken():
             self.remove(self.find(tag))
+            return
+        self._replace_parent(tag, None)
+        head = self._head_or_none()
+        if head is not None and head.node == tag:
+            self.set_head(replace(head, node=None, run=None))
+        self._remove_files(tag)
+        self.sweep()
+
+    def _replace_parent(self, old: str, new: str | None) -> None:
+        for child in self.all_nodes():
+            if child.parent == old:
+                self.commit(replace(child, parent=new))
 
     def remove(self, node: Node) -> None:
         """Take a checkpoint out of the tree: its children become its parent's.
@@ -410,9 +419,7 @@ class History:
             raise HistoryError(
                 f"the checkpoint {node.tag!r} is pinned", hint="unpin it first, if it is to go"
             )
-        for child in self.all_nodes():
-            if child.parent == node.id:
-                self.commit(replace(child, parent=node.parent))
+        self._replace_parent(node.id, node.parent)
         head = self._head_or_none()
         if head is not None and head.node == node.id:
             if head.run is not None and is_locked(self.place.lock):

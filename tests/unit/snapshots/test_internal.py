@@ -57,10 +57,8 @@ class FakeQemu:
         if command in self.fails:
             raise self.fails[command]
         match command:
-            case "query-block":
-                # As after many layers.
-                inserted = {"node-name": "disk", "file": 'json:{"backing": {"driver": "q...'}
-                return [{"qdev": "/machine/vda/virtio-backend", "inserted": inserted}]
+            case "qom-get":
+                return f"disk-{self.active.stem}"
             case "blockdev-add":
                 name = arguments["node-name"]
                 image: dict[str, Any] = {"snapshots": []}
