@@ -94,7 +94,12 @@ mod tests {
         name_host(&root, "box").unwrap();
         name_host(&root, "box").unwrap();
         let hosts = fs::read_to_string(root.join("etc/hosts")).unwrap();
-        assert_eq!(hosts, "127.0.0.1 localhost # box\n127.0.1.1\tbox\n");
+        let padding = " ".repeat(NAME_WIDTH - "box".len());
+        assert_eq!(hosts, format!("127.0.0.1 localhost # box\n127.0.1.1\tbox{padding}\n"));
+        name_host(&root, "a-longer-name").unwrap();
+        let renamed = fs::read_to_string(root.join("etc/hosts")).unwrap();
+        assert_eq!(renamed.len(), hosts.len());
+        assert!(has_host(&renamed, "a-longer-name") && !has_host(&renamed, "box"));
         std::os::unix::fs::symlink("/nowhere/stub", root.join("etc/resolv.conf")).unwrap();
         write_resolv_conf(&root, Ipv4Addr::new(10, 0, 2, 3)).unwrap();
         let resolv = fs::read_to_string(root.join("etc/resolv.conf")).unwrap();
