@@ -16,7 +16,8 @@ from quicksand.errors import HistoryError
 from quicksand.host.files import read_json
 from quicksand.layout import SandboxDir
 from quicksand.snapshots.checkpoint import Checkpoint
-from quicksand.snapshots.history import History, Node
+from quicksand.snapshots.history import History
+from quicksand.snapshots.records import Node
 
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
 from quicksand_tui.text import sanitise

@@ -82,7 +82,7 @@ def run_command(spec: NewSpec) -> str:
 def find_tag_problem(tag: str, past: PastView) -> str:
     """What is wrong with a tag for a new checkpoint; "" if nothing is."""
     from quicksand.errors import ConfigError
-    from quicksand.snapshots.history import check_tag
+    from quicksand.snapshots.records import check_tag
 
     if any(made.tag == tag for made in past.checkpoints):
         return f"there is a {tag} already"

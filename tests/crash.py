@@ -24,8 +24,9 @@ from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths, paths
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry
-from quicksand.snapshots.history import AUTO_KEPT, History, Node
+from quicksand.snapshots.history import AUTO_KEPT, History
 from quicksand.snapshots.pages import verify
+from quicksand.snapshots.records import Node
 from quicksand.snapshots.storing import find_image, load_index
 
 from tests.conftest import fresh_places, our_processes, wait_for

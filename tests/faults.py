@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 AUDITED = {"os.rename", "os.mkdir", "os.link", "os.symlink", "os.truncate"}
-CALLS = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "sendfile")
+CALLS = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "copy_file_range")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 

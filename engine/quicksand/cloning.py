@@ -27,11 +27,12 @@ from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import LiveMachine, boot, remove_quietly
 from quicksand.registry import Record, Registry, new_id
-from quicksand.snapshots.history import BLANK, Head, History
-from quicksand.snapshots.history import new_id as new_layer
+from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.operations import keep_instant, working_on
 from quicksand.snapshots.origins import Origin, import_node
+from quicksand.snapshots.records import BLANK, Head
+from quicksand.snapshots.records import new_id as new_layer
 
 CLONES_MAX = 1000
 """Of one call: more is a slip."""

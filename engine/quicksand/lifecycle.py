@@ -51,8 +51,9 @@ from quicksand.registry import (
     publish_state,
     remove_tree,
 )
-from quicksand.snapshots.history import History, Node, new_id
+from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
+from quicksand.snapshots.records import Node, new_id
 from quicksand.snapshots.restore import IDENTITY_S, check_disk_and_image, go_on
 from quicksand.templates import Templates, make_in_background
 

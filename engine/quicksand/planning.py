@@ -28,8 +28,9 @@ from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
 from quicksand.qemu.keeper import FIRST
 from quicksand.qemu.process import Listeners
 from quicksand.registry import Record, Registry, RunState
-from quicksand.snapshots.history import BLANK, PAGES, Head, History, Node, lost_head, new_id
+from quicksand.snapshots.history import History, lost_head
 from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.records import BLANK, PAGES, Head, Node, new_id
 
 UNFINISHED = "starting"
 """Stands for a machine in a head whose start has not succeeded yet."""

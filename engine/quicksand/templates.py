@@ -26,8 +26,9 @@ from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SandboxDir
 from quicksand.planning import Parts, Ports, plan_machine
 from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
 from quicksand.registry import Record
-from quicksand.snapshots.history import Head, History
+from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin
+from quicksand.snapshots.records import Head
 from quicksand.stats import allocated_size
 
 SCHEMA = 1

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand_tui.cli.checks import Check, Level
 from quicksand_tui.cli.output import show_size
+
+if TYPE_CHECKING:
+    from quicksand.snapshots.tiers import Tier
 
 SHARING = "btrfs, or xfs made with reflink=1"
 
@@ -14,15 +18,16 @@ SHARING = "btrfs, or xfs made with reflink=1"
 async def check_checkpoints() -> list[Check]:
     """Which tier and level checkpoints have here, and whether disks can share their blocks."""
     from quicksand.host.paths import paths
-    from quicksand.snapshots.abilities import can_reflink, find_ability
+    from quicksand.host.sharing import can_share_blocks
+    from quicksand.snapshots.tiers import choose_tier
 
-    ability = await asyncio.to_thread(find_ability)
-    shares = await asyncio.to_thread(can_reflink, paths().data)
-    found = f"tier {ability.tier}; a pause copies {ability.copied}"
-    if ability.why:
-        found += f" ({ability.why})"
+    tier = await asyncio.to_thread(choose_tier)
+    shares = await asyncio.to_thread(can_share_blocks, paths().data)
+    found = f"tier {tier.name}; a pause copies {_copied(tier)}"
+    if tier.note:
+        found += f" ({tier.note})"
     return [
-        Check("checkpoints", Level.OK, found, ability.hint),
+        Check("checkpoints", Level.OK, found, tier.hint),
         Check(
             "checkpoints",
             Level.OK,
@@ -30,6 +35,16 @@ async def check_checkpoints() -> list[Check]:
             "" if shares else f"whole memory images would be cheaper on {SHARING}",
         ),
     ]
+
+
+def _copied(tier: Tier) -> str:
+    from quicksand.snapshots.records import INTERNAL
+
+    if tier.name == INTERNAL:
+        return "all of the guest's memory that is not zeros"
+    if tier.note:
+        return "all that the guest has written since its QEMU started"
+    return "what the guest has written since the last checkpoint"
 
 
 async def check_templates() -> list[Check]:

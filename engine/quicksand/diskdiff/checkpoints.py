@@ -21,7 +21,8 @@ from quicksand.errors import HistoryError, ImageError, QuicksandError
 from quicksand.host.files import read_json
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.snapshots.history import Head, History
+from quicksand.snapshots.history import History
+from quicksand.snapshots.records import Head
 
 if TYPE_CHECKING:
     from quicksand.registry import Record, Registry

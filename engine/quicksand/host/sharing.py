@@ -6,6 +6,8 @@ import errno
 import fcntl
 import os
 import secrets
+import sys
+import tempfile
 from pathlib import Path
 
 from quicksand.host.files import data_extents, map_os_errors
@@ -13,7 +15,17 @@ from quicksand.host.files import data_extents, map_os_errors
 FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
 
+BLOCK = 4096
 COPY_MAX = 1 << 30
+PLAIN_MAX = 1 << 20
+NOT_BY_THE_KERNEL = {
+    errno.EXDEV,
+    errno.EINVAL,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+    errno.EPERM,
+}
+"""copy_file_range(2): some file systems, or two of them, cannot do it."""
 
 
 def share_file(source: Path, target: Path) -> None:
@@ -38,27 +50,63 @@ def copy_sparse(source: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with source.open("rb") as old, temporary.open("xb") as new:
-            try:
-                fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
-            except OSError:
-                _copy_extents(old.fileno(), new.fileno())
+            if not share_blocks(new.fileno(), old.fileno()):
+                _copy_extents(new.fileno(), old.fileno())
             os.fsync(new.fileno())
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _copy_extents(old: int, new: int) -> None:
-    size = os.fstat(old).st_size
-    os.truncate(new, size)
-    for start, end in data_extents(old, size):
-        _copy_range(old, new, start, end)
+def share_blocks(target: int, source: int) -> bool:
+    """Make an empty file a copy of another one that takes no space; False where that cannot be."""
+    try:
+        fcntl.ioctl(target, FICLONE, source)
+    except OSError:
+        return False
+    return True
 
 
-def _copy_range(old: int, new: int, start: int, end: int) -> None:
-    os.lseek(new, start, os.SEEK_SET)
+def can_share_blocks(directory: Path) -> bool:
+    """Whether files of this directory's file system can share their blocks.
+
+    Tries it with two small files. Raises DiskSpaceError, PathError.
+    """
+    if sys.platform != "linux":
+        return False
+    with (
+        map_os_errors(directory),
+        tempfile.TemporaryFile(dir=directory) as old,
+        tempfile.TemporaryFile(dir=directory) as new,
+    ):
+        os.write(old.fileno(), bytes(BLOCK))
+        return share_blocks(new.fileno(), old.fileno())
+
+
+def _copy_extents(target: int, source: int) -> None:
+    size = os.fstat(source).st_size
+    os.truncate(target, size)
+    for start, end in data_extents(source, size):
+        copy_range(target, source, start, end)
+
+
+def copy_range(target: int, source: int, start: int, end: int) -> None:
+    """Copy bytes to the same place in another file, within the kernel where it can.
+
+    Raises OSError, also if ``source`` ends before ``end``.
+    """
     while start < end:
-        done = os.sendfile(new, old, start, min(end - start, COPY_MAX))
-        if done == 0:
+        try:
+            moved = os.copy_file_range(source, target, min(end - start, COPY_MAX), start, start)
+        except OSError as error:
+            if error.errno not in NOT_BY_THE_KERNEL:
+                raise
+            moved = _copy_plainly(target, source, start, end)
+        if not moved:
             raise OSError(errno.EIO, "the file became shorter while it was copied")
-        start += done
+        start += moved
+
+
+def _copy_plainly(target: int, source: int, start: int, end: int) -> int:
+    data = os.pread(source, min(end - start, PLAIN_MAX), start)
+    return os.pwrite(target, data, start) if data else 0

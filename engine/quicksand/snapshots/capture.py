@@ -28,9 +28,10 @@ from quicksand.registry import RunState
 from quicksand.snapshots.copying import Copier, Copy
 from quicksand.snapshots.firmware import find_firmware, keep_firmware
 from quicksand.snapshots.guest_ram import GuestRam
-from quicksand.snapshots.history import PAGES, File, Head, History, Node, new_id
+from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, identify_layers
 from quicksand.snapshots.pages import PageIndex, write_file
+from quicksand.snapshots.records import PAGES, File, Head, Node, new_id
 from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
 
 DISK = "/machine/peripheral/vda"
@@ -59,8 +60,10 @@ class Capture:
         *,
         memory_bytes: int,
         arch: str,
+        why: str = "",
     ) -> None:
-        """``run`` is that of ``machine``, to which ``monitor`` is connected."""
+        """``run`` is that of ``machine``, to which ``monitor`` is connected; ``why`` it is of no
+        better tier."""
         self.id = new_id()
         self.pause_s = 0.0
         self._place = place
@@ -70,6 +73,7 @@ class Capture:
         self._machine = machine
         self._size = memory_bytes
         self._arch = arch
+        self._why = why
         self._layer = new_id()
         self._before: Head | None = None
         """Where the sandbox stood, once `prepare` has looked."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import HistoryError
-from quicksand.snapshots.history import BLANK, History, Node
+from quicksand.snapshots.history import History
+from quicksand.snapshots.records import BLANK, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 from quicksand.errors import MachineError
 from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, host_address
-from quicksand.snapshots.history import File
 from quicksand.snapshots.pages import CHUNK, MappedFile, write_file
+from quicksand.snapshots.records import File
 
 PC = "x86_64"
 """On `virt` machines the kernel lies in the guest's RAM, and QEMU puts it there again."""

@@ -9,7 +9,6 @@ itself, to the page's own address.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +16,16 @@ from pathlib import Path
 
 from quicksand.errors import HistoryError
 from quicksand.host.files import data_extents, map_os_errors
+from quicksand.host.sharing import copy_range, share_blocks
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.history import File
 from quicksand.snapshots.pages import CHUNK, ZEROS, Run, checksums, overlay_runs, seal
+from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 OVER_MIN = 64 * 1024 * 1024
 """Bytes over an image below which a new one is not worth its file: a restore writes them in some
 hundredths of a second."""
 
-_FICLONE = 0x40049409  # linux/fs.h
 _PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE (linux/falloc.h)
 
 
@@ -189,18 +188,9 @@ def _copy_base(target: int, base: Path, plan: Plan) -> None:
             return
         for run in plan.runs:
             if run.file == plan.base:
-                _copy_range(target, source, run.first * PAGE, run.count * PAGE)
+                copy_range(target, source, run.first * PAGE, run.end * PAGE)
     finally:
         os.close(source)
-
-
-def share_blocks(target: int, source: int) -> bool:
-    """Make an empty file a copy of another one that takes no space; False where that cannot be."""
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError:
-        return False
-    return True
 
 
 def _punch_hole(descriptor: int, offset: int, length: int) -> None:
@@ -209,22 +199,6 @@ def _punch_hole(descriptor: int, offset: int, length: int) -> None:
     if call(descriptor, _PUNCH_HOLE, offset, length) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def _copy_range(target: int, source: int, offset: int, length: int) -> None:
-    """Copy bytes to the same place in another file, within the kernel where it can."""
-    end = offset + length
-    while offset < end:
-        try:
-            moved = os.copy_file_range(source, target, end - offset, offset, offset)
-        except OSError:
-            # Not on this file system, or a real error, which the plain way meets again.
-            data = os.pread(source, min(CHUNK, end - offset), offset)
-            _write_at(target, memoryview(data), offset)
-            moved = len(data)
-        if not moved:
-            raise OSError(0, "the memory image that it is made from is cut short")
-        offset += moved
 
 
 def _write_at(descriptor: int, data: memoryview, offset: int) -> None:

@@ -24,8 +24,8 @@ from quicksand.planning import check_space
 from quicksand.qemu.jobs import run_job
 from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import BLANK, INTERNAL, Node
 from quicksand.snapshots.image import seal_image
+from quicksand.snapshots.records import BLANK, INTERNAL, Node
 from quicksand.snapshots.verified import Verified
 
 NODE = "state"
@@ -42,12 +42,10 @@ class InternalCapture(Capture):
     """A checkpoint of the tier "internal" in the making."""
 
     tier = INTERNAL
-    why = ""
-    """Why it is not of a better tier."""
 
     @property
     def note(self) -> str:
-        return f"QEMU's own snapshot: {self.why}"
+        return f"QEMU's own snapshot: {self._why}"
 
     @property
     def _file(self) -> Path:

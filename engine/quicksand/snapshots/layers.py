@@ -9,9 +9,10 @@ from quicksand.host.files import sync_dir
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.layout import SandboxDir
-from quicksand.snapshots.history import File, History, Node
+from quicksand.snapshots.history import History
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import verify
+from quicksand.snapshots.records import File, Node
 from quicksand.snapshots.verified import Verified
 
 

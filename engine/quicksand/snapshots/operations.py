@@ -18,8 +18,9 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState, remove_tree
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import AUTO_KEPT, INTERNAL, History, Node, check_tag
+from quicksand.snapshots.history import AUTO_KEPT, History
 from quicksand.snapshots.internal import InternalCapture
+from quicksand.snapshots.records import INTERNAL, Node, check_tag
 from quicksand.snapshots.tiers import choose_tier
 
 
@@ -140,17 +141,15 @@ def start_capture(live: Live, tier: str | None = None) -> Capture:
     HostError."""
     config = live.record.config
     chosen = choose_tier(live.run.qemu_pid, asked=tier)
-    capture = (InternalCapture if chosen.name == INTERNAL else Capture)(
+    return (InternalCapture if chosen.name == INTERNAL else Capture)(
         live.place,
         live.run,
         live.monitor,
         live.machine,
         memory_bytes=config.memory_bytes,
         arch=(config.arch or Architecture.host()).value,
+        why=chosen.note,
     )
-    if isinstance(capture, InternalCapture):
-        capture.why = chosen.note
-    return capture
 
 
 async def find_shape(live: Live) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from quicksand.errors import HistoryError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.sharing import share_file
 from quicksand.layout import SandboxDir
-from quicksand.snapshots.history import History, Node
+from quicksand.snapshots.history import History
+from quicksand.snapshots.records import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from pathlib import Path
 from quicksand.errors import HistoryError
 from quicksand.host.files import data_extents, map_os_errors
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.history import File
+from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 CHUNK = 4 * 1024 * 1024

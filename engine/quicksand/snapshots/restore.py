@@ -23,11 +23,11 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, RunState
 from quicksand.snapshots.firmware import put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
-from quicksand.snapshots.history import Node
 from quicksand.snapshots.image import not_of_image, own_pages
 from quicksand.snapshots.internal import load_snapshot
 from quicksand.snapshots.layers import check_layers
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, verify
+from quicksand.snapshots.records import Node
 from quicksand.snapshots.storing import find_image, load_index
 from quicksand.snapshots.verified import Verified
 

@@ -26,7 +26,7 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState, publish_state, remove_tree
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import TAG_MAX, Head, History, Node, new_id
+from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.operations import (
     Live,
@@ -36,6 +36,7 @@ from quicksand.snapshots.operations import (
     working_on,
 )
 from quicksand.snapshots.origins import Origin, import_node
+from quicksand.snapshots.records import TAG_MAX, Head, Node, new_id
 from quicksand.stopping import end_strays
 
 FIRST_DESCRIPTOR = 300

@@ -18,7 +18,7 @@ from quicksand.planning import check_space
 from quicksand.snapshots.copying import Copy
 from quicksand.snapshots.differences import address_of, sort_pages
 from quicksand.snapshots.guest_ram import PAGE, count_pages
-from quicksand.snapshots.history import BLANK, File, Head, History, Node
+from quicksand.snapshots.history import History
 from quicksand.snapshots.image import Plan, identify_image, image_extents, own_pages, write_image
 from quicksand.snapshots.pages import (
     MappedFile,
@@ -29,6 +29,7 @@ from quicksand.snapshots.pages import (
     verify,
     write_file,
 )
+from quicksand.snapshots.records import BLANK, File, Head, Node
 from quicksand.snapshots.verified import Verified
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from quicksand.errors import ConfigError, HostError, MachineError
 from quicksand.snapshots.copying import NOT_TRACKED, tracks_writes
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
-from quicksand.snapshots.history import INTERNAL, PAGES
+from quicksand.snapshots.records import INTERNAL, PAGES
 
 VARIABLE = "QUICKSAND_TIER"
 """Environment: the tier to use, for tests and for people with trouble."""

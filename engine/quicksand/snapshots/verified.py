@@ -15,7 +15,7 @@ from pathlib import Path
 
 from quicksand.host.boot import boot_id
 from quicksand.host.paths import paths
-from quicksand.snapshots.history import File
+from quicksand.snapshots.records import File
 
 ENTRIES_MAX = 4096
 """Files that are remembered; all are forgotten when there are more."""

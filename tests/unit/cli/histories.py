@@ -9,7 +9,8 @@ from quicksand.host.files import write_json
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Record
-from quicksand.snapshots.history import File, Head, History, Node
+from quicksand.snapshots.history import History
+from quicksand.snapshots.records import File, Head, Node
 
 
 def history_of(places: Paths, record: Record) -> History:

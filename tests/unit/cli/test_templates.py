@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from quicksand.config import SandboxConfig
+from quicksand.host import sharing
 from quicksand.host.files import write_json
 from quicksand.host.paths import Paths, paths
 from quicksand.images.store import ImageStore
 from quicksand.registry import Record
-from quicksand.snapshots import abilities, tiers
+from quicksand.snapshots import tiers
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.templates import list_templates, templates_dir
 
@@ -141,7 +141,7 @@ async def test_doctor_tells_the_tier_and_whether_files_share_blocks(
     assert tier.level is Level.OK
     assert tier.found.startswith("tier pages; a pause copies ")
     assert str(places.data) in disk.found
-    monkeypatch.setattr(abilities, "can_reflink", lambda _directory: True)
+    monkeypatch.setattr(sharing, "can_share_blocks", lambda _directory: True)
     _, disk = await check_checkpoints()
     assert (disk.found.endswith("can share blocks (reflink)"), disk.hint) == (True, "")
 
@@ -175,6 +175,5 @@ def test_a_process_of_ours_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_probing_for_reflinks_leaves_nothing(tmp_path: Path) -> None:
-    assert isinstance(abilities.can_reflink(tmp_path), bool)
+    assert isinstance(sharing.can_share_blocks(tmp_path), bool)
     assert list(tmp_path.iterdir()) == []
-    assert asdict(abilities.find_ability())["tier"] in ("pages", "internal")

@@ -12,9 +12,10 @@ from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Record, Registry
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.history import File, Head, History, Node, new_id
+from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, identify_layers
 from quicksand.snapshots.pages import PageIndex, Run, verify, write_file
+from quicksand.snapshots.records import File, Head, Node, new_id
 
 from tests.conftest import blank_record
 

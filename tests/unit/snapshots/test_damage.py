@@ -20,8 +20,9 @@ from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.planning import UNFINISHED, finish_start, prepare_disk
 from quicksand.registry import Record, Registry
 from quicksand.snapshots import history as module
-from quicksand.snapshots.history import History, Node
+from quicksand.snapshots.history import History
 from quicksand.snapshots.pages import verify
+from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.restore import check_disk_and_image
 from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.verified import Verified
@@ -229,7 +230,7 @@ def damage_head(box: Box) -> None:
     box.place.head.write_bytes(box.place.head.read_bytes()[:-20])
 
 
-def start(box: Box, at: Node | None = None) -> module.Head:
+def start(box: Box, at: Node | None = None) -> Head:
     return prepare_disk(box.record, image_of(box.base), box.place, at)
 
 

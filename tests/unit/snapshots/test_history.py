@@ -21,7 +21,8 @@ from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError
 from quicksand.host.files import try_lock
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import history as module
-from quicksand.snapshots.history import TAG_MAX, File, Head, History, Node, check_tag, new_id
+from quicksand.snapshots.history import History
+from quicksand.snapshots.records import TAG_MAX, File, Head, Node, check_tag, new_id
 
 IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
 NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)

@@ -13,8 +13,9 @@ from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
 from quicksand.snapshots import internal
-from quicksand.snapshots.history import Head, History, Node
+from quicksand.snapshots.history import History
 from quicksand.snapshots.internal import InternalCapture, load_snapshot
+from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.verified import Verified
 
 MIB = 1024 * 1024
@@ -104,11 +105,10 @@ def qemu(place: SandboxDir) -> FakeQemu:
 
 @pytest.fixture
 def capture(place: SandboxDir, qemu: FakeQemu) -> InternalCapture:
-    capture = InternalCapture(
-        place, RUN, qemu.monitor, MachineDir(place.root), memory_bytes=MIB, arch="x86_64"
+    machine = MachineDir(place.root)
+    return InternalCapture(
+        place, RUN, qemu.monitor, machine, memory_bytes=MIB, arch="x86_64", why="a reason"
     )
-    capture.why = "a reason"
-    return capture
 
 
 async def take(capture: InternalCapture, **marks: bool) -> Node:

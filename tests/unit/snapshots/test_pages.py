@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from quicksand.errors import DiskSpaceError, HistoryError, PathError
 from quicksand.snapshots import pages
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.history import File
 from quicksand.snapshots.pages import (
     ZEROS,
     MappedFile,
@@ -27,6 +26,7 @@ from quicksand.snapshots.pages import (
     overlay_runs,
     write_file,
 )
+from quicksand.snapshots.records import File
 
 FILES = (64, 200, 1)
 

@@ -20,9 +20,10 @@ from quicksand.layout import SandboxDir
 from quicksand.snapshots import image, pages, restore, storing
 from quicksand.snapshots.copying import Copy
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
-from quicksand.snapshots.history import BLANK, File, Head, History, Node, new_id
+from quicksand.snapshots.history import History
 from quicksand.snapshots.image import identify_image
 from quicksand.snapshots.pages import PageIndex, Run, write_file
+from quicksand.snapshots.records import BLANK, File, Head, Node, new_id
 from quicksand.snapshots.storing import Storage, load_index, memory_files
 
 PAGES = 96

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from quicksand.errors import HistoryError
 from quicksand.snapshots import pages, verified
-from quicksand.snapshots.history import File
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import MappedFile, verify, write_file
+from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 DATA = bytes(range(200))
