@@ -25,6 +25,7 @@ from quicksand.host.paths import Paths, paths
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry
 from quicksand.snapshots.history import AUTO_KEPT, History
+from quicksand.snapshots.layers import read_seal
 from quicksand.snapshots.pages import verify
 from quicksand.snapshots.records import Node
 from quicksand.snapshots.storing import find_image, load_index
@@ -366,9 +367,8 @@ def check_files(place: SandboxDir, node: Node) -> None:
         verify(place.memory / file.name, file)
     image = find_image(place, node.memory)
     assert image is None or node.image is not None
-    assert len(node.layers) == len(node.disk)
-    for name, file in zip(node.layers, node.disk, strict=True):
-        verify(place.layer(name), file)
+    for name in node.layers:
+        verify(place.layer(name), read_seal(place, name))
 
 
 def check_litter(place: SandboxDir) -> None:
@@ -384,7 +384,9 @@ def check_litter(place: SandboxDir) -> None:
         assert found == {"node.json", "devices", "pages.index"}, found
     layers = {name for node in nodes for name in node.layers}
     layers |= {name for place in heads for name in (*place.layers, place.top)}
-    assert {p.name for p in place.layers.iterdir()} == {f"{name}.qcow2" for name in layers}
+    found = {p.name for p in place.layers.iterdir()}
+    assert {name for name in found if name.endswith(".qcow2")} == {f"{n}.qcow2" for n in layers}
+    assert found <= {f"{name}.{kind}" for name in layers for kind in ("qcow2", "json")}
     memory = {file.name for node in nodes for file in node.files} | {h.memory for h in heads}
     assert {p.name for p in place.memory.iterdir()} <= memory
     dots = [p.name for p in place.root.iterdir() if p.name.startswith(".")]

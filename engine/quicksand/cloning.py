@@ -141,7 +141,7 @@ async def _prepare(
             await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, made))
         return
     place = sandbox_dir(registry.paths, record.id)
-    history = History(place)
+    history = registry.history(record.id)
     if at is not None:
         async with history.locked():
             origin = Origin(place=place, node=history.find(at))
@@ -162,7 +162,7 @@ def _make_all(
     origin: Origin | None,
     made: list[Embryo],
 ) -> None:
-    history = History(sandbox_dir(registry.paths, record.id))
+    history = registry.history(record.id)
     before = history.head() if origin is None else None
     try:
         layers = () if before is None else _freeze_disk(history, record, before)

@@ -8,7 +8,7 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from quicksand.images.initrd import compose_initrd
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.resolve import ImageResolver, ResolvedImage
-from quicksand.layout import SandboxDir
+from quicksand.layout import SandboxDir, layer_name
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
@@ -123,7 +123,7 @@ def prepare_disk(
         base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
         size = max(base_size, record.config.disk_size_bytes or 0)
         head = Head(layers=(), top=new_id(), machine=FIRST)
-        create_overlay(place.layer(head.top), backing=top, size=size)
+        create_overlay(place.layer(head.top), backing=top.resolve(), size=size)
     if at is not None:
         # Until it runs, the disk as it was is what counts: its layers must not be swept away.
         head = Head.going_on(at, machine=UNFINISHED, previous=head)
@@ -197,6 +197,7 @@ def plan_machine(
     state of the checkpoint ``at``, if there is one."""
     config, image = record.config, parts.image
     return Machine(
+        name=str(place.root),
         arch=parts.arch,
         accel=parts.status.accelerator,
         memory_bytes=config.memory_bytes,
@@ -207,8 +208,8 @@ def plan_machine(
         boot=Boot(
             kernel=image.kernel,
             initrd=parts.initrd,
-            disk=place.layer(head.top),
-            backing=(*image.chain, *(place.layer(name) for name in head.layers)),
+            disk=layer_name(head.top),
+            backing=(*_real(image.chain), *map(layer_name, head.layers)),
             hostname=hostname(record.name),
             cmdline=image.cmdline,
         ),
@@ -219,6 +220,11 @@ def plan_machine(
         http_port=ports.http,
         extra=config.extra_qemu_args,
     )
+
+
+def _real(paths: Iterable[Path]) -> Iterator[Path]:
+    """As the header of the lowest layer names them (layout.layer_name)."""
+    return (path.resolve() for path in paths)
 
 
 def make_run_state(

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.config import SandboxConfig, check_name
 from quicksand.errors import (
@@ -46,6 +46,9 @@ from quicksand.layout import (
     runtime_dir,
     sandbox_dir,
 )
+
+if TYPE_CHECKING:
+    from quicksand.snapshots.history import History
 
 SCHEMA = 1
 ID_BYTES = 6
@@ -194,6 +197,15 @@ class Registry:
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
+        self._histories: dict[str, History] = {}
+
+    def history(self, id_: str) -> History:
+        """The history of a sandbox; the same object each time, which knows what it has read."""
+        from quicksand.snapshots.history import History
+
+        if id_ not in self._histories:
+            self._histories[id_] = History(sandbox_dir(self.paths, id_))
+        return self._histories[id_]
 
     def list(self) -> list[Entry]:
         """Every sandbox, oldest first. Never raises for a bad one: it is listed as BROKEN."""

@@ -35,7 +35,6 @@ from quicksand.registry import (
 )
 from quicksand.shell import Shell, ShellInfo
 from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
-from quicksand.snapshots.history import History
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
@@ -492,17 +491,17 @@ class Sandbox:
         Raises CheckpointNotFoundError, HistoryError for one that is pinned, or while another client
         works on the history.
         """
-        history = History(sandbox_dir(self._registry.paths, self._id))
+        history = self._registry.history(self._id)
         async with history.locked():
             await in_thread_to_the_end(lambda: history.delete(tag))
 
     def checkpoints(self) -> builtins.list[Checkpoint]:
         """All checkpoints, the oldest first."""
-        return list_checkpoints(History(sandbox_dir(self._registry.paths, self._id)))
+        return list_checkpoints(self._registry.history(self._id))
 
     async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
         """Keep a checkpoint from being deleted, or no longer. Raises as `delete_checkpoint`."""
-        history = History(sandbox_dir(self._registry.paths, self._id))
+        history = self._registry.history(self._id)
         async with history.locked():
             await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
 

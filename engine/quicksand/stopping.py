@@ -13,6 +13,7 @@ from quicksand.errors import MachineError, QuicksandError
 from quicksand.host.files import is_locked
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.lifecycle import KILL_WAIT_S, until_unlocked
+from quicksand.qemu.command import machine_name
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState
 
@@ -87,12 +88,12 @@ async def _end_processes(place: SandboxDir, run: RunState) -> None:
 def end_strays(place: SandboxDir, *, only: int | None = None, but: int | None = None) -> None:
     """End the QEMUs of a sandbox whose keeper is gone: that of the process id ``only``, or all
     ``but`` one. There are two if that happened while one took over from the other. Linux only."""
-    layers = f"{place.layers}/"
+    name = machine_name(str(place.root))
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             pid, line = int(directory.name), (directory / "cmdline").read_bytes()
             words = line.decode("utf-8", "replace").split("\0")
-            ours = "qemu" in Path(words[0]).name and any(layers in word for word in words)
+            ours = "qemu" in Path(words[0]).name and name in words
             if ours and only in (None, pid) and pid != but:
                 os.kill(pid, signal.SIGKILL)
 

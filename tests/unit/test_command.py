@@ -22,6 +22,7 @@ from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, Ma
 GIB = 1024**3
 INHERITED = Inherited(qmp=(10, 11), agent=(20, 21, 22))
 PLAIN = Machine(
+    name="/boxes/a,b",
     arch=Architecture.X86_64,
     accel=Accelerator.KVM,
     memory_bytes=GIB,
@@ -179,6 +180,7 @@ def test_the_whole_line_of_a_usual_machine() -> None:
         ("-nodefaults", None),
         ("-no-user-config", None),
         ("-display", {"type": "none"}),
+        ("-name", "/boxes/a,,b"),
         ("-sandbox", parse_keyval(SANDBOX, "enable")),
         ("-global", "migration.send-configuration=off"),
         ("-object", memory),

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
+from quicksand.qemu.command import machine_name
 from quicksand.stopping import end_strays
 
 SLEEP = "import time; print('up', flush=True); time.sleep(1000)"
@@ -22,8 +23,8 @@ def stack() -> Iterator[ExitStack]:
 
 
 def run(stack: ExitStack, name: str, place: SandboxDir) -> subprocess.Popen[bytes]:
-    """A process called ``name`` that has a layer on its command line."""
-    words = [name, "-c", SLEEP, f'{{"filename": "{place.layer("a" * 12)}"}}']
+    """A process called ``name`` that has the sandbox's directory on its command line."""
+    words = [name, "-c", SLEEP, machine_name(str(place.root))]
     process = subprocess.Popen(words, executable=sys.executable, stdout=subprocess.PIPE)
     stack.enter_context(process)
     stack.callback(process.kill)

@@ -71,6 +71,8 @@ class Boot:
 class Machine:
     """One VM, decided in every detail; `plan` turns it into arguments."""
 
+    name: str
+    """The sandbox's directory: by it its processes are known (stopping.py). QEMU runs there."""
     arch: Architecture
     accel: Accelerator
     memory_bytes: int
@@ -106,12 +108,18 @@ def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -
     ]
 
 
+def machine_name(name: str) -> str:
+    """The value of -name: a comma would begin its next part."""
+    return name.replace(",", ",,")
+
+
 def _plan_machine(machine: Machine, platform: str) -> list[str]:
     if machine.arch is Architecture.X86_64:
         kind = "q35,usb=off,vmport=off,smm=off,hpet=off,sata=off,smbus=off,graphics=off"
     else:
         kind = "virt,gic-version=max" if machine.accel is Accelerator.TCG else "virt"
     arguments = ["-nodefaults", "-no-user-config", "-display", "none"]
+    arguments += ["-name", machine_name(machine.name)]
     if platform.startswith("linux"):
         arguments += ["-sandbox", SANDBOX]
     # Device states of checkpoints are written without the configuration section and, so that they

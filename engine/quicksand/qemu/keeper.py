@@ -149,9 +149,11 @@ class SpaceWatch:
 
 
 def launch(
-    argv: list[str], env: dict[str, str], descriptors: dict[int, int]
+    argv: list[str], env: dict[str, str], descriptors: dict[int, int], directory: str
 ) -> tuple[int, int, int]:
     """Fork QEMU with pipes on stdout (the guest's console) and stderr. Returns (pid, out, err).
+
+    ``directory``: where it runs.
 
     ``descriptors``: what it is to have under which number, besides what is inheritable anyway.
     Raises OSError if the program cannot be executed.
@@ -162,6 +164,7 @@ def launch(
     pid = os.fork()
     if pid == 0:
         try:
+            os.chdir(directory)
             devnull = os.open(os.devnull, os.O_RDONLY)
             os.dup2(devnull, 0)
             os.dup2(out_write, 1)
@@ -341,7 +344,10 @@ class Keeper:
         theirs.set_inheritable(True)
         try:
             pid, out, err = launch(
-                [*argv, *monitor_arguments(theirs.fileno())], self.env, descriptors
+                [*argv, *monitor_arguments(theirs.fileno())],
+                self.env,
+                descriptors,
+                self.sandbox_dir,
             )
         except OSError:
             monitor.close()

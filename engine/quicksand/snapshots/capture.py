@@ -21,7 +21,7 @@ from typing import Any
 from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import MachineDir, SandboxDir
+from quicksand.layout import MachineDir, layer_name
 from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
@@ -29,7 +29,7 @@ from quicksand.snapshots.copying import Copier, Copy
 from quicksand.snapshots.firmware import find_firmware, keep_firmware
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.history import History
-from quicksand.snapshots.layers import add_layer, identify_layers
+from quicksand.snapshots.layers import add_layer, seal_layers
 from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.records import PAGES, File, Head, Node, new_id
 from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
@@ -53,7 +53,7 @@ class Capture:
 
     def __init__(
         self,
-        place: SandboxDir,
+        history: History,
         run: RunState,
         monitor: Monitor,
         machine: MachineDir,
@@ -66,8 +66,8 @@ class Capture:
         better tier."""
         self.id = new_id()
         self.pause_s = 0.0
-        self._place = place
-        self._history = History(place)
+        self._place = history.place
+        self._history = history
         self._run = run
         self._monitor = monitor
         self._machine = machine
@@ -100,7 +100,7 @@ class Capture:
         file: dict[str, Any] = {
             "driver": "file",
             "node-name": f"{OURS}{self._layer}-file",
-            "filename": str(self._place.layer(self._layer)),
+            "filename": str(layer_name(self._layer)),
             "aio": "threads",
             "discard": "unmap",
         }
@@ -129,7 +129,7 @@ class Capture:
 
     def _prepare_copy(self) -> None:
         self._storage = Storage(
-            self._place, self.id, self._head, run=self._run.run, size=self._size
+            self._history, self.id, self._head, run=self._run.run, size=self._size
         )
         known = self._storage.find_known()
         self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
@@ -251,6 +251,7 @@ class Capture:
     ) -> Node:
         memory = self._store_memory()
         layers = (*self._head.layers, self._head.top)
+        seal_layers(self._place, layers)
         sync_dir(self._place.memory)
         sync_dir(self.directory)
         node = Node(
@@ -266,7 +267,6 @@ class Capture:
             pinned=False,
             pause_s=self.pause_s,
             layers=layers,
-            disk=identify_layers(self._place, layers),
             shape=shape,
             token=self._run.token,
             owner=self._place.root.name,

@@ -48,14 +48,16 @@ class Checkpoint:
 
 def list_checkpoints(history: History) -> list[Checkpoint]:
     """All checkpoints with their sizes, the oldest first. Blocks for I/O."""
-    everybody = Counter(path for node in history.all_nodes() for path in _files(history, node))
+    nodes = history.all_nodes()
+    everybody = Counter(name for node in nodes for name in _files(node))
     everybody.update(_present(history))
+    measures = {name: _measure(history.place.root / name) for name in everybody}
     found = []
-    for node in history.nodes():
+    for node in (node for node in nodes if not node.hidden):
         own = shared = 0
-        for path in _files(history, node):
-            size, links = _measure(path)
-            if everybody[path] == 1 and links == 1:
+        for name in _files(node):
+            size, links = measures[name]
+            if everybody[name] == 1 and links == 1:
                 own += size
             else:
                 shared += size
@@ -63,21 +65,22 @@ def list_checkpoints(history: History) -> list[Checkpoint]:
     return found
 
 
-def _files(history: History, node: Node) -> Iterator[Path]:
-    place = history.place
-    yield from (place.layer(name) for name in node.layers)
-    yield from {place.memory / file.name for file in node.files}
+def _files(node: Node) -> Iterator[str]:
+    """Names in the sandbox's directory. Of hundreds of checkpoints each has hundreds of layers, so
+    these are no paths yet."""
+    yield from (f"layers/{name}.qcow2" for name in node.layers)
+    yield from {f"memory/{file.name}" for file in node.files}
     names = ("devices", "pages.index") if node.state is None else ()
-    yield from (place.checkpoints / node.id / name for name in names)
+    yield from (f"checkpoints/{node.id}/{name}" for name in names)
 
 
-def _present(history: History) -> list[Path]:
+def _present(history: History) -> list[str]:
     try:
         head = history.head()
     except HistoryError:
         return []
-    files = [history.place.layer(name) for name in (*head.layers, head.top)]
-    return files if head.memory == BLANK else [*files, history.place.memory / head.memory]
+    files = [f"layers/{name}.qcow2" for name in (*head.layers, head.top)]
+    return files if head.memory == BLANK else [*files, f"memory/{head.memory}"]
 
 
 def _measure(path: Path) -> tuple[int, int]:

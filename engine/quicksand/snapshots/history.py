@@ -31,6 +31,10 @@ from quicksand.snapshots.records import Head, Node, is_id
 AUTO_KEPT = 5
 """Checkpoints taken before a revert that are kept."""
 
+TICK_NS = 50_000_000
+"""Two changes of a file in less time may leave it the same time of modification (a kernel's tick
+is up to 10 ms)."""
+
 LOCK_WAIT_S = 30.0
 LOCK_POLL_S = 0.01
 
@@ -43,6 +47,9 @@ class History:
 
     def __init__(self, place: SandboxDir) -> None:
         self.place = place
+        self._seen: dict[str, tuple[tuple[int, int, int], Node]] = {}
+        """Checkpoints as they were when they were last read, by what tells one file of an id from
+        another: they are looked through several times in an operation, and there may be many."""
 
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
@@ -98,7 +105,9 @@ class History:
         moment ago may not be now (no descriptors left, say), and is there all the same."""
         found: list[Node] = []
         broken: dict[str, str] = {}
-        for id_ in self._ids():
+        ids = set(self._ids())
+        self._seen = {id_: seen for id_, seen in self._seen.items() if id_ in ids}
+        for id_ in ids:
             try:
                 found.append(self._read(id_))
             except FileNotFoundError:
@@ -114,9 +123,16 @@ class History:
                     yield path.name
 
     def _read(self, id_: str) -> Node:
-        node = Node.from_json(read_json(self.place.checkpoints / id_ / "node.json"))
-        if node.id != id_:
-            raise ValueError(f"it is the checkpoint {node.id}")
+        path = self.place.checkpoints / id_ / "node.json"
+        found = path.stat()
+        state = (found.st_ino, found.st_size, found.st_mtime_ns)
+        before, node = self._seen.get(id_, (None, None))
+        if node is None or state != before:
+            node = Node.from_json(read_json(path))
+            if node.id != id_:
+                raise ValueError(f"it is the checkpoint {node.id}")
+            if time.time_ns() - found.st_mtime_ns > TICK_NS:
+                self._seen[id_] = (state, node)
         return node
 
     def find(self, tag: str) -> Node:
@@ -234,7 +250,8 @@ class History:
         layers = {name for node in nodes for name in node.layers}
         layers |= {name for place in heads for name in (*place.layers, place.top)}
         if not self.place.broken_head.exists():
-            _remove_others(self.place.layers, {f"{name}.qcow2" for name in layers})
+            kept = {f"{name}.{kind}" for name in layers for kind in ("qcow2", "json")}
+            _remove_others(self.place.layers, kept)
         pages = {file.name for node in nodes for file in node.files}
         memory = {node.memory for node in nodes}
         # What a machine maps is needed while there is one; a start that does not go on from a

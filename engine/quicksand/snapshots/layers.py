@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from quicksand.errors import HistoryError
-from quicksand.host.files import sync_dir
+from quicksand.host.files import read_json, sync_dir, write_json
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
-from quicksand.layout import SandboxDir
-from quicksand.snapshots.history import History
+from quicksand.layout import SandboxDir, layer_name
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import verify
-from quicksand.snapshots.records import File, Node
+from quicksand.snapshots.records import SCHEMA, File, Node, check_schema
 from quicksand.snapshots.verified import Verified
 
 
@@ -23,23 +22,39 @@ def add_layer(place: SandboxDir, name: str, *, below: str) -> None:
     """
     lower = place.layer(below)
     size = check_qcow2(lower, allow_backing=True).virtual_size
-    create_overlay(place.layer(name), backing=lower, size=size)
+    create_overlay(place.layer(name), backing=layer_name(below), size=size)
     sync_dir(place.layers)
 
 
-def identify_layers(place: SandboxDir, names: Sequence[str]) -> tuple[File, ...]:
-    """What identifies frozen layers: as their checkpoints know them, else as they are now. Raises
-    HostError."""
-    known = {file.name: file for node in History(place).all_nodes() for file in node.disk}
+def seal_layers(place: SandboxDir, names: Iterable[str]) -> None:
+    """Note beside each of these frozen layers what identifies it, unless that is there already. One
+    record a layer, not in those of the checkpoints: they share most layers, hundreds of them.
+
+    Raises HostError.
+    """
     verified = Verified.of_user()
-    paths = [place.layer(name) for name in names]
-    return tuple(known.get(path.name) or seal_image(path, verified) for path in paths)
+    for name in names:
+        if not place.seal(name).exists():
+            file = seal_image(place.layer(name), verified)
+            write_json(place.seal(name), {"schema_version": SCHEMA, "file": file.to_json()})
+
+
+def read_seal(place: SandboxDir, name: str) -> File:
+    """What identifies a frozen layer. Raises HistoryError if nobody can tell."""
+    path = place.seal(name)
+    try:
+        value = read_json(path)
+        check_schema(value)
+        file = File.from_json(value["file"])
+        if file.name != place.layer(name).name:
+            raise ValueError(f"it tells of {file.name}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HistoryError(f"{path} is damaged: {error}") from error
+    return file
 
 
 def check_layers(place: SandboxDir, node: Node) -> None:
     """Raise HistoryError naming the layer of a checkpoint's disk that is missing or damaged."""
     verified = Verified.of_user()
-    if [f"{name}.qcow2" for name in node.layers] != [file.name for file in node.disk]:
-        raise HistoryError(f"the checkpoint {node.tag!r} has no checksums of its disk's layers")
-    for name, file in zip(node.layers, node.disk, strict=True):
-        verify(place.layer(name), file, verified)
+    for name in node.layers:
+        verify(place.layer(name), read_seal(place, name), verified)

@@ -46,7 +46,7 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
     Raises StateError if it does not run, HistoryError if somebody else works on it.
     """
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
-    history = History(place)
+    history = registry.history(record.id)
     async with history.locked():
         entry = registry.inspect(record.id)
         if entry is None or entry.run is None:
@@ -99,8 +99,10 @@ async def take_checkpoint(
     async with working_on(registry, record) as live:
         old = None
         if tag is None:
-            tag = _next_tag(live.history)
-        elif (old := _find_tag(live.history, tag)) is not None and not replace_tag:
+            tag = await asyncio.to_thread(_next_tag, live.history)
+        elif (
+            old := await asyncio.to_thread(_find_tag, live.history, tag)
+        ) is not None and not replace_tag:
             raise ConfigError(
                 f"there is a checkpoint {tag!r} already", hint="choose another tag, or replace it"
             )
@@ -142,7 +144,7 @@ def start_capture(live: Live, tier: str | None = None) -> Capture:
     config = live.record.config
     chosen = choose_tier(live.run.qemu_pid, asked=tier)
     return (InternalCapture if chosen.name == INTERNAL else Capture)(
-        live.place,
+        live.history,
         live.run,
         live.monitor,
         live.machine,

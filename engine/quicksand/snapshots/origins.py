@@ -35,6 +35,7 @@ def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
         place.make()
         (place.checkpoints / node.id).mkdir(mode=0o700, exist_ok=True)
     shared = [(old.layer(name), place.layer(name)) for name in node.layers]
+    shared += [(old.seal(name), place.seal(name)) for name in node.layers]
     for name in {file.name for file in node.files}:
         shared.append((old.memory / name, place.memory / name))
     for name in ("devices", "pages.index") if node.state is None else ():

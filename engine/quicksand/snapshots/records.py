@@ -96,7 +96,7 @@ class Head:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Head:
         """Raises ValueError naming what is wrong."""
-        _check_schema(value)
+        check_schema(value)
         try:
             return cls(
                 layers=tuple(_id(name) for name in value["layers"]),
@@ -127,8 +127,9 @@ class File:
     @classmethod
     def from_json(cls, value: Any) -> File:
         name, size, crcs = value
-        found = cls(name=_name(name), size=int(size), crcs=tuple(int(crc) for crc in crcs))
-        if not 0 <= found.size < 2**63 or not all(0 <= crc < 2**32 for crc in found.crcs):
+        found = cls(name=_name(name), size=int(size), crcs=tuple(map(int, crcs)))
+        fits = not found.crcs or (min(found.crcs) >= 0 and max(found.crcs) < 2**32)
+        if not 0 <= found.size < 2**63 or not fits:
             raise ValueError(f"the size or a checksum of {found.name} is impossible")
         return found
 
@@ -171,8 +172,6 @@ class Node:
     """Kept for its pages or for one start; nobody asked for it."""
     firmware: File | None = None
     """What a reboot of the guest runs, a file in memory/; None if the machine needs none."""
-    disk: tuple[File, ...] = ()
-    """The files of ``layers``, in their order."""
     image: File | None = None
     """The file that ``memory`` names; None for BLANK, which is no file."""
     state: File | None = None
@@ -188,7 +187,6 @@ class Node:
         plain = {f: getattr(self, f) for f in self.__slots__}
         plain["layers"] = list(self.layers)
         plain["pages"] = [file.to_json() for file in self.pages]
-        plain["disk"] = [file.to_json() for file in self.disk]
         for name in ("index", "devices", "image", "firmware", "state"):
             file = getattr(self, name)
             plain[name] = file.to_json() if file is not None else None
@@ -197,7 +195,7 @@ class Node:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Node:
         """Raises ValueError naming what is wrong."""
-        _check_schema(value)
+        check_schema(value)
         try:
             node = cls(
                 id=_id(value["id"]),
@@ -221,7 +219,6 @@ class Node:
                 owner=str(value["owner"]),
                 hidden=bool(value["hidden"]),
                 firmware=_optional_file(value["firmware"]),
-                disk=tuple(File.from_json(file) for file in value["disk"]),
                 image=_optional_file(value["image"]),
                 state=_optional_file(value["state"]),
             )
@@ -253,7 +250,8 @@ def _finite(value: Any) -> float:
     return number
 
 
-def _check_schema(value: Any) -> None:
+def check_schema(value: Any) -> None:
+    """Raise ValueError unless it is a record that we can read."""
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     if value.get("schema_version") != SCHEMA:

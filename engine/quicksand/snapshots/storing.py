@@ -76,11 +76,12 @@ class Known:
 class Storage:
     """The pages of one checkpoint on their way to the disk."""
 
-    def __init__(self, place: SandboxDir, id_: str, head: Head, *, run: str, size: int) -> None:
+    def __init__(self, history: History, id_: str, head: Head, *, run: str, size: int) -> None:
         """``run``: the run of QEMU that was captured while the sandbox stood at ``head``; ``size``:
         bytes of its memory."""
-        self._place = place
-        self._pages, self._image = memory_files(place, id_)
+        self._history = history
+        self._place = history.place
+        self._pages, self._image = memory_files(history.place, id_)
         self._head = head
         self._verified = Verified.of_user()
         self._run = run
@@ -134,7 +135,7 @@ class Storage:
         head = self._head
         if head.node is None or head.run != self._run:
             raise HistoryError("no checkpoint has pages of this run")
-        node = History(self._place).get(head.node)
+        node = self._history.get(head.node)
         index = load_index(self._place, node)
         data = [stack.enter_context(self._map(file)).data for file in node.pages]
         image = node.image or self._find_image(node.memory)
@@ -148,7 +149,7 @@ class Storage:
         path = find_image(self._place, name)
         if path is None:
             return None
-        for node in History(self._place).all_nodes():
+        for node in self._history.all_nodes():
             if node.image is not None and node.image.name == name:
                 return node.image
         return identify_image(path)

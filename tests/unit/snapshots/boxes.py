@@ -13,7 +13,7 @@ from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Record, Registry
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
-from quicksand.snapshots.layers import add_layer, identify_layers
+from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
 from quicksand.snapshots.pages import PageIndex, Run, verify, write_file
 from quicksand.snapshots.records import File, Head, Node, new_id
 
@@ -75,6 +75,7 @@ def commit_node(place: SandboxDir, layers: tuple[str, ...]) -> Node:
         write_file(place.memory / f"{id_}.{kind}", iter([os.urandom(count * PAGE)]))
         for kind, count in (("pages", 2), ("ram", 8), ("rom", 1))
     )
+    seal_layers(place, layers)
     node = Node(
         id=id_,
         tag="one",
@@ -88,7 +89,6 @@ def commit_node(place: SandboxDir, layers: tuple[str, ...]) -> Node:
         pause_s=0.0,
         bytes_written=0,
         layers=layers,
-        disk=identify_layers(place, layers),
         shape={},
         memory=ram.name,
         image=ram,
@@ -110,6 +110,6 @@ def check_whole(place: SandboxDir, node: Node) -> None:
     files: list[tuple[Path, File]] = [(directory / "devices", found.devices)]
     files += [(directory / "pages.index", found.index)]
     files += [(place.memory / file.name, file) for file in found.files]
-    files += [(place.layers / file.name, file) for file in found.disk]
+    files += [(place.layer(name), read_seal(place, name)) for name in found.layers]
     for path, file in files:
         verify(path, file)

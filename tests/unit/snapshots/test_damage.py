@@ -71,21 +71,25 @@ def box(places: Paths, tmp_path: Path) -> Box:
 
 
 def test_every_file_that_is_cut_or_changed_is_refused_by_its_name(box: Box) -> None:
-    paths = [*box.files(box.first), box.place.layer(box.first.layers[0])]
-    assert {path.suffix for path in paths} == {"", ".index", ".pages", ".ram", ".rom", ".qcow2"}
+    layer = box.first.layers[0]
+    paths = [*box.files(box.first), box.place.layer(layer), box.place.seal(layer)]
+    kinds = {"", ".index", ".pages", ".ram", ".rom", ".qcow2", ".json"}
+    assert {path.suffix for path in paths} == kinds
     load(box.place, box.first)
     for path in paths:
+        # Of a layer and a seal that differ nobody can tell which is wrong.
+        name = path.stem if path.suffix == ".json" else path.name
         data = path.read_bytes()
         for offset in range(0, len(data), max(1, len(data) // OFFSETS)):
             flipped = data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
             for damaged in (data[:offset], flipped):
                 path.write_bytes(damaged)
-                with pytest.raises(HistoryError, match=path.name):
+                with pytest.raises(HistoryError, match=name):
                     load(box.place, box.first)
         path.unlink()
-        with pytest.raises(HistoryError, match=path.name):
+        with pytest.raises(HistoryError, match=name):
             load(box.place, box.first)
-        if path.suffix != ".qcow2":
+        if path.suffix not in (".qcow2", ".json"):
             load(box.place, box.second)
         path.write_bytes(data)
         load(box.place, box.first)
@@ -175,15 +179,37 @@ def test_changed_bytes_in_a_record_are_an_error_or_harmless(box: Box, data: st.D
     seen(box)
 
 
+SEALS: list[Callable[[dict[str, Any]], object]] = [
+    lambda plain: plain.pop("file"),
+    lambda plain: plain.update(file=None),
+    lambda plain: plain.update(file=[]),
+    lambda plain: plain["file"].append(1),
+    lambda plain: plain["file"].__setitem__(0, "other.qcow2"),
+    lambda plain: plain["file"].__setitem__(0, "../x.qcow2"),
+    lambda plain: plain["file"].__setitem__(1, HUGE),
+    lambda plain: plain["file"].__setitem__(1, -1),
+    lambda plain: plain["file"].__setitem__(2, [2**32]),
+    lambda plain: plain["file"].__setitem__(2, [-1]),
+    lambda plain: plain["file"].__setitem__(2, [HUGE]),
+    lambda plain: plain["file"].__setitem__(2, []),
+    lambda plain: plain.update(schema_version=2),
+]
+
+
+@pytest.mark.parametrize("change", SEALS)
+def test_impossible_values_in_a_layers_seal_are_an_error(
+    box: Box, change: Callable[[dict[str, Any]], object]
+) -> None:
+    path = box.place.seal(box.first.layers[0])
+    plain = json.loads(path.read_bytes())
+    change(plain)
+    path.write_text(json.dumps(plain))
+    with pytest.raises(HistoryError, match="damaged") as caught:
+        load(box.place, box.first)
+    assert box.first.layers[0] in str(caught.value)
+
+
 HOSTILE: list[Callable[[dict[str, Any]], object]] = [
-    lambda plain: plain["disk"].pop(),
-    lambda plain: plain["disk"].append(plain["disk"][0]),
-    lambda plain: plain["disk"][0].__setitem__(0, "other.qcow2"),
-    lambda plain: plain["disk"][0].__setitem__(1, HUGE),
-    lambda plain: plain["disk"][0].__setitem__(1, -1),
-    lambda plain: plain["disk"][0].__setitem__(2, [2**32]),
-    lambda plain: plain["disk"][0].__setitem__(2, [-1]),
-    lambda plain: plain["disk"][0].__setitem__(2, [HUGE]),
     lambda plain: plain["image"].__setitem__(2, []),
     lambda plain: plain["index"].__setitem__(1, 2**63),
     lambda plain: plain["devices"].__setitem__(2, [1, 2, 3]),
@@ -263,9 +289,8 @@ def test_with_a_damaged_head_a_start_at_a_checkpoint_works_and_keeps_all(box: Bo
     assert start(box).top == head.top
     box.place.broken_head.unlink()
     box.history.sweep()
-    assert set(box.place.layers.iterdir()) == {
-        box.place.layer(name) for name in (*box.first.layers, head.top)
-    }
+    layers = {box.place.layer(name) for name in (*box.first.layers, head.top)}
+    assert set(box.place.layers.iterdir()) == layers | {box.place.seal(box.first.layers[0])}
 
 
 def test_a_missing_head_of_a_sandbox_that_had_a_disk_gives_no_empty_disk(box: Box) -> None:

@@ -168,6 +168,7 @@ def test_making_clones(registry: Registry, base: Path, fault: Fault, running: bo
         check_whole(place, node)
         head = History(place).head()
         names = {f"{name}.qcow2" for name in (*head.layers, head.top)}
+        names |= {f"{name}.json" for name in node.layers}
         assert names == {p.name for p in place.layers.iterdir()}
         assert len(head.layers) == 1, "each attempt makes the disk one layer deeper"
 

@@ -107,7 +107,7 @@ def qemu(place: SandboxDir) -> FakeQemu:
 def capture(place: SandboxDir, qemu: FakeQemu) -> InternalCapture:
     machine = MachineDir(place.root)
     return InternalCapture(
-        place, RUN, qemu.monitor, machine, memory_bytes=MIB, arch="x86_64", why="a reason"
+        History(place), RUN, qemu.monitor, machine, memory_bytes=MIB, arch="x86_64", why="a reason"
     )
 
 
@@ -196,7 +196,12 @@ async def test_too_little_space_is_found_before_the_pause(
     place: SandboxDir, qemu: FakeQemu
 ) -> None:
     greedy = InternalCapture(
-        place, RUN, qemu.monitor, MachineDir(place.root), memory_bytes=2**60, arch="x86_64"
+        History(place),
+        RUN,
+        qemu.monitor,
+        MachineDir(place.root),
+        memory_bytes=2**60,
+        arch="x86_64",
     )
     with pytest.raises(DiskSpaceError):
         await greedy.prepare()

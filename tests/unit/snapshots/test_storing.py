@@ -132,7 +132,7 @@ class Sandbox:
         directory = self.place.checkpoints / id_
         with map_os_errors(directory):
             directory.mkdir()
-        stored = Storage(self.place, id_, head, run=self.head.run or "", size=SIZE).store(copy)
+        stored = Storage(self.history, id_, head, run=self.head.run or "", size=SIZE).store(copy)
         encoded = PageIndex(SIZE, stored.runs).encode()
         node = Node(
             id=id_,
