@@ -36,6 +36,11 @@ class Paths:
         return self.data / "sandboxes"
 
     @property
+    def saves(self) -> Path:
+        """Saves that were not put elsewhere."""
+        return self.data / "saves"
+
+    @property
     def images(self) -> Path:
         return self.data / "images"
 
