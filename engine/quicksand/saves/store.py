@@ -40,7 +40,6 @@ from quicksand.host.files import (
 from quicksand.host.paths import make_private_dir
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.saves.manifest import (
-    MANIFEST,
     OVERLAYS,
     SaveManifest,
     check_save_name,
@@ -109,9 +108,9 @@ class SaveStore:
             root = self.root / check_save_name(name)
         except ConfigError:
             return None
-        if not root.is_dir():
-            return None
-        return load_save(root)
+        if not root.is_dir() and any(self.root.glob(f"{READY}*")):
+            self.recover()
+        return load_save(root) if root.is_dir() else None
 
     def find(self, name: str) -> Save:
         """As `get`. Raises SaveNotFoundError, with a near name if there is one."""
@@ -156,7 +155,8 @@ class SaveStore:
             ready = self.root / f"{READY}{secrets.token_hex(6)}"
             with map_os_errors(target):
                 ready.mkdir(mode=0o700)
-                write_json(ready / "ready.json", {"name": name})
+                # A rename keeps the inode: by it `recover` knows the new one from the old one.
+                write_json(ready / "ready.json", {"name": name, "inode": made.stat().st_ino})
                 made.rename(ready / "save")
                 sync_dir(ready)
                 sync_dir(self.root)
@@ -239,28 +239,26 @@ class SaveStore:
         goes."""
         with self._locked():
             for path in self.root.glob(f"{READY}*"):
-                try:
-                    name = check_save_name(read_json(path / "ready.json")["name"])
-                except (OSError, ValueError, KeyError):
-                    shutil.rmtree(path, ignore_errors=True)
-                    continue
-                if (path / "save" / MANIFEST).is_file():
-                    self._recover_ready(path, name)
-                else:
-                    shutil.rmtree(path, ignore_errors=True)
+                self._recover_ready(path)
             for path in self.root.glob(f"{MAKING}*"):
                 if not is_locked(path / "lock"):
                     shutil.rmtree(path, ignore_errors=True)
 
-    def _recover_ready(self, ready: Path, name: str) -> None:
-        """Its maker has died before or after it changed places with the old one: the younger of the
-        two is the new one."""
-        new, there = load_save(ready / "save"), self.root / name
-        if there.exists() and _created(load_save(there)) >= _created(new):
+    def _recover_ready(self, ready: Path) -> None:
+        """Its maker has died before or after the new save and the old one changed places, or
+        before there was one."""
+        try:
+            about = read_json(ready / "ready.json")
+            name, inode = check_save_name(about["name"]), int(about["inode"])
+            is_new = (ready / "save").stat().st_ino == inode
+        except (OSError, ValueError, KeyError, TypeError):
+            shutil.rmtree(ready, ignore_errors=True)
+            return
+        if is_new:
+            self._finish(ready, name)
+        else:
             self._to_trash(ready / "save", name)
             shutil.rmtree(ready, ignore_errors=True)
-        else:
-            self._finish(ready, name)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -272,10 +270,6 @@ class SaveStore:
             yield
         finally:
             os.close(lock)
-
-
-def _created(save: Save) -> float:
-    return save.manifest.created if save.manifest is not None else 0.0
 
 
 def taken(name: str, root: Path) -> SaveError:
