@@ -35,6 +35,7 @@ from quicksand.registry import (
     publish_state,
 )
 from quicksand.saves.autosave import AutoSave
+from quicksand.saves.finding import workspace_store
 from quicksand.saves.manifest import SaveManifest, check_save_name
 from quicksand.saves.resuming import find_base, look_up, merge_config, source_of
 from quicksand.saves.store import Save, SaveStore, check_save
@@ -115,7 +116,7 @@ class Sandbox:
             source=source,
         )
         self._saving: AutoSave | None = (
-            AutoSave(check_save_name(save)) if save is not None else None
+            AutoSave(check_save_name(save), workspace_store(place)) if save is not None else None
         )
         self._workspace: Path | None = place
         self._warm = warm
@@ -253,7 +254,7 @@ class Sandbox:
         if record is None:
             return
         if self._saving is not None and grace > 0 and self.is_running:
-            record = await self._save_at_stop(record, self._saving.name)
+            record = await self._save_at_stop(record, self._saving)
         link, self._link = self._link, None
         try:
             await stop_machine(self._registry, record, link, self._run, grace=grace)
@@ -267,9 +268,11 @@ class Sandbox:
                 self._registry.remove(record.id)
             self._record = None
 
-    async def _save_at_stop(self, record: Record, name: str) -> Record:
+    async def _save_at_stop(self, record: Record, saving: AutoSave) -> Record:
+        from quicksand.saves.saving import Options
+
         try:
-            await self.save(name)
+            await self.save_to(saving.store, saving.name, Options(progress=self._progress))
         except QuicksandError as error:
             if self._machine is None:
                 raise
@@ -531,7 +534,6 @@ class Sandbox:
         Raises ConfigError for a bad name, SaveError, StateError, HistoryError, HostError,
         MachineError: then there is no save, or the one that was there.
         """
-        from quicksand.saves.finding import workspace_store
         from quicksand.saves.saving import Options
 
         options = Options(
@@ -544,6 +546,10 @@ class Sandbox:
         )
         place = Path(workspace).absolute() if workspace is not None else self._workspace
         return (await self.save_to(workspace_store(place), name, options)).require()
+
+    def save_on_stop(self, name: str, store: SaveStore) -> None:
+        """Save the disk when the sandbox is stopped, as the keyword ``save`` has it done."""
+        self._saving = AutoSave(check_save_name(name), store)
 
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
         """Save the disk in a store of one's own choice. Raises as `save`."""

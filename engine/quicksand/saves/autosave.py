@@ -7,12 +7,15 @@ import os
 import signal
 import threading
 
+from quicksand.saves.store import SaveStore
+
 
 class AutoSave:
     """The save that a sandbox's stop makes, and SIGTERM turned into such a stop."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, store: SaveStore) -> None:
         self.name = name
+        self.store = store
         self._watching = False
         self._terminated = False
 
