@@ -215,6 +215,11 @@ def _text(value: Mapping[str, Any], name: str) -> str:
     return found
 
 
+def is_sha256(value: str) -> bool:
+    """Whether it has a digest's form."""
+    return _SHA256.fullmatch(value) is not None
+
+
 def _match(pattern: re.Pattern[str], value: object, what: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise ValueError(f"{what} is {value!r}")
