@@ -213,7 +213,7 @@ class Sandbox:
             record,
             image_digest=base.digest,
             chain=tuple(str(path) for path in base.chain),
-            source=source_of(self._source),
+            source=source_of(self._source, self._registry.paths),
         )
 
     def _commit(self) -> None:
