@@ -138,6 +138,17 @@ def test_no_manifest_is_no_save(tmp_path: Path) -> None:
     assert str(tmp_path) in str(caught.value)
 
 
+GOOD = ["a", "my-env", "with space", "ümläut", "雪", "v1.2", "-x", "x" * NAME_MAX]
+EMPTY = ["", " ", None, 7]
+HIDDEN = [".", "..", ".hidden"]
+BAD = ["a/b", "/", "a\nb", "a\0b", "\x1b[31m", "\ud800", "x" * 201, "雪" * 67]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_names_that_can_be(name: str) -> None:
+    assert check_save_name(name) == name
+
+
 @pytest.mark.parametrize("name", EMPTY + HIDDEN + BAD)
 def test_names_that_cannot(name: Any) -> None:
     with pytest.raises(ConfigError, match="no name for a save"):
