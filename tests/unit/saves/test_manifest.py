@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quicksand.config import SandboxConfig
 from quicksand.errors import ConfigError, SaveError, SaveNotFoundError
 from quicksand.saves.manifest import (
+    NAME_MAX,
     Base,
     Parent,
     SavedLayer,
