@@ -288,7 +288,8 @@ def _copy(descriptors: dict[str, int], paths: dict[str, Path], options: Options)
     for layer, descriptor in descriptors.items():
         check_space(paths[layer].parent, total - before)
         told = None if report is None else partial(_report, report, before, total)
-        copy_open_file(descriptor, paths[layer], told)
+        with map_os_errors(paths[layer]):
+            copy_open_file(descriptor, paths[layer], told)
         before += sizes[layer]
 
 
