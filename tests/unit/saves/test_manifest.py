@@ -140,7 +140,7 @@ def test_no_manifest_is_no_save(tmp_path: Path) -> None:
 
 
 GOOD = ["a", "my-env", "with space", "ümläut", "雪", "v1.2", "-x", "x" * NAME_MAX]
-EMPTY = ["", " ", None, 7]
+EMPTY: list[object] = ["", " ", None, 7]
 HIDDEN = [".", "..", ".hidden"]
 BAD = ["a/b", "/", "a\nb", "a\0b", "\x1b[31m", "\ud800", "x" * 201, "雪" * 67]
 
@@ -150,7 +150,7 @@ def test_names_that_can_be(name: str) -> None:
     assert check_save_name(name) == name
 
 
-@pytest.mark.parametrize("name", EMPTY + HIDDEN + BAD)
+@pytest.mark.parametrize("name", [*EMPTY, *HIDDEN, *BAD])
 def test_names_that_cannot(name: Any) -> None:
     with pytest.raises(ConfigError, match="no name for a save"):
         check_save_name(name)
