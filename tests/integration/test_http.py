@@ -256,6 +256,13 @@ async def check_users_and_system(client: Client) -> None:
     assert (await client.post("/set_identity", hostname="other"))["hostname"] == "other"
     for method in ("/sync", "/trim", "/drop_caches", "/grow_root"):
         await client.post(method)
+    await client.post("/freeze", seconds=10)
+    assert await client.refused("/freeze") == (409, "frozen")
+    assert 0 < (await client.post("/thaw"))["frozen_s"] < 10
+    assert await client.refused("/thaw") == (409, "not_frozen")
+    await client.ask("put", "/files?path=/dev/shm/x", b"123")
+    found = {"path": "/dev/shm/x", "bytes": 3, "entries": 1}
+    assert await client.post("/volatile") == {"paths": [found], "truncated": False}
     status, _, data = await client.ask("post", "/no_such_method", b"{}")
     client.called.discard(("post", "/no_such_method"))
     client.check(client.document["components"]["schemas"]["Error"], json.loads(data))
