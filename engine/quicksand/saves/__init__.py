@@ -1,0 +1,1 @@
+"""Disks of sandboxes as files to keep and to carry elsewhere."""
