@@ -573,9 +573,7 @@ class Sandbox:
         from quicksand.saves.saving import Options, write_snapshot
 
         target = Path(path).absolute()
-        options = Options(
-            note=note, compress=compress, freeze=freeze, progress=self._progress
-        )
+        options = Options(note=note, compress=compress, freeze=freeze, progress=self._progress)
         await write_snapshot(
             self._registry, self._require_record(), target, options, self._agent_asker()
         )

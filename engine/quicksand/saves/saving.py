@@ -138,7 +138,9 @@ async def write_snapshot(
         raise PathError(f"there is no directory {target.parent}", hint="make it first")
     image = (await asyncio.to_thread(resolve_image, registry, record))[0]
     if not image.digest:
-        raise ImageError(f"the image {image.name!r} is not in the store: nothing tells it by content")
+        raise ImageError(
+            f"the image {image.name!r} is not in the store: nothing tells it by content"
+        )
     # Beside the sandboxes, where nothing need be copied.
     async with _making(SaveStore(registry.paths.saves)) as made:
         async with _frozen(registry, record, made, options, ask) as frozen:
@@ -211,7 +213,8 @@ async def _settle(ask: Ask) -> _Guest:
         await ask("sync", {}, AGENT_S)
         quick = time.perf_counter() - started < QUICK_S
         found = await ask("volatile", {}, AGENT_S)
-        paths = tuple(str(entry["path"]) for entry in found["paths"])
+        # A path that is no text is told in base64: it says as much as any.
+        paths = tuple(str(e.get("path", e.get("path_b64"))) for e in found["paths"])
         return _Guest(volatile=paths, can_freeze=quick)
     return _Guest()
 
