@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,6 @@ from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.snapshots.history import History
 
-from tests.conftest import fresh_places, our_processes, wait_for
 from tests.crash import check_files
 from tests.integration.test_checkpoints import say
 
@@ -39,13 +38,6 @@ COPIED_PER_S = 100 * MIB
 
 MANY = 300
 LOOKED_AT = (3, 30, 100, 300)
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture

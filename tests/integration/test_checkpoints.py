@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
 from quicksand.snapshots.history import History
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import our_processes, wait_for
 
 pytestmark = pytest.mark.vm
 
@@ -41,13 +41,6 @@ while True:
     connection.sendall(str(count).encode())
     connection.close()
 """
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import PortForward, Sandbox, Status
@@ -20,19 +20,12 @@ from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import our_processes, wait_for
 
 pytestmark = pytest.mark.vm
 
 WHO = "cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; hostname"
 WHO += "; cat /sys/class/net/eth0/address; head -c 16 /dev/urandom | od -An -tx1"
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture

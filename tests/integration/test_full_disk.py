@@ -20,19 +20,12 @@ from quicksand.snapshots import capture, operations, reverting, storing
 from quicksand.snapshots.history import History
 from quicksand.templates import templates_dir
 
-from tests.conftest import fresh_places, make_template, our_processes, wait_for
+from tests.conftest import make_template, our_processes, wait_for
 from tests.crash import check_files, check_litter
 from tests.integration.test_checkpoints import say
 from tests.integration.test_host_trouble import MIB, small_disk
 
 pytestmark = pytest.mark.vm
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture

@@ -16,18 +16,11 @@ from quicksand import EventKind, Sandbox, Status
 from quicksand.errors import AgentRefusedError, DiskSpaceError
 from quicksand.host.paths import Paths, paths
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import our_processes, wait_for
 
 pytestmark = pytest.mark.vm
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -27,17 +27,10 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots import internal
 from quicksand.snapshots.tiers import VARIABLE
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import wait_for
 from tests.integration.test_host_trouble import MIB, small_disk
 
 pytestmark = pytest.mark.vm
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture(autouse=True)

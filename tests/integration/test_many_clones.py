@@ -7,7 +7,6 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from quicksand import Sandbox
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import our_processes, wait_for
 from tests.integration.test_checkpoints import say
 
 pytestmark = pytest.mark.vm
@@ -35,13 +34,6 @@ async def main():
     await Sandbox.attach("box").clone(16, concurrency=2, names=[None] * 16)
 asyncio.run(main())
 """
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 def qemus(places: Paths) -> int:

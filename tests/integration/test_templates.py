@@ -16,7 +16,7 @@ from quicksand.host.paths import Paths
 from quicksand.host.sharing import copy_sparse
 from quicksand.snapshots.origins import Origin
 
-from tests.conftest import fresh_places, make_template, our_processes, wait_for
+from tests.conftest import make_template
 
 pytestmark = pytest.mark.vm
 
@@ -71,13 +71,6 @@ IDENTITY = (
     "cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; hostname"
 )
 IDENTITY += "; cat /sys/class/net/eth0/address; head -c 16 /dev/urandom | od -An -tx1"
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 async def say(vm: Sandbox, command: str) -> str:
