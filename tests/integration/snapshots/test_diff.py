@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -67,12 +66,6 @@ CHANGES = {
         for n in range(1, 301)
     },
 }
-
-
-@pytest.fixture
-async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    async with Sandbox(image="debian", name="box") as sandbox:
-        yield sandbox
 
 
 async def do(vm: Sandbox, script: str) -> None:

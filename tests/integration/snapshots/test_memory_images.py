@@ -12,9 +12,11 @@ from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.snapshots.history import History
 
+from tests.integration.guests import say
+from tests.integration.small_disks import MIB
+
 pytestmark = pytest.mark.vm
 
-MIB = 1024 * 1024
 
 SUMS = "for n in 0 41 99; do dd if=/dev/shm/r bs=1M count=1 skip=$n status=none | md5sum; done"
 """Spots of a large file: all of it would take the guest's processor seconds."""
@@ -29,12 +31,6 @@ async def vm(places: Paths) -> AsyncIterator[Sandbox]:
 @pytest.fixture
 def place(vm: Sandbox, places: Paths) -> SandboxDir:
     return sandbox_dir(places, vm.id)
-
-
-async def say(vm: Sandbox, command: str) -> str:
-    result = await vm.execute(command, timeout=60)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.strip()
 
 
 def mapped() -> str:

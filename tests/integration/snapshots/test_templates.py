@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from quicksand.host.sharing import copy_sparse
 from quicksand.snapshots.origins import Origin
 
 from tests.conftest import make_template
+from tests.integration.guests import IDENTITY, is_on_time, say
+from tests.integration.snapshots.files import flip_bit
 
 pytestmark = pytest.mark.vm
-
-CLOCK_S = 0.05
 
 LOOK = r"""
 import glob, json, os, re, socket, subprocess
@@ -67,17 +66,6 @@ OF_ONE_BOOT = re.compile(
 )
 """What differs between two boots too, or follows from how much memory was free at one moment."""
 
-IDENTITY = (
-    "cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; hostname"
-)
-IDENTITY += "; cat /sys/class/net/eth0/address; head -c 16 /dev/urandom | od -An -tx1"
-
-
-async def say(vm: Sandbox, command: str) -> str:
-    result = await vm.execute(command, timeout=60)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.strip()
-
 
 async def look(vm: Sandbox) -> dict[str, object]:
     await vm.files.write("/root/look.py", LOOK.encode())
@@ -106,9 +94,7 @@ async def test_each_start_is_somebody_else_with_the_hosts_clock(places: Paths) -
         for mine, other in zip(*answers, strict=True):
             assert mine != other
         assert one.agent_token != two.agent_token
-        before = time.time()
-        guest = float(await say(two, "date +%s.%N"))
-        assert before - CLOCK_S <= guest <= time.time() + CLOCK_S
+        assert await is_on_time(two)
 
 
 async def test_a_guest_from_a_template_reboots(places: Paths) -> None:
@@ -180,11 +166,7 @@ async def test_a_damaged_template_is_not_used(
     if part == "missing layer":
         path.unlink()
     else:
-        with path.open("r+b") as file:
-            file.seek(path.stat().st_size // 2)
-            byte = file.read(1)
-            file.seek(-1, 1)
-            file.write(bytes([byte[0] ^ 0x10]))
+        flip_bit(path, path.stat().st_size // 2)
     async with Sandbox(image="debian") as vm:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "cold boot"
