@@ -34,21 +34,35 @@ def small_disk(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
 def small_ext4(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
     """The data directory on a file system of ``size`` bytes that has a disk below it. (A tmpfs that
     is full has no pages for the holes of a mapped file either: SIGBUS for whoever reads them.)"""
+    require_root()
     mkfs = shutil.which("mkfs.ext4", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if os.geteuid() != 0 or mkfs is None:
-        pytest.skip("only root can mount a file system, and mkfs.ext4 is needed")
+    assert mkfs is not None, "mkfs.ext4 is needed: install e2fsprogs"
     image = at.with_suffix(".img")
     with image.open("wb") as file:
         file.truncate(size)
     subprocess.run([mkfs, "-q", "-m", "0", image], check=True)
     at.mkdir()
-    if subprocess.run(["mount", "-o", "loop", image, at], check=False).returncode != 0:
-        pytest.skip("there are no loop devices")
+    with loop_device(image) as device:
+        subprocess.run(["mount", device, at], check=True)
+        try:
+            with data_directory(prepared, at) as found:
+                yield found
+        finally:
+            subprocess.run(["umount", at], check=True)
+
+
+@contextlib.contextmanager
+def loop_device(image: Path) -> Iterator[str]:
+    """A block device whose content is that of a file."""
+    argv = ["losetup", "--find", "--show", str(image)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"there are no loop devices: {done.stderr.strip()}")
+    device = done.stdout.strip()
     try:
-        with data_directory(prepared, at) as found:
-            yield found
+        yield device
     finally:
-        subprocess.run(["umount", at], check=True)
+        subprocess.run(["losetup", "--detach", device], check=True)
 
 
 def require_root() -> None:
