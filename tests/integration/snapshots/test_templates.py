@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 from quicksand import Sandbox
 from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths
+from quicksand.host.paths import Paths, paths
 from quicksand.host.sharing import copy_sparse
 from quicksand.snapshots.origins import Origin
+from quicksand.templates import MAKER, VARIABLE, list_templates
 
-from tests.conftest import make_template
+from tests.conftest import make_template, our_processes, wait_for
 from tests.integration.guests import IDENTITY, is_on_time, say
 from tests.integration.snapshots.files import flip_bit
 
@@ -180,3 +182,42 @@ async def test_other_machines_have_other_templates(places: Paths) -> None:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "cold boot"
         assert "no template" in vm.boot_timing.note
+
+
+@pytest.fixture
+def own_cache(places: Paths) -> Iterator[Path]:
+    """A cache with nothing in it, to make templates in; in the end nobody is at it and
+    nothing half-made is left."""
+    cache = places.data.parent / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
+        patch.delenv(VARIABLE)
+        yield cache
+        wait_for(lambda: not makers(cache), what="the making to end", timeout=60)
+    assert not list(cache.glob("templates/.*"))
+
+
+def makers(cache: Path) -> list[str]:
+    """Processes that make a template: the program, its keeper and its QEMU."""
+    found = our_processes(str(cache))
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (directory / "cmdline").read_bytes()
+            if MAKER.encode() in line and bytes(cache) in (directory / "environ").read_bytes():
+                found.append(line.replace(b"\0", b" ").decode())
+    return found
+
+
+async def test_the_first_start_has_a_template_made_for_the_next(own_cache: Path) -> None:
+    """By a process of its own, that goes on when the sandbox has ended."""
+    async with Sandbox(image="debian") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "cold boot"
+        assert "no template" in vm.boot_timing.note
+        assert makers(own_cache)
+    wait_for(lambda: list_templates(paths()), what="the template", timeout=90)
+    async with Sandbox(image="debian") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "template", vm.boot_timing.note
+        assert await say(vm, "echo fine") == "fine"
+    assert len(list_templates(paths())) == 1
