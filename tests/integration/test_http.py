@@ -7,7 +7,7 @@ import base64
 import http.client
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,9 @@ from quicksand import Sandbox
 from quicksand.errors import ConfigError
 from quicksand.host.paths import Paths
 
-from tests.conftest import fresh_places
-
 pytestmark = pytest.mark.vm
 
 DOCUMENT = Path(__file__).parents[2] / "guest-agent" / "openapi.yaml"
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
 
 
 class Client:

@@ -141,8 +141,8 @@ def find_image(digest: str, paths: Paths, near: Sequence[Path]) -> StoredImage |
     """The image of that digest: in the directories ``near``, in VARIABLE's, in the store, or
     anywhere below these."""
     given = [*near]
-    if directory := os.environ.get(VARIABLE):
-        given.append(Path(directory))
+    if variable := os.environ.get(VARIABLE):
+        given.append(Path(variable))
     for root in given:
         if (found := _load(root, digest)) is not None:
             return found

@@ -19,7 +19,7 @@ from quicksand.host.files import map_os_errors, sync_dir, write_json
 from quicksand.host.paths import Paths
 from quicksand.host.sharing import copy_open_file, link_file
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.images.resolve import ImageResolver
+from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.images.store import sha256_file
 from quicksand.planning import check_space, resolve_image
 from quicksand.registry import Record, Registry
@@ -142,20 +142,20 @@ async def write_snapshot(
             f"the image {image.name!r} is not in the store: nothing tells it by content"
         )
     # Beside the sandboxes, where nothing need be copied.
-    async with _making(SaveStore(registry.paths.saves)) as made:
-        async with _frozen(registry, record, made, options, ask) as frozen:
-            manifest = _describe(record, image, frozen, options)
-            layers = [made / OVERLAYS / f"{n}.qcow2" for n in range(len(frozen.layers))]
-            return await in_thread_to_the_end(
-                lambda: write_portable(
-                    _all_there(layers, frozen, options),
-                    target,
-                    manifest,
-                    image,
-                    compress=options.compress,
-                    report=options.progress,
-                )
+    store = SaveStore(registry.paths.saves)
+    async with _making(store) as made, _frozen(registry, record, made, options, ask) as frozen:
+        manifest = _describe(record, image, frozen, options)
+        layers = [made / OVERLAYS / f"{n}.qcow2" for n in range(len(frozen.layers))]
+        return await in_thread_to_the_end(
+            lambda: write_portable(
+                _all_there(layers, frozen, options),
+                target,
+                manifest,
+                image,
+                compress=options.compress,
+                report=options.progress,
             )
+        )
 
 
 def _all_there(layers: list[Path], frozen: _Frozen, options: Options) -> list[Path]:
