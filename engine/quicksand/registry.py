@@ -95,6 +95,11 @@ class Record:
     source: Source | None = None
     """The save that it began from."""
 
+    @property
+    def began_with(self) -> str:
+        """The name of the save or image whose disk it had at first."""
+        return self.config.image if self.source is None else self.source.name
+
     def to_json(self) -> dict[str, Any]:
         return {
             "schema_version": SCHEMA,

@@ -67,7 +67,7 @@ class StartProgress:
 
 
 class Rate:
-    """Knows how far something that moves bytes is; `report` takes a stage, bytes done, bytes in all."""
+    """Knows how far something that moves bytes is. `report` takes a stage, bytes done, and all."""
 
     def __init__(self, title: str) -> None:
         self._title = title

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,13 @@ from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, layer_name
 from quicksand.qemu.keeper import FIRST
 from quicksand.saves.finding import find_save, workspace_store
-from quicksand.saves.manifest import OVERLAYS, SavedLayer, SaveManifest
+from quicksand.saves.manifest import OVERLAYS, SaveManifest
+from quicksand.saves.portable import check_portable, find_image, find_portable
 from quicksand.saves.source import Source
 from quicksand.saves.store import Save, check_save, overlay_paths
 from quicksand.snapshots.records import Head, new_id
+
+STACK_MAX = 64
 
 
 def look_up(name: str, paths: Paths, workspace: Path | None = None) -> Save | None:
@@ -31,6 +34,10 @@ def look_up(name: str, paths: Paths, workspace: Path | None = None) -> Save | No
     if workspace is not None and (found := workspace_store(workspace).get(name)) is not None:
         found.require()
         return found
+    if "/" in name or name.endswith(".qcow2"):
+        portable = find_portable(Path(name).expanduser().absolute())
+        if portable is not None:
+            return portable
     try:
         save = find_save(name, paths)
     except SaveNotFoundError:
@@ -48,12 +55,30 @@ def merge_config(save: Save, options: Mapping[str, Any]) -> SandboxConfig:
     return SandboxConfig.parse({**own, **options, "image": own["image"]})
 
 
-def source_of(save: Save) -> Source:
+def source_of(save: Save, paths: Paths) -> Source:
     """What a sandbox that begins from ``save`` is to remember."""
     manifest = save.require()
+    *below, _ = _stack(save, paths)
     return Source(
-        path=str(save.root), name=save.name, id=manifest.id, digest=layers_digest(manifest)
+        path=str(save.root),
+        below=tuple(str(lower.root) for lower in below),
+        name=save.name,
+        id=manifest.id,
+        digest="" if below else layers_digest(manifest),
     )
+
+
+def _stack(save: Save, paths: Paths) -> list[Save]:
+    """The saves that one lies on, and itself, the lowest first. Ours have all their layers; the
+    published packages' may name another save as their image."""
+    found = [save]
+    while found[0].require().base is None and len(found) <= STACK_MAX:
+        lower = look_up(found[0].require().config.image, paths)
+        # One that has the name of its image lies on the image.
+        if lower is None or lower.root in [known.root for known in found]:
+            break
+        found.insert(0, lower)
+    return found
 
 
 def layers_digest(manifest: SaveManifest) -> str:
@@ -64,13 +89,17 @@ def layers_digest(manifest: SaveManifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find_base(save: Save, paths: Paths) -> ResolvedImage:
-    """The image that a save lies on. Raises SaveError naming it if it is not here."""
-    manifest, resolver = save.require(), ImageResolver(paths)
+def find_base(save: Save, paths: Paths, base_dir: Path | None = None) -> ResolvedImage:
+    """The image that a save lies on; in ``base_dir`` it is looked for first. Raises SaveError
+    naming it if it is not here."""
+    manifest, resolver = _stack(save, paths)[0].require(), ImageResolver(paths)
     arch = Architecture.parse(manifest.arch)
     base = manifest.base
     if base is not None and base.digest:
         stored = resolver.store.find_version(base.name, base.digest)
+        if stored is None or base_dir is not None or save.root.is_file():
+            near = [base_dir] if base_dir is not None else []
+            stored = find_image(base.digest, paths, [*near, save.root.parent])
         if stored is not None:
             return resolver.resolve(str(stored.root), arch)
         there = resolver.store.get(base.name)
@@ -101,24 +130,38 @@ def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) ->
     those may change them. Raises SaveError if the save is not what it was, DiskSpaceError,
     PathError.
     """
-    save = Path(source.path)
-    manifest = check_save(save)
-    if layers_digest(manifest) != source.digest or manifest.id != source.id:
-        raise SaveError(f"the save at {save} is not the one that the sandbox was made from")
-    known: Sequence[SavedLayer] = manifest.layers or ()
-    paths = overlay_paths(save, manifest)
-    ids = tuple(layer.id for layer in known) or tuple(new_id() for _ in paths)
+    manifest = _check(Path(source.path))
+    digest = "" if source.below else layers_digest(manifest)
+    if (manifest.id, digest) != (source.id, source.digest):
+        raise SaveError(f"the save at {source.path} is not the one that it was")
+    ids: list[str] = []
     with map_os_errors(place.layers):
-        for number, (path, id_) in enumerate(zip(paths, ids, strict=True)):
-            if manifest.id:
-                share_file(path, place.layer(id_))
-                place.digest(id_).write_text(f"{known[number].sha256}\n", encoding="ascii")
-            else:
-                copy_sparse(path, place.layer(id_))
+        for root in map(Path, (*source.below, source.path)):
+            ids += _adopt_one(root, _check(root), place)
     lower = check_qcow2(place.layer(ids[-1]), allow_backing=True).virtual_size
     base = check_qcow2(image.chain[-1], allow_backing=len(image.chain) > 1).virtual_size
-    head = Head(layers=ids, top=new_id(), machine=FIRST)
+    head = Head(layers=tuple(ids), top=new_id(), machine=FIRST)
     top = place.layer(head.top)
     create_overlay(top, backing=layer_name(ids[-1]), size=max(lower, base, size))
     sync_dir(place.layers)
     return head
+
+
+def _check(root: Path) -> SaveManifest:
+    return check_portable(root) if root.is_file() else check_save(root)
+
+
+def _adopt_one(root: Path, manifest: SaveManifest, place: SandboxDir) -> list[str]:
+    ids = []
+    known = manifest.layers
+    paths = (root,) if root.is_file() else overlay_paths(root, manifest)
+    for number, path in enumerate(paths):
+        if known is None:
+            ids.append(new_id())
+            copy_sparse(path, place.layer(ids[-1]))
+            continue
+        ids.append(known[number].id)
+        share_file(path, place.layer(ids[-1]))
+        if not root.is_file():  # which has its metadata behind the disk
+            place.digest(ids[-1]).write_text(f"{known[number].sha256}\n", encoding="ascii")
+    return ids

@@ -13,6 +13,8 @@ class Source:
 
     path: str
     """Its directory."""
+    below: tuple[str, ...] = ()
+    """Those of the saves that it lies on, the lowest first."""
     name: str
     id: str
     """"" for one of the published packages."""
@@ -27,4 +29,5 @@ class Source:
         """Raises KeyError, TypeError."""
         if value is None:
             return None
-        return cls(**{name: str(value[name]) for name in ("path", "name", "id", "digest")})
+        texts = {name: str(value[name]) for name in ("path", "name", "id", "digest")}
+        return cls(**texts, below=tuple(str(path) for path in value["below"]))
