@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["delete", "list", "restore", "verify"]
 
 
-def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:
+def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:  # noqa: A001 - saves.list()
     """All saves with their sizes, base, descent and problems; ``everywhere``: also those of other
     workspaces. Never raises for one of them."""
     from quicksand.host.paths import paths
