@@ -40,15 +40,10 @@ def command(each: bool, as_json: bool) -> None:
 def _print_rows(usage: Usage) -> None:
     from quicksand_tui.cli.output import print_table, show_size
 
-    rows: list[tuple[object, ...]] = [
-        (
-            row.kind.value,
-            row.number,
-            show_size(row.own),
-            show_size(row.shared) if row.shared else "",
-        )
-        for row in usage.rows()
-    ]
+    rows: list[tuple[object, ...]] = []
+    for row in usage.rows():
+        shared = show_size(row.shared) if row.shared else ""
+        rows.append((row.kind.value, row.number, show_size(row.own), shared))
     rows.append(("total", len(usage.items), show_size(usage.total), ""))
     print_table(("WHAT", "NUMBER", "OWN", "SHARED"), rows)
 

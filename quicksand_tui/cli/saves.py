@@ -39,8 +39,8 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
         raise click.UsageError("--all goes with the list", ctx)
 
 
-for found in (verify, remove, restore, prune):
-    command.add_command(found)
+for part in (remove, restore, verify, prune):
+    command.add_command(part)
 
 
 @command.command("list")
@@ -118,6 +118,7 @@ def facts(info: SaveInfo) -> dict[str, Any]:
         "base": None,
         "parent": None,
         "children": list(info.children),
+        "above": list(info.above),
         "sandboxes": list(info.sandboxes),
         "problems": list(info.problems),
     }
@@ -152,8 +153,9 @@ def trash(empty: bool, as_json: bool) -> None:
     total = freed_by(trashed.root for trashed in found)
     told = [_trashed_facts(trashed) for trashed in found]
     if empty:
+        shown = {trashed.id for trashed in found}
         for store in stores:
-            if ids := [trashed.id for trashed in store.trash() if trashed in found]:
+            if ids := [trashed.id for trashed in store.trash() if trashed.id in shown]:
                 store.empty_trash(ids)
     if as_json:
         print_json({"emptied": empty, "frees": total, "saves": told})

@@ -73,18 +73,10 @@ def restore(name: str, new_name: str | None) -> None:
 
     `saves trash` lists what is there.
     """
-    from quicksand.errors import SaveError, SaveNotFoundError
     from quicksand.host.paths import paths
     from quicksand.saves.keeping import restore_save
 
-    try:
-        restored = restore_save(name, paths(), new_name=new_name)
-    except SaveNotFoundError:
-        raise
-    except SaveError as error:
-        error.hint = f"`quicksand-tui saves restore {name} --as NEW` gives it another name"
-        raise
-    print(restored.name)
+    print(restore_save(name, paths(), new_name=new_name).name, flush=True)
     _sweep()
 
 
