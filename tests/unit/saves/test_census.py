@@ -136,7 +136,7 @@ def change_source(places: Paths, id_: str, **source: str) -> None:
     path = sandbox_dir(places, id_).record
     record = Registry(places).inspect(id_)
     assert record is not None and record.record is not None
-    write_json(path, {**record.record.to_json(), "source": {"digest": "", **source}})
+    write_json(path, {**record.record.to_json(), "source": {"digest": "", "below": [], **source}})
 
 
 def test_a_sandbox_of_a_published_save_is_known_by_its_path(
