@@ -230,6 +230,32 @@ def _deflated(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_refcounts_are_right_however_compressed_clusters_lie(
+    tmp_path: Path, qemu_img: QemuImg, seed: int
+) -> None:
+    """Of clusters of 512 bytes; what follows the end of compressed data does not count."""
+    chance = random.Random(seed)
+    expected, entries, target = b"", [], tmp_path / "target"
+    with new_file(target) as descriptor:
+        out = Qcow2Writer(descriptor, target, size=1000 * 512, cluster_bits=9)
+        for number in range(1000):
+            piece = b"%03d" % number + bytes(509)
+            expected += piece
+            length = chance.choice((128, 256, chance.randrange(20, 512)))
+            if chance.random() < seed / 20:
+                entries += out.add_clusters(memoryview(piece))
+            else:
+                entries.append(out.add_compressed(_deflated(piece).ljust(length, b"x")))
+            if len(entries) == 64:
+                out.add_table(number // 64, entries)
+                entries = []
+        out.add_table(1000 // 64, entries)
+        out.finish()
+    check(qemu_img.check(target))
+    assert read_disk(target) == expected
+
+
 def test_a_run_of_clusters_is_split_where_refcounts_lie(tmp_path: Path, qemu_img: QemuImg) -> None:
     target, data = tmp_path / "target", noise(300 * 512)
     with new_file(target) as descriptor:
@@ -386,6 +412,13 @@ def test_a_small_file_that_claims_a_huge_disk_is_refused(tmp_path: Path) -> None
     path.write_bytes(data)
     with pytest.raises(ImageError, match=r"low .*one place"):
         write_merged([path], tmp_path / "target", backing=BACKING)
+
+
+def test_what_is_beyond_the_end_is_not_carried_along(tmp_path: Path) -> None:
+    path = write_layer(tmp_path / "low", Made(2 * CLUSTER, 16, {1: b"kept".ljust(512) + b"cut"}))
+    write_merged([path], tmp_path / "target", backing=BACKING, size=CLUSTER + 512)
+    assert b"kept" in (tmp_path / "target").read_bytes()
+    assert b"cut" not in (tmp_path / "target").read_bytes()
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
