@@ -15,6 +15,8 @@
     │   └── PathError                     a directory is missing, unwritable or not ours
     ├── HistoryError                      a checkpoint is damaged, unfit, or its history is busy
     │   └── CheckpointNotFoundError (ValueError)  the caller: no checkpoint of that tag
+    ├── SaveError (ValueError)            a save is damaged, newer than we know, or unfit
+    │   └── SaveNotFoundError (FileNotFoundError)
     ├── ImageError                        an image is damaged or unfit
     │   └── ImageNotFound (RuntimeError)
     ├── MachineError                      the VM failed
@@ -101,6 +103,14 @@ class HistoryError(QuicksandError):
 
 class CheckpointNotFoundError(HistoryError, ValueError):
     """No checkpoint has that tag or id."""
+
+
+class SaveError(QuicksandError, ValueError):
+    """A save is damaged, of a version that we do not know, or lies on another image."""
+
+
+class SaveNotFoundError(SaveError, FileNotFoundError):
+    """There is no save of that name or at that path."""
 
 
 class ImageError(QuicksandError):

@@ -1,0 +1,264 @@
+"""``manifest.json`` of a save, read from whoever wrote it and written so that all can read it.
+
+Published writers put ``version``, ``config`` and ``arch`` there and nothing else; all the rest is
+ours, and is absent from theirs. What we do not know is kept as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from quicksand.config import SandboxConfig
+from quicksand.errors import ConfigError, SaveError, SaveNotFoundError
+from quicksand.host.arch import Architecture
+from quicksand.host.files import read_json
+
+VERSION = 6
+"""Of the format (the specification's, "Saves")."""
+
+MANIFEST = "manifest.json"
+OVERLAYS = "overlays"
+
+LAYERS_MAX = 4096
+NAME_MAX = 200
+"""Bytes; file systems allow 255, and names of temporary directories are longer than the save's."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_ID = re.compile(r"[0-9a-f]{8,16}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The image that a save lies on."""
+
+    name: str
+    version: str = ""
+    digest: str = ""
+    """Of the image store, all files together; "" for an image outside of it."""
+
+    def __str__(self) -> str:
+        parts = [repr(self.name)]
+        if self.version:
+            parts.append(f"version {self.version}")
+        if self.digest:
+            parts.append(f"digest {self.digest[:12]}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The save that a sandbox was resumed from."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedLayer:
+    """One file of a save's disk, ``overlays/<number>.qcow2``."""
+
+    id: str
+    """The layer's, the same in every save and sandbox that shares it."""
+    size: int
+    """Bytes of the file."""
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveManifest:
+    """What a save says of itself."""
+
+    config: SandboxConfig
+    """Of the sandbox that was saved; ``config.image`` is the base image's name."""
+    arch: str
+    version: int = VERSION
+    id: str = ""
+    """"" for saves of the published packages, as is all that follows."""
+    created: float = 0.0
+    """Unix time."""
+    note: str = ""
+    engine: str = ""
+    base: Base | None = None
+    parent: Parent | None = None
+    layers: tuple[SavedLayer, ...] | None = None
+    """Bottom to top; None if the writer did not say."""
+    frozen: bool = False
+    """The guest's file system stood still for the instant of the save."""
+    volatile: tuple[str, ...] = ()
+    """Paths of the guest with files in memory only, which the save does not hold."""
+    other: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that we do not know."""
+    other_config: Mapping[str, Any] = field(default_factory=dict)
+    """Options of ``config`` that we do not know, as mounts."""
+
+    def to_json(self) -> dict[str, Any]:
+        config = {**self.other_config, **self.config.to_json()}
+        plain: dict[str, Any] = {"version": self.version, "config": config, "arch": self.arch}
+        if self.id:
+            plain |= {
+                "id": self.id,
+                "created": self.created,
+                "note": self.note,
+                "engine": self.engine,
+                "frozen": self.frozen,
+                "volatile": list(self.volatile),
+            }
+            for name in ("base", "parent"):
+                value = getattr(self, name)
+                plain[name] = None if value is None else _plain(value)
+            plain["layers"] = None if self.layers is None else [_plain(x) for x in self.layers]
+        return {**self.other, **plain}
+
+    @classmethod
+    def from_json(cls, value: object) -> SaveManifest:
+        """Raises ValueError naming what is wrong."""
+        if not isinstance(value, dict):
+            raise ValueError("it is no JSON object")
+        version = value.get("version")
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise ValueError(f"version {version!r} is no version of a save")
+        if version > VERSION:
+            raise ValueError(
+                f"version {version} is newer than {VERSION}, the newest that this program knows"
+            )
+        config, other_config = _parse_config(value.get("config"))
+        arch = Architecture.parse(value["arch"]).value if "arch" in value else ""
+        known = {"version", "config", "arch"} | _OURS
+        other = {name: found for name, found in value.items() if name not in known}
+        common = cls(
+            config=config,
+            arch=arch or (config.arch or Architecture.host()).value,
+            version=version,
+            other=other,
+            other_config=other_config,
+        )
+        return _add_ours(common, value) if "id" in value else common
+
+
+_OURS = {"id", "created", "note", "engine", "base", "parent", "layers", "frozen", "volatile"}
+
+
+def _parse_config(value: object) -> tuple[SandboxConfig, dict[str, Any]]:
+    if not isinstance(value, dict):
+        raise ValueError("config is no JSON object")
+    known = {f.name for f in fields(SandboxConfig)}
+    try:
+        config = SandboxConfig.parse({k: v for k, v in value.items() if k in known})
+    except (ConfigError, TypeError) as error:
+        raise ValueError(f"config: {error}") from error
+    return config, {k: v for k, v in value.items() if k not in known}
+
+
+def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
+    layers = value.get("layers")
+    if layers is not None:
+        if not isinstance(layers, list) or not 0 < len(layers) <= LAYERS_MAX:
+            raise ValueError("layers is no list of layers")
+        layers = tuple(_parse_layer(layer) for layer in layers)
+        if len({layer.id for layer in layers}) != len(layers):
+            raise ValueError("two layers have the same id")
+    created = value.get("created", 0.0)
+    if isinstance(created, bool) or not isinstance(created, int | float):
+        raise ValueError("created is no time")
+    try:
+        created = float(created)
+    except OverflowError:
+        created = math.inf
+    if not math.isfinite(created):
+        raise ValueError("created is no time")
+    volatile = value.get("volatile", [])
+    if not isinstance(volatile, list) or not all(isinstance(path, str) for path in volatile):
+        raise ValueError("volatile is no list of paths")
+    if not isinstance(value.get("frozen", False), bool):
+        raise ValueError("frozen is neither true nor false")
+    return replace(
+        common,
+        id=_match(_ID, value["id"], "id"),
+        created=created,
+        note=_text(value, "note"),
+        engine=_text(value, "engine"),
+        base=_parse_part(Base, value.get("base"), "base"),
+        parent=_parse_part(Parent, value.get("parent"), "parent"),
+        layers=layers,
+        frozen=value.get("frozen", False),
+        volatile=tuple(volatile),
+    )
+
+
+def _parse_layer(value: object) -> SavedLayer:
+    if not isinstance(value, dict):
+        raise ValueError("a layer is no JSON object")
+    size = value.get("size")
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 2**63:
+        raise ValueError(f"a layer of {size!r} bytes")
+    return SavedLayer(
+        id=_match(_ID, value.get("id"), "a layer's id"),
+        size=size,
+        sha256=_match(_SHA256, value.get("sha256"), "a layer's sha256"),
+    )
+
+
+def _parse_part(kind: Any, value: object, what: str) -> Any:
+    if value is None:
+        return None
+    names = {f.name for f in fields(kind)}
+    if not isinstance(value, dict) or "name" not in value:
+        raise ValueError(f"{what} is not understood")
+    return kind(**{name: _text(value, name) for name in names})
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    found = value.get(name, "")
+    if not isinstance(found, str):
+        raise ValueError(f"{name} is no text")
+    return found
+
+
+def is_sha256(value: str) -> bool:
+    """Whether it has a digest's form."""
+    return _SHA256.fullmatch(value) is not None
+
+
+def _match(pattern: re.Pattern[str], value: object, what: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError(f"{what} is {value!r}")
+    return value
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def check_save_name(name: str) -> str:
+    """Return ``name`` if a save may be called so. Raises ConfigError."""
+    if not isinstance(name, str) or not name.strip() or _bytes(name) > NAME_MAX:
+        raise ConfigError(
+            f"{str(name)[:NAME_MAX]!r} is no name for a save", hint=f"1 to {NAME_MAX} bytes"
+        )
+    if "/" in name or name.startswith(".") or not name.isprintable():
+        raise ConfigError(
+            f"{name!r} is no name for a save",
+            hint="no slash, no dot at the beginning, nothing that cannot be printed",
+        )
+    return name
+
+
+def _bytes(name: str) -> int:
+    return len(name.encode("utf-8", "surrogatepass"))
+
+
+def read_manifest(root: Path) -> SaveManifest:
+    """The manifest of the save in the directory ``root``. Raises SaveNotFoundError without one,
+    SaveError naming what is wrong with it."""
+    path = root / MANIFEST
+    try:
+        return SaveManifest.from_json(read_json(path))
+    except FileNotFoundError:
+        raise SaveNotFoundError(f"there is no save at {root}: it has no {MANIFEST}") from None
+    except (OSError, ValueError, OverflowError) as error:
+        raise SaveError(f"the save at {root} cannot be used: {MANIFEST}: {error}") from error
