@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
     """Check saves, all of them unless some are named: files, sizes, headers, the image they lie on.
 
-    Exit status 1 if one is damaged or lacks its image.
+    NAME can be the file of a snapshot, too. Exit status 1 if one is damaged or lacks its image.
     """
     from quicksand.host.paths import paths
-    from quicksand.saves.finding import all_stores, find_save
-    from quicksand.saves.verifying import verify_saves
+    from quicksand.saves.finding import all_stores
+    from quicksand.saves.verifying import find_any, verify_saves
 
     from quicksand_tui.cli.output import print_json, say
     from quicksand_tui.cli.progress import Rate, shown
     from quicksand_tui.cli.runner import run_async
 
     if names:
-        saves = [find_save(name, paths()) for name in dict.fromkeys(names)]
+        saves = [find_any(name, paths()) for name in dict.fromkeys(names)]
     else:
         saves = [save for store in all_stores(paths()) for save in store.list()]
     rate, total = Rate("verifying"), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 from collections.abc import Mapping
@@ -106,3 +107,14 @@ def entries_of(path: Path) -> dict[int, int]:
             values = struct.unpack_from(f">{per_table}Q", data, place)
             found.update({number * per_table + at: v for at, v in enumerate(values) if v})
     return found
+
+
+def noise(length: int, seed: int = 1) -> bytes:
+    """Does not compress."""
+    return random.Random(seed).randbytes(length)
+
+
+def check(found: Mapping[str, object]) -> None:
+    """What qemu-img check says: nothing is wrong."""
+    assert found["check-errors"] == 0
+    assert not {"corruptions", "leaks"} & found.keys()

@@ -7,7 +7,6 @@ import random
 import struct
 import tempfile
 import tracemalloc
-import zlib
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,19 @@ from quicksand.errors import ConfigError, DiskSpaceError, ImageError, PathError
 from quicksand.images.merge import write_merged
 from quicksand.images.overlay import BACKING_NAME_MAX, CLUSTER, L2_COVERS, create_overlay
 from quicksand.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
-from quicksand.images.writer import Qcow2Writer, new_file
 
 from tests.faults import Fault, fault
 from tests.unit.diskdiff.disks import write_clusters
-from tests.unit.qcow2_layers import COMPRESSED, COPIED, Made, entries_of, read_disk, write_layer
+from tests.unit.qcow2_layers import (
+    COMPRESSED,
+    COPIED,
+    Made,
+    check,
+    entries_of,
+    noise,
+    read_disk,
+    write_layer,
+)
 from tests.unit.test_overlay import QemuImg, qemu_img
 
 __all__ = ["fault", "qemu_img"]
@@ -30,10 +37,6 @@ MIB = 1024 * 1024
 GIB = 1024 * MIB
 SIZE_MAX = 12 * CLUSTER
 BACKING = Path("/the/base")
-
-
-def noise(length: int, seed: int = 1) -> bytes:
-    return random.Random(seed).randbytes(length)
 
 
 def text(length: int, seed: int = 1) -> bytes:
@@ -62,12 +65,6 @@ EVEN = layers_of((16,), st.integers(1, SIZE_MAX // CLUSTER).map(lambda count: co
 BASE = Made(
     9 * CLUSTER + 512, 16, {number: noise(CLUSTER, number) for number in (0, 1, 2, 4, 5, 7, 8, 9)}
 )
-
-
-def check(found: dict[str, object]) -> None:
-    """What qemu-img check says."""
-    assert found["check-errors"] == 0
-    assert not {"corruptions", "leaks"} & found.keys()
 
 
 def model(layers: list[Made], size: int | None) -> bytes:
@@ -199,47 +196,6 @@ def test_compressed_clusters_lie_one_after_the_other(tmp_path: Path, qemu_img: Q
     assert starts[1] % 512
     check(qemu_img.check(target))
     assert read_disk(target) == read_disk(*layers)
-
-
-@pytest.mark.parametrize("compress", [False, True])
-def test_tables_that_outgrow_a_cluster(tmp_path: Path, qemu_img: QemuImg, compress: bool) -> None:
-    """With clusters of 512 bytes, of which 256 are counted by a block and 64 blocks are named by a
-    cluster of their table."""
-    size, target = 20 * MIB, tmp_path / "target"
-    table = 512 // 8
-    content = [noise(512, n % 97) if n % 5 else b"%d" % n for n in range(size // 512)]
-    with new_file(target) as descriptor:
-        out = Qcow2Writer(descriptor, target, size=size, cluster_bits=9)
-        for number in range(len(content) // table):
-            entries: list[int] = []
-            for at in range(number * table, (number + 1) * table):
-                if compress and at % 5 == 0:
-                    entries.append(out.add_compressed(_deflated(content[at].ljust(512, b"\0"))))
-                else:
-                    entries += out.add_clusters(memoryview(content[at].ljust(512, b"\0")))
-            out.add_table(number, entries)
-        out.finish()
-    (refcount_clusters,) = struct.unpack_from(">I", target.read_bytes(), 56)
-    assert refcount_clusters > 1
-    check(qemu_img.check(target))
-    assert read_disk(target) == b"".join(piece.ljust(512, b"\0") for piece in content)
-
-
-def _deflated(data: bytes) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, -12)
-    return packer.compress(data) + packer.flush()
-
-
-def test_a_run_of_clusters_is_split_where_refcounts_lie(tmp_path: Path, qemu_img: QemuImg) -> None:
-    target, data = tmp_path / "target", noise(300 * 512)
-    with new_file(target) as descriptor:
-        out = Qcow2Writer(descriptor, target, size=len(data), cluster_bits=9)
-        entries = out.add_clusters(memoryview(data))
-        for number in range(-(-300 // 64)):
-            out.add_table(number, entries[number * 64 : (number + 1) * 64])
-        out.finish()
-    check(qemu_img.check(target))
-    assert read_disk(target) == data
 
 
 @pytest.mark.parametrize("size", [L2_COVERS, L2_COVERS + 1, 4 * 1024 * GIB + 1, VIRTUAL_SIZE_MAX])
@@ -386,6 +342,13 @@ def test_a_small_file_that_claims_a_huge_disk_is_refused(tmp_path: Path) -> None
     path.write_bytes(data)
     with pytest.raises(ImageError, match=r"low .*one place"):
         write_merged([path], tmp_path / "target", backing=BACKING)
+
+
+def test_what_is_beyond_the_end_is_not_carried_along(tmp_path: Path) -> None:
+    path = write_layer(tmp_path / "low", Made(2 * CLUSTER, 16, {1: b"kept".ljust(512) + b"cut"}))
+    write_merged([path], tmp_path / "target", backing=BACKING, size=CLUSTER + 512)
+    assert b"kept" in (tmp_path / "target").read_bytes()
+    assert b"cut" not in (tmp_path / "target").read_bytes()
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ def test_qemu_takes_every_kind_of_image_with_a_trailer(
     before = qemu_img.info(path)
     for value in (VALUE, OTHER, VALUE):
         write_metadata(path, value)
+        sidecar(path).unlink()
         assert read_metadata(path) == value
+    write_metadata(path, VALUE)
     info = qemu_img.info(path)
     for key in ("virtual-size", "cluster-size", "format-specific"):
         assert info[key] == before[key]
@@ -249,8 +251,10 @@ def test_a_file_beside_it_is_read_only_if_it_is_one(image: Path, tmp_path: Path)
         read_metadata(image)
     beside.unlink()
     beside.mkdir()
-    with pytest.raises(ImageError, match=r"snapshot\.qcow2\.json"):
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ImageError, match=r"\.json is no file"):
         read_metadata(image)
+    assert len(os.listdir("/proc/self/fd")) == before
     beside.rmdir()
     os.mkfifo(beside)
     with pytest.raises(ImageError, match=r"\.json is no file"):
@@ -271,9 +275,7 @@ def test_what_is_no_image_is_refused_by_name(
             path.write_bytes(content)
         with pytest.raises(ImageError, match=str(path)):
             call(path)
-    assert sidecar(path).exists() is False
-    with pytest.raises(ImageError, match=str(tmp_path)):
-        call(tmp_path)
+    assert not sidecar(path).exists()
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def write_merged(
 ) -> None:
     """Write what ``layers``, from the bottom to the top, have above their base as one overlay.
 
-    ``backing`` is the name of the base for the header; with None there is no base, and the result
-    is a disk of its own. ``base`` are the base's own files: they are read only where a layer covers
+    ``backing`` is the name of the base for the header; with neither it nor ``base`` the result is a
+    disk of its own. ``base`` are the base's own files: they are read only where a layer covers
     a part of a cluster of 64 KiB (because its clusters are smaller, or it ends there), and no zeros
     are kept beyond their end. A ``size`` that is larger than the highest layer adds zeros.
 

@@ -86,7 +86,9 @@ class Qcow2Writer:
         self._size = size
         self._name = b"" if backing is None else os.fsencode(backing)
         if len(self._name) > BACKING_NAME_MAX:
-            raise PathError(f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of it")
+            raise PathError(
+                f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of qcow2"
+            )
         entries = self.cluster // 8
         self._l1 = [0] * -(-size // (self.cluster * entries))
         tables = -(-len(self._l1) // entries)

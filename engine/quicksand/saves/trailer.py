@@ -124,10 +124,12 @@ def _read_sidecar(path: Path) -> tuple[Path, bytes]:
     try:
         # Not to wait for a writer, should it be a FIFO.
         descriptor = os.open(beside, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:  # noqa: PTH123
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ImageError(f"{beside} is no file")
-            text = file.read(_TEXT_MAX + 1)
+            text = os.pread(descriptor, _TEXT_MAX + 1, 0)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError as error:
         raise ImageError(
             f"{path} has no metadata of a snapshot, and there is no {beside.name} beside it",

@@ -241,6 +241,15 @@ def _size(path: Path) -> int:
         return 0
 
 
+def find_any(name_or_path: str | Path, paths: Paths) -> Save:
+    """A save, by name or path, or a snapshot file. Raises SaveNotFoundError, SaveError."""
+    from quicksand.saves.finding import find_save
+    from quicksand.saves.portable import find_portable
+
+    snapshot = find_portable(Path(name_or_path).absolute())
+    return find_save(name_or_path, paths) if snapshot is None else snapshot
+
+
 async def verify_saves(
     saves: Sequence[Save], paths: Paths, *, deep: bool = False, progress: Report | None = None
 ) -> list[Verdict]:

@@ -19,10 +19,9 @@ from quicksand.images.overlay import create_overlay
 from quicksand.images.store import ImageStore
 from quicksand.saves import verifying
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, SavedLayer, SaveManifest
-from quicksand.saves.portable import find_portable
 from quicksand.saves.store import Save, SaveStore, load_save
 from quicksand.saves.trailer import write_metadata
-from quicksand.saves.verifying import BASE, Verdict, Verifier, verify_saves
+from quicksand.saves.verifying import BASE, Verdict, Verifier, find_any, verify_saves
 
 from tests.unit.diskdiff.disks import write_clusters
 from tests.unit.saves.making import MIB, make_layer, make_published, make_save, publish_image
@@ -237,8 +236,7 @@ def test_a_portable_snapshot_is_read_up_to_its_metadata(places: Paths, tmp_path:
         layers=(SavedLayer(id="0123456789ab", size=path.stat().st_size, sha256=digest),),
     )
     write_metadata(path, manifest.to_json())
-    save = find_portable(path)
-    assert save is not None
+    save = find_any(str(path), places)
     (verdict,) = Verifier(places, deep=True).verify([save])
     assert verdict.problems == {}
     flip(path, DATA)
