@@ -54,6 +54,7 @@ VERBS = tuple(
         ("tree", "tree", "command", _BACK, "Show a sandbox's checkpoints and where it stands."),
         ("diff", "diff", "command", _BACK, "List files that differ between two checkpoints."),
         ("save", "save", "command", _BACK, "Keep a sandbox's disk as a start for new ones."),
+        ("snapshot", "snapshot", "command", _BACK, "Write a sandbox's disk to a portable file."),
         ("ps", "ps", "command", _LOOK, "List sandboxes."),
         ("logs", "logs", "command", _LOOK, "Show a sandbox's console."),
         ("stats", "stats", "command", _LOOK, "Show what sandboxes use, of the host and inside."),
