@@ -263,7 +263,8 @@ class SaveStore:
                 raise SaveNotFoundError(f"there is no {id_!r} in the trash of {self.root}")
             target = self.root / check_save_name(name or found.save.name)
             if os.path.lexists(target):
-                raise taken(target.name, self.root)
+                again = f"quicksand-tui saves restore {id_} --as NEW"
+                raise taken(target.name, self.root, hint=f"`{again}` gives it another name")
             with map_os_errors(target):
                 (found.root / "save").rename(target)
                 sync_dir(self.root)
@@ -357,7 +358,5 @@ def _remove_tree(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def taken(name: str, root: Path) -> SaveError:
-    return SaveError(
-        f"there is a save {name!r} in {root} already", hint="choose another name, or replace it"
-    )
+def taken(name: str, root: Path, *, hint: str = "choose another name, or replace it") -> SaveError:
+    return SaveError(f"there is a save {name!r} in {root} already", hint=hint)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from quicksand.config import SandboxConfig
 from quicksand.host.files import write_json
+from quicksand.host.paths import Paths, make_private_dir
 from quicksand.images.overlay import CLUSTER, create_overlay
+from quicksand.images.store import ImageStore, StoredImage
 from quicksand.saves.manifest import (
     MANIFEST,
     OVERLAYS,
@@ -85,6 +87,28 @@ def make_save(
     with store.making() as made:
         fill_save(made, *contents, shared=shared, parent=parent, note=note, base=base)
         return store.publish(made, name, replace=replace)
+
+
+def publish_image(places: Paths, content: str = "1", name: str = "debian") -> StoredImage:
+    """An image in the store, with a disk that is empty."""
+    store = ImageStore(places.images)
+    staging = make_private_dir(store.root) / f".building-{name}-{os.urandom(4).hex()}"
+    staging.mkdir()
+    create_overlay(staging / "disk.qcow2", backing=None, size=64 * MIB)
+    for part in ("kernel", "initrd"):
+        (staging / part).write_text(f"{part} {content}")
+    manifest = {
+        "name": name,
+        "version": "13",
+        "arch": "x86_64",
+        "created": 1_700_000_000,
+        "files": {
+            "disk": {"name": "disk.qcow2"},
+            "kernel": {"name": "kernel"},
+            "initrd": {"name": "initrd"},
+        },
+    }
+    return store.publish(staging, manifest)
 
 
 def make_published(root: Path, *contents: bytes, image: str = "debian") -> Path:
