@@ -48,6 +48,8 @@ VERBS = tuple(
         ("pause", "life", "pause", _LIVES, "Freeze sandboxes where they are."),
         ("resume", "life", "resume", _LIVES, "Let paused sandboxes go on."),
         ("rm", "life", "remove", _LIVES, "Remove stopped sandboxes and their disks."),
+        ("export", "bundles", "export", _LIVES, "Write a save or a sandbox to one file."),
+        ("import", "bundles", "import_", _LIVES, "Take what such a file holds."),
         ("checkpoint", "checkpoint", "command", _BACK, "Keep an instant to come back to."),
         ("revert", "revert", "revert", _BACK, "Go back to a checkpoint."),
         ("undo", "revert", "undo", _BACK, "Take the last revert back."),
