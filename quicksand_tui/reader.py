@@ -183,7 +183,7 @@ def _view(entry: Entry) -> SandboxView:
         return view
     view = replace(
         view,
-        image=sanitise(record.config.image, limit=200),
+        image=sanitise(record.began_with, limit=200),
         created=record.created,
         memory_limit=record.config.memory_bytes,
         cpus=record.config.cpus,

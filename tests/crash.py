@@ -24,7 +24,7 @@ from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths, paths
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry
-from quicksand.snapshots.history import AUTO_KEPT, History
+from quicksand.snapshots.history import AUTO_KEPT, LAYER_FILES, History
 from quicksand.snapshots.layers import read_seal
 from quicksand.snapshots.pages import verify
 from quicksand.snapshots.records import Node
@@ -386,7 +386,7 @@ def check_litter(place: SandboxDir) -> None:
     layers |= {name for place in heads for name in (*place.layers, place.top)}
     found = {p.name for p in place.layers.iterdir()}
     assert {name for name in found if name.endswith(".qcow2")} == {f"{n}.qcow2" for n in layers}
-    assert found <= {f"{name}.{kind}" for name in layers for kind in ("qcow2", "json")}
+    assert found <= {f"{name}.{kind}" for name in layers for kind in LAYER_FILES}
     memory = {file.name for node in nodes for file in node.files} | {h.memory for h in heads}
     assert {p.name for p in place.memory.iterdir()} <= memory
     dots = [p.name for p in place.root.iterdir() if p.name.startswith(".")]

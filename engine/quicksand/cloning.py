@@ -19,7 +19,6 @@ from quicksand.errors import (
     HostError,
     QuicksandError,
     SandboxNotFoundError,
-    StateError,
 )
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
@@ -31,6 +30,7 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.operations import keep_instant, working_on
 from quicksand.snapshots.origins import Origin, import_node
+from quicksand.snapshots.pivot import freeze_stopped
 from quicksand.snapshots.records import BLANK, Head
 from quicksand.snapshots.records import new_id as new_layer
 
@@ -165,7 +165,7 @@ def _make_all(
     history = registry.history(record.id)
     before = history.head() if origin is None else None
     try:
-        layers = () if before is None else _freeze_disk(history, record, before)
+        layers = () if before is None else freeze_stopped(history, record.name)
         for name in names:
             made.append(_make(registry, record, name, origin, layers))
     except BaseException:
@@ -216,20 +216,6 @@ def _make(
         forget(registry, embryo)
         raise
     return embryo
-
-
-def _freeze_disk(history: History, record: Record, head: Head) -> tuple[str, ...]:
-    """Freeze the disk of a stopped sandbox: it goes on in a new layer. Returns the frozen ones."""
-    if head.previous is not None:
-        raise StateError(
-            f"the last start of {record.name!r} did not end well",
-            hint=f"`quicksand-tui start {record.name}` and stop it, then clone it",
-        )
-    top = new_layer()
-    add_layer(history.place, top, below=head.top)
-    layers = (*head.layers, head.top)
-    history.set_head(replace(head, layers=layers, top=top))
-    return layers
 
 
 def _share_disk(

@@ -10,6 +10,7 @@
         history.lock            flock'ed by whoever changes layers or checkpoints
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
         layers/<id>.json        what identifies a frozen layer: size and checksums
+        layers/<id>.sha256      its digest, once it was saved
         memory/<id>.pages       pages of guest memory that checkpoints are made of; a symbolic link
                                 to <QUICKSAND_MEMORY_DIR>/<id>/ if that was set at the first start
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
@@ -113,6 +114,9 @@ class SandboxDir:
 
     def seal(self, name: str) -> Path:
         return self.layers / f"{name}.json"
+
+    def digest(self, name: str) -> Path:
+        return self.layers / f"{name}.sha256"
 
     @property
     def console_log(self) -> Path:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -119,11 +119,7 @@ def prepare_disk(
     head = _find_head(place, _last_machine(place))
     if head is None and at is None:
         _refuse_lost_disk(record, place)
-        top = image.chain[-1]
-        base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
-        size = max(base_size, record.config.disk_size_bytes or 0)
-        head = Head(layers=(), top=new_id(), machine=FIRST)
-        create_overlay(place.layer(head.top), backing=top.resolve(), size=size)
+        head = _first_disk(record, image, place)
     if at is not None:
         # Until it runs, the disk as it was is what counts: its layers must not be swept away.
         head = Head.going_on(at, machine=UNFINISHED, previous=head)
@@ -135,6 +131,19 @@ def prepare_disk(
         for log in (place.console_log, place.qemu_log, place.exit):
             log.unlink(missing_ok=True)
             log.with_name(log.name + ".1").unlink(missing_ok=True)
+    return head
+
+
+def _first_disk(record: Record, image: ResolvedImage, place: SandboxDir) -> Head:
+    size = record.config.disk_size_bytes or 0
+    if record.source is not None:
+        from quicksand.saves.resuming import adopt
+
+        return adopt(record.source, place, image, size)
+    top = image.chain[-1]
+    base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
+    head = Head(layers=(), top=new_id(), machine=FIRST)
+    create_overlay(place.layer(head.top), backing=top, size=max(base_size, size))
     return head
 
 
@@ -209,7 +218,7 @@ def plan_machine(
             kernel=image.kernel,
             initrd=parts.initrd,
             disk=layer_name(head.top),
-            backing=(*_real(image.chain), *map(layer_name, head.layers)),
+            backing=(*image.chain, *map(layer_name, head.layers)),
             hostname=hostname(record.name),
             cmdline=image.cmdline,
         ),
@@ -220,11 +229,6 @@ def plan_machine(
         http_port=ports.http,
         extra=config.extra_qemu_args,
     )
-
-
-def _real(paths: Iterable[Path]) -> Iterator[Path]:
-    """As the header of the lowest layer names them (layout.layer_name)."""
-    return (path.resolve() for path in paths)
 
 
 def make_run_state(

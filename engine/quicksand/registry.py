@@ -46,6 +46,7 @@ from quicksand.layout import (
     runtime_dir,
     sandbox_dir,
 )
+from quicksand.saves.source import Source
 
 if TYPE_CHECKING:
     from quicksand.snapshots.history import History
@@ -91,6 +92,13 @@ class Record:
     gone."""
     discard: bool
     """Remove it when it stops."""
+    source: Source | None = None
+    """The save that it began from."""
+
+    @property
+    def began_with(self) -> str:
+        """The name of the save or image whose disk it had at first."""
+        return self.config.image if self.source is None else self.source.name
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -103,6 +111,7 @@ class Record:
             "created": self.created,
             "committed": self.committed,
             "discard": self.discard,
+            "source": None if self.source is None else self.source.to_json(),
         }
 
     @classmethod
@@ -120,6 +129,7 @@ class Record:
                 created=float(value["created"]),
                 committed=bool(value["committed"]),
                 discard=bool(value["discard"]),
+                source=Source.from_json(value["source"]),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad record: {error!r}") from error

@@ -9,7 +9,8 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from quicksand import execution, lifecycle
 from quicksand.agent.link import AgentLink
@@ -33,20 +34,26 @@ from quicksand.registry import (
     new_id,
     publish_state,
 )
+from quicksand.saves.autosave import AutoSave
+from quicksand.saves.finding import workspace_store
+from quicksand.saves.manifest import SaveManifest, check_save_name
+from quicksand.saves.resuming import find_base, look_up, merge_config, source_of
+from quicksand.saves.store import Save, SaveStore, check_save
 from quicksand.shell import Shell, ShellInfo
 from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
+if TYPE_CHECKING:
+    from quicksand.saves.saving import Options
+
 SYNC_S = 2.0
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
-OWN = ("name", "ephemeral", "warm", "progress_callback")
+OWN = ("name", "ephemeral", "warm", "progress_callback", "save", "workspace")
 LATER = {
     "mounts": [],
     "enable_display": False,
-    "save": None,
-    "workspace": None,
 }
 """Keywords of the specification that this version cannot serve yet: their defaults are accepted,
 anything else is refused rather than ignored."""
@@ -73,10 +80,18 @@ class Sandbox:
         name: str | None = None,
         ephemeral: bool | None = None,
         warm: bool = True,
+        save: str | None = None,
+        workspace: str | Path | None = None,
         progress_callback: Progress | None = None,
         **options: Any,
     ) -> None:
         """Check and keep the options (see `SandboxConfig`); nothing is started yet.
+
+        ``image``: an image's name, or that of a save: then the sandbox begins with its disk, and
+        its config counts where ``options`` do not.
+
+        ``save``: the disk is saved under this name when the sandbox stops, also after an error in
+        the block or SIGTERM. ``workspace``: the directory for saves, ``.quicksand`` if not given.
 
         ``warm``: the first start goes on from a template of a booted machine, if there is one;
         else it boots, and a template is made in the background for those that come after.
@@ -88,27 +103,65 @@ class Sandbox:
         for key, value in later.items():
             if value != LATER[key] and value:
                 raise ConfigError(f"{key} is not possible in this version of quicksand")
-        self._config = SandboxConfig.parse({"image": image, **options})
-        self._name = check_name(name) if name is not None else None
-        self._discard = name is None if ephemeral is None else ephemeral
+        registry = Registry(paths())
+        place = Path(workspace).absolute() if workspace is not None else None
+        source = look_up(image, registry.paths, place) if isinstance(image, str) else None
+        self._set(
+            registry,
+            merge_config(source, options)
+            if source is not None
+            else SandboxConfig.parse({"image": image, **options}),
+            name=check_name(name) if name is not None else None,
+            discard=name is None if ephemeral is None else ephemeral,
+            source=source,
+        )
+        self._saving: AutoSave | None = (
+            AutoSave(check_save_name(save), workspace_store(place)) if save is not None else None
+        )
+        self._workspace: Path | None = place
         self._warm = warm
-        self._progress = progress_callback
-        self._registry = Registry(paths())
+        self._progress: Progress | None = progress_callback
+
+    def _set(
+        self,
+        registry: Registry,
+        config: SandboxConfig,
+        *,
+        name: str | None,
+        discard: bool,
+        source: Save | None = None,
+    ) -> None:
+        self._registry = registry
+        self._config = config
+        self._name = name
+        self._discard = discard
+        self._source = source
+        """The save to begin with."""
         self._id = new_id()
         self._run: RunState | None = None
         self._link: AgentLink | None = None
         self._machine: LiveMachine | None = None
         self._timing: BootTiming | None = None
         self._record: Record | None = None
+        self._saving = None
+        self._workspace = None
+        self._warm = True
+        self._progress = None
 
     # Life
 
     async def __aenter__(self) -> Self:
         await self.start()
+        if self._saving is not None:
+            self._saving.watch()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+        try:
+            await self.stop()
+        finally:
+            if self._saving is not None:
+                self._saving.release()
 
     async def start(self, *, at: str | None = None) -> None:
         """Boot the VM; return when its agent has answered. With ``at`` a stopped sandbox goes on
@@ -125,7 +178,7 @@ class Sandbox:
             return
         if at is not None:
             raise StateError("a new sandbox has no checkpoints to start at")
-        record = self._new_record()
+        record = await asyncio.to_thread(self._new_record)
         lock = self._registry.create(record)
         try:
             self._adopt(
@@ -143,7 +196,7 @@ class Sandbox:
             os.close(lock)
 
     def _new_record(self) -> Record:
-        return Record(
+        record = Record(
             id=self._id,
             name=self._name or self._id,
             config=self._config,
@@ -152,6 +205,15 @@ class Sandbox:
             created=time.time(),
             committed=False,
             discard=self._discard,
+        )
+        if self._source is None:
+            return record
+        base = find_base(self._source, self._registry.paths)
+        return replace(
+            record,
+            image_digest=base.digest,
+            chain=tuple(str(path) for path in base.chain),
+            source=source_of(self._source, self._registry.paths),
         )
 
     def _commit(self) -> None:
@@ -185,11 +247,14 @@ class Sandbox:
         """Stop the VM: the guest syncs and powers down within ``grace`` seconds, else it is killed.
 
         A sandbox that is to be discarded is killed at once and removed. Safe at any time, in any
-        state, any number of times.
+        state, any number of times. One that was made with ``save`` is saved first, but not if
+        ``grace`` is 0; if that fails it is kept, stopped, and the error says so.
         """
         record = self._record
         if record is None:
             return
+        if self._saving is not None and grace > 0 and self.is_running:
+            record = await self._save_at_stop(record, self._saving)
         link, self._link = self._link, None
         try:
             await stop_machine(self._registry, record, link, self._run, grace=grace)
@@ -202,6 +267,26 @@ class Sandbox:
             with contextlib.suppress(SandboxNotFoundError):
                 self._registry.remove(record.id)
             self._record = None
+
+    async def _save_at_stop(self, record: Record, saving: AutoSave) -> Record:
+        from quicksand.saves.saving import Options
+
+        try:
+            await self.save_to(saving.store, saving.name, Options(progress=self._progress))
+        except QuicksandError as error:
+            if self._machine is None:
+                raise
+            # Its disk holds what could not be saved.
+            kept = replace(record, discard=False)
+            await in_thread_to_the_end(lambda: self._registry.save(kept))
+            self._machine.process.kill()
+            await to_the_end(self._machine.process.wait())
+            self._record = kept
+            await self._end_owned()
+            self._run = None
+            error.add_note(f"the sandbox {kept.name!r} is kept, stopped: nothing of it is lost")
+            raise
+        return record
 
     async def kill(self) -> None:
         """Stop the VM at once, as pulling the plug would."""
@@ -426,6 +511,72 @@ class Sandbox:
         await self.request("ping")
         return time.perf_counter() - started
 
+    # Saves
+
+    async def save(
+        self,
+        name: str,
+        *,
+        workspace: str | Path | None = None,
+        compress: bool = False,
+        delete_checkpoints: bool = False,
+        note: str = "",
+        replace: bool = True,
+        freeze: bool | None = None,
+    ) -> SaveManifest:
+        """Save the disk under ``name`` in ``workspace`` (`.quicksand`), running or not; a running
+        VM goes on. ``Sandbox(image=name)`` begins with it.
+
+        A save that has the name goes to the trash, unless ``replace`` is false. Checkpoints stay,
+        unless ``delete_checkpoints``. ``freeze``: whether the guest's file system stands still for
+        the instant; by default where that takes no time.
+
+        Raises ConfigError for a bad name, SaveError, StateError, HistoryError, HostError,
+        MachineError: then there is no save, or the one that was there.
+        """
+        from quicksand.saves.saving import Options
+
+        options = Options(
+            compress=compress,
+            delete_checkpoints=delete_checkpoints,
+            note=note,
+            replace=replace,
+            freeze=freeze,
+            progress=self._progress,
+        )
+        place = Path(workspace).absolute() if workspace is not None else self._workspace
+        return (await self.save_to(workspace_store(place), name, options)).require()
+
+    def save_on_stop(self, name: str, store: SaveStore) -> None:
+        """Save the disk when the sandbox is stopped, as the keyword ``save`` has it done."""
+        self._saving = AutoSave(check_save_name(name), store)
+
+    async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
+        """Save the disk in a store of one's own choice. Raises as `save`."""
+        from quicksand.saves.saving import save
+
+        entry = self._entry()
+        answers = entry.run is not None and not entry.run.paused
+        return await save(
+            self._registry,
+            self._require_record(),
+            name,
+            store,
+            options,
+            self._ask if answers else None,
+        )
+
+    async def _ask(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
+        return await self.request(method, params, timeout=timeout)
+
+    @staticmethod
+    def validate_save(path: str | Path) -> SaveManifest:
+        """Look at a save without loading it: manifest, files, sizes, headers.
+
+        Raises SaveNotFoundError (a FileNotFoundError), SaveError (a ValueError).
+        """
+        return check_save(Path(path))
+
     # Checkpoints
 
     async def checkpoint(
@@ -583,11 +734,10 @@ class Sandbox:
     @classmethod
     def _of_record(cls, record: Record) -> Sandbox:
         """An object for the sandbox of ``record``, which is not running."""
-        sandbox = cls(image=record.config.image, name=record.name)
+        sandbox = cls.__new__(cls)
+        sandbox._set(Registry(paths()), record.config, name=record.name, discard=record.discard)
         sandbox._id = record.id
         sandbox._record = record
-        sandbox._config = record.config
-        sandbox._discard = record.discard
         return sandbox
 
     def _require_record(self) -> Record:

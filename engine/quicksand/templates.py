@@ -80,6 +80,8 @@ class Templates:
         """Why such a machine can have none; "" if it can."""
         if not parts.image.digest:
             self.refusal = "the image is not in the store: nothing vouches for its files"
+        elif record.source is not None and not record.source.digest:
+            self.refusal = "the save has no checksums: nothing vouches for its files"
         elif record.config.extra_qemu_args:
             self.refusal = "the sandbox has QEMU arguments of its own"
         elif os.environ.get(VARIABLE) == OFF:
@@ -214,6 +216,7 @@ def _key(record: Record, parts: Parts) -> str:
         SCHEMA,
         parts.image.digest,
         record.config.disk_size_bytes,
+        "" if record.source is None else record.source.digest,
         plan(machine, sockets),
         [parts.binaries.version_text, program.st_size, program.st_mtime_ns],
         "" if machine.accel is Accelerator.TCG else _host_cpu(),

@@ -39,8 +39,15 @@ class CheckpointCommand(click.Command):
 @click.argument("tag", required=False)
 @click.option("-m", "--note", metavar="NOTE", default="", help="Write down what it is.")
 @click.option("--replace", is_flag=True, help="Take the place of the checkpoint with this tag.")
+@click.option(
+    "--tier",
+    type=click.Choice(["pages", "internal"]),
+    help="How to take it.  [default: the best that is possible]",
+)
 @json_option
-def command(name: str, tag: str | None, note: str, replace: bool, as_json: bool) -> int:
+def command(
+    name: str, tag: str | None, note: str, replace: bool, tier: str | None, as_json: bool
+) -> int:
     """Keep an instant of a running sandbox: memory, processes and disk.
 
     It stands still for a moment and goes on; `revert` comes back to the instant. Without TAG the
@@ -64,7 +71,7 @@ def command(name: str, tag: str | None, note: str, replace: bool, as_json: bool)
     async def main(signals: Signals) -> int:
         with opened(name, hint=f"`quicksand-tui start {name}` starts it") as sandbox:
             async with shown(lambda seconds: f"{name}: taking a checkpoint, {seconds:.1f} s"):
-                made = await sandbox.checkpoint(tag, note=note, replace=replace)
+                made = await sandbox.checkpoint(tag, note=note, replace=replace, tier=tier)
         if as_json:
             print_json({"sandbox": sandbox.name, **asdict(made)})
             return Exit.OK

@@ -64,3 +64,30 @@ class StartProgress:
 
     def describe(self, seconds: float) -> str:
         return f"{self._name}: {self._stage}, {seconds:.1f} s"
+
+
+class Rate:
+    """Knows how far something that moves bytes is. `report` takes a stage, bytes done, and all."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._stage = ""
+        self._done = self._total = 0
+        self._began = time.monotonic()
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        if stage != self._stage:
+            self._stage, self._began = stage, time.monotonic()
+        self._done, self._total = done, total
+
+    def describe(self, seconds: float) -> str:
+        """What, how much of it, how fast, and how long it will take."""
+        if not self._total:
+            return f"{self._title}, {seconds:.1f} s"
+        text = f"{self._title}: {self._stage}, {self._done * 100 // self._total} %"
+        spent = time.monotonic() - self._began
+        if not self._done or spent < PATIENCE_S:
+            return text
+        rate = self._done / spent
+        left = (self._total - self._done) / rate
+        return f"{text}, {rate / 1e6:.0f} MB/s, {left:.0f} s left"

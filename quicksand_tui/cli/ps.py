@@ -75,7 +75,7 @@ def _row(entry: Entry, fancy: bool) -> tuple[object, ...]:
     return (
         entry.name,
         status,
-        config.image,
+        entry.record.began_with,
         show_age(entry.record.created),
         config.cpus,
         show_size(parse_memory(config.memory)),
@@ -95,6 +95,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
         config = entry.record.config
         facts |= {
             "image": config.image,
+            "save": entry.record.source.name if entry.record.source else None,
             "created": entry.record.created,
             "cpus": config.cpus,
             "memory": parse_memory(config.memory),

@@ -50,6 +50,7 @@ def _parse_forwards(
     help="Forward a TCP port of 127.0.0.1; HOST 0 takes a free one. May be repeated.",
 )
 @click.option("--cold", is_flag=True, help="Boot it, though there is a template to go on from.")
+@click.option("--save", metavar="SAVE", help="Save its disk when it stops; `run SAVE` goes on.")
 @click.option("-d", "--detach", is_flag=True, help="Leave it running and print its name.")
 @click.option(
     "--rm",
@@ -67,6 +68,7 @@ def command(
     machine: dict[str, Any],
     publish: list[tuple[int, int]],
     cold: bool,
+    save: str | None,
     detach: bool,
     remove: bool,
     argv: tuple[str, ...],
@@ -92,6 +94,8 @@ def command(
     from quicksand_tui.cli.relay import Wish
     from quicksand_tui.cli.runner import run_in_sandbox
 
+    if save is not None and detach:
+        raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")
     in_terminal = _decide_terminal(argv, tty=tty, detach=detach, as_json=as_json)
     if publish:
         machine["port_forwards"] = [{"host": h, "guest": g} for h, g in publish]
@@ -101,6 +105,7 @@ def command(
         ephemeral=True if remove else None,
         options=machine,
         warm=not cold,
+        save=save,
         detach=detach,
         in_terminal=in_terminal,
         keys=parse_keys(detach_keys),
@@ -148,6 +153,7 @@ class _Plan:
     ephemeral: bool | None
     options: dict[str, Any]
     warm: bool
+    save: str | None
     detach: bool
     in_terminal: bool
     keys: bytes
@@ -159,6 +165,7 @@ async def _run(plan: _Plan, signals: Signals) -> int:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.progress import StartProgress, shown
+    from quicksand_tui.cli.save import save_store
 
     progress = StartProgress(plan.name or plan.image)
     sandbox = Sandbox(
@@ -169,6 +176,8 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         progress_callback=progress.stage,
         **plan.options,
     )
+    if plan.save is not None:
+        sandbox.save_on_stop(plan.save, save_store(None))
     async with shown(progress.describe):
         await sandbox.start()
     stays = False

@@ -55,6 +55,7 @@ VERBS = tuple(
         ("undo", "revert", "undo", _BACK, "Take the last revert back."),
         ("tree", "tree", "command", _BACK, "Show a sandbox's checkpoints and where it stands."),
         ("diff", "diff", "command", _BACK, "List files that differ between two checkpoints."),
+        ("save", "save", "command", _BACK, "Keep a sandbox's disk as a start for new ones."),
         ("ps", "ps", "command", _LOOK, "List sandboxes."),
         ("logs", "logs", "command", _LOOK, "Show a sandbox's console."),
         ("stats", "stats", "command", _LOOK, "Show what sandboxes use, of the host and inside."),

@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from quicksand.host.files import data_extents, map_os_errors
@@ -16,6 +17,8 @@ FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
 
 BLOCK = 4096
+STEP = 1 << 26
+"""Bytes between two reports of progress."""
 COPY_MAX = 1 << 30
 PLAIN_MAX = 1 << 20
 NOT_BY_THE_KERNEL = {
@@ -35,23 +38,40 @@ def share_file(source: Path, target: Path) -> None:
     Raises DiskSpaceError, PathError.
     """
     with map_os_errors(target):
-        try:
-            os.link(source, target)
-        except FileExistsError:
-            return
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
-                raise
+        if not link_file(source, target):
             copy_sparse(source, target)
+
+
+def link_file(source: Path, target: Path) -> bool:
+    """Make ``target`` a hard link, or find it there; False where there can be none. Raises
+    OSError."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return True
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+            raise
+        return False
+    return True
 
 
 def copy_sparse(source: Path, target: Path) -> None:
     """Copy a file; holes stay holes. ``target`` appears only when it is whole. Raises OSError."""
+    with source.open("rb") as old:
+        copy_open_file(old.fileno(), target)
+
+
+def copy_open_file(
+    source: int, target: Path, progress: Callable[[int], None] | None = None
+) -> None:
+    """As `copy_sparse`, of a file that is open and may have lost its name. ``progress`` is told
+    how many bytes have been copied, and may raise."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with source.open("rb") as old, temporary.open("xb") as new:
-            if not share_blocks(new.fileno(), old.fileno()):
-                _copy_extents(new.fileno(), old.fileno())
+        with temporary.open("xb") as new:
+            if not share_blocks(new.fileno(), source):
+                _copy_extents(new.fileno(), source, progress)
             os.fsync(new.fileno())
         temporary.replace(target)
     finally:
@@ -83,11 +103,17 @@ def can_share_blocks(directory: Path) -> bool:
         return share_blocks(new.fileno(), old.fileno())
 
 
-def _copy_extents(target: int, source: int) -> None:
+def _copy_extents(target: int, source: int, progress: Callable[[int], None] | None = None) -> None:
     size = os.fstat(source).st_size
     os.truncate(target, size)
-    for start, end in data_extents(source, size):
-        copy_range(target, source, start, end)
+    done = 0
+    for first, last in data_extents(source, size):
+        for start in range(first, last, STEP):
+            end = min(start + STEP, last)
+            copy_range(target, source, start, end)
+            done += end - start
+            if progress is not None:
+                progress(done)
 
 
 def copy_range(target: int, source: int, start: int, end: int) -> None:

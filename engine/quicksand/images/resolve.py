@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -31,6 +31,7 @@ class ResolvedImage:
     guest_arch: Architecture
     digest: str = ""
     """Identity of all files; "" where nothing vouches for them."""
+    version: str = ""
     cmdline: str = ""
 
 
@@ -84,7 +85,8 @@ class ImageResolver:
             # The block graph is given to QEMU whole, so what an overlay names as its backing file
             # is never opened; a base must name none.
             check_qcow2(disk, allow_backing=number > 0)
-        return image
+        # By one name, whichever way they were found: that of the header above (layout.layer_name).
+        return replace(image, chain=tuple(path.resolve() for path in image.chain))
 
     def _find(self, name: str, arch: Architecture) -> ResolvedImage:
         if "/" in name or name.endswith(".qcow2"):
@@ -158,6 +160,7 @@ def _from_store(image: StoredImage) -> ResolvedImage:
         initrd=image.initrd,
         guest_arch=Architecture.parse(image.arch),
         digest=image.digest,
+        version=image.version,
         cmdline=image.cmdline,
     )
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import hashlib
 import os
 import secrets
@@ -103,6 +104,20 @@ class ImageStore:
             return self.load(place / digest)
         except QuicksandError as error:
             return StoredImage(root=place / digest, name=name, errors=(str(error),))
+
+    def find_version(self, name: str, digest: str) -> StoredImage | None:
+        """The version of that digest, current or not, of the image ``name``, else of any; None if
+        there is none that can be used."""
+        short = digest[:DIGEST_SHOWN]
+        if not short.isalnum() or not self.root.is_dir():
+            return None
+        names = [name, *sorted(p.name for p in self.root.iterdir())]
+        for place in (self.root / n / short for n in names if _is_name(n)):
+            with contextlib.suppress(QuicksandError):
+                image = self.load(place)
+                if image.digest == digest and not image.errors:
+                    return image
+        return None
 
     @staticmethod
     def load(directory: Path) -> StoredImage:

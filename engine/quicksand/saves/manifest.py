@@ -165,6 +165,10 @@ def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
     created = value.get("created", 0.0)
     if isinstance(created, bool) or not isinstance(created, int | float):
         raise ValueError("created is no time")
+    try:
+        created = float(created)
+    except OverflowError:
+        created = math.inf
     if not math.isfinite(created):
         raise ValueError("created is no time")
     volatile = value.get("volatile", [])
@@ -175,7 +179,7 @@ def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
     return replace(
         common,
         id=_match(_ID, value["id"], "id"),
-        created=float(created),
+        created=created,
         note=_text(value, "note"),
         engine=_text(value, "engine"),
         base=_parse_part(Base, value.get("base"), "base"),
@@ -213,6 +217,11 @@ def _text(value: Mapping[str, Any], name: str) -> str:
     if not isinstance(found, str):
         raise ValueError(f"{name} is no text")
     return found
+
+
+def is_sha256(value: str) -> bool:
+    """Whether it has a digest's form."""
+    return _SHA256.fullmatch(value) is not None
 
 
 def _match(pattern: re.Pattern[str], value: object, what: str) -> str:

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import shutil
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import HistoryError, MachineError, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import MachineDir, layer_name
+from quicksand.layout import MachineDir
 from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
@@ -29,16 +25,11 @@ from quicksand.snapshots.copying import Copier, Copy
 from quicksand.snapshots.firmware import find_firmware, keep_firmware
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.history import History
-from quicksand.snapshots.layers import add_layer, seal_layers
+from quicksand.snapshots.layers import seal_layers
 from quicksand.snapshots.pages import PageIndex, write_file
+from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.records import PAGES, File, Head, Node, new_id
 from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
-
-DISK = "/machine/peripheral/vda"
-"""The guest's disk among QEMU's objects."""
-
-OURS = "disk-"
-"""Begins QEMU's names of the layers that checkpoints have added; the layer's id follows."""
 
 
 class Capture:
@@ -74,19 +65,14 @@ class Capture:
         self._size = memory_bytes
         self._arch = arch
         self._why = why
-        self._layer = new_id()
-        self._before: Head | None = None
-        """Where the sandbox stood, once `prepare` has looked."""
-        self._node_name = ""
-        """QEMU's name of the disk's active layer."""
+        self._disk = Pivot(history, run, monitor)
         self._copy: Copy | None = None
         self._stored: Stored | None = None
-        self._pivoted = False
 
     @property
     def _head(self) -> Head:
-        assert self._before is not None, "prepare comes first"
-        return self._before
+        """Where the sandbox stood, once `prepare` has looked."""
+        return self._disk.before
 
     @property
     def directory(self) -> Path:
@@ -94,30 +80,10 @@ class Capture:
 
     async def prepare(self) -> None:
         """All that can be done before the pause. Raises HistoryError, HostError, MachineError."""
-        self._before = await self._find_head()
-        await in_thread_to_the_end(self._prepare_files)
+        with map_os_errors(self.directory):
+            self.directory.mkdir(mode=0o700)
+        await self._disk.prepare()
         await self._prepare_memory()
-        file: dict[str, Any] = {
-            "driver": "file",
-            "node-name": f"{OURS}{self._layer}-file",
-            "filename": str(layer_name(self._layer)),
-            "aio": "threads",
-            "discard": "unmap",
-        }
-        layer: dict[str, Any] = {
-            "driver": "qcow2",
-            "node-name": f"{OURS}{self._layer}",
-            "file": file["node-name"],
-            "backing": None,
-            "discard": "unmap",
-            "detect-zeroes": "unmap",
-        }
-        for node in (file, layer):
-            await self._monitor.execute("blockdev-add", **node)
-        # From here on the new layer is the top one, whether QEMU writes to it already or not: an
-        # empty layer changes nothing.
-        top = replace(self._head, layers=(*self._head.layers, self._head.top), top=self._layer)
-        await in_thread_to_the_end(lambda: self._history.set_head(top))
 
     async def _prepare_memory(self) -> None:
         image = find_image(self._place, self._head.memory)
@@ -134,43 +100,6 @@ class Capture:
         known = self._storage.find_known()
         self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
         check_space(self._place.memory, self._copier.prepare())
-
-    async def _find_head(self) -> Head:
-        """The head, with the layer that QEMU writes to in fact."""
-        head = self._history.head()
-        # Not by query-block: that tells the whole chain below it, cut off at some length.
-        disk = await self._monitor.execute("qom-get", path=DISK, property="drive")
-        self._node_name = str(disk)
-        active = self._layer_of(self._node_name)
-        if active == head.top:
-            return head
-        if head.layers and active == head.layers[-1]:
-            return replace(head, layers=head.layers[:-1], top=active)
-        raise HistoryError(f"QEMU writes to the layer {active}, which the head does not name")
-
-    def _layer_of(self, node_name: str) -> str:
-        """The layer that is QEMU's node of that name: one of ours, or the one it began with."""
-        if node_name.startswith(OURS):
-            return node_name.removeprefix(OURS)
-        for word in self._run.qemu_command:
-            if word.startswith("{"):
-                node = json.loads(word)
-                if node.get("node-name") == f"{node_name}-file":
-                    return Path(node["filename"]).stem
-        raise MachineError(f"QEMU writes to {node_name!r}, which is no layer")
-
-    def _prepare_files(self) -> None:
-        with map_os_errors(self.directory):
-            self.directory.mkdir(mode=0o700)
-        add_layer(self._place, self._layer, below=self._head.top)
-        # What is unwritten now need not be written in the pause.
-        top = self._place.layer(self._head.top)
-        with map_os_errors(top):
-            descriptor = os.open(top, os.O_RDONLY)
-            try:
-                os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
 
     async def freeze(self, *, resume: bool) -> None:
         """The pause: afterwards the VM runs again, or stands still unless ``resume``.
@@ -227,14 +156,7 @@ class Capture:
         """The devices' state and the disk, while the memory is copied."""
         path = self.directory / "devices"
         await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
-        await self._pivot()
-
-    async def _pivot(self) -> None:
-        """From here on the guest writes to the next layer."""
-        await self._monitor.execute(
-            "blockdev-snapshot", node=self._node_name, overlay=f"{OURS}{self._layer}"
-        )
-        self._pivoted = True
+        await self._disk.turn()
 
     def _copy_pages(self) -> None:
         self._copy = self._copier.copy_rest()
@@ -250,7 +172,7 @@ class Capture:
         self, tag: str, note: str, tier_note: str, shape: dict[str, Any], marks: dict[str, bool]
     ) -> Node:
         memory = self._store_memory()
-        layers = (*self._head.layers, self._head.top)
+        layers = self._disk.frozen
         seal_layers(self._place, layers)
         sync_dir(self._place.memory)
         sync_dir(self.directory)
@@ -312,7 +234,7 @@ class Capture:
         assert self._stored is not None, "store comes first"
         head = Head(
             layers=node.layers,
-            top=self._layer,
+            top=self._disk.layer,
             node=node.id,
             run=self._run.run,
             # What the run maps stays that, whatever image the checkpoint has.
@@ -324,16 +246,9 @@ class Capture:
         await asyncio.to_thread(self._copier.commit, node.id)
 
     async def discard(self) -> None:
-        """Undo what a failed attempt has left. The frozen layer stays below the new one, if QEMU
-        writes there already: that costs nothing but a file."""
+        """Undo what a failed attempt has left."""
         await asyncio.to_thread(self._discard_files)
-        if self._before is not None and not self._pivoted:
-            await asyncio.to_thread(self._history.set_head, self._before)
-            for name in (f"{OURS}{self._layer}", f"{OURS}{self._layer}-file"):
-                # It may not have got so far as to add them.
-                with contextlib.suppress(QuicksandError):
-                    await self._monitor.execute("blockdev-del", **{"node-name": name})
-            self._place.layer(self._layer).unlink(missing_ok=True)
+        await self._disk.undo()
 
     async def forget(self) -> None:
         """Undo the files of a checkpoint that could not be stored."""

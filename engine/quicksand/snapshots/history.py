@@ -31,6 +31,9 @@ from quicksand.snapshots.records import Head, Node, is_id
 AUTO_KEPT = 5
 """Checkpoints taken before a revert that are kept."""
 
+LAYER_FILES = ("qcow2", "json", "sha256")
+"""Of files in layers/."""
+
 TICK_NS = 50_000_000
 """Two changes of a file in less time may leave it the same time of modification (a kernel's tick
 is up to 10 ms)."""
@@ -250,7 +253,7 @@ class History:
         layers = {name for node in nodes for name in node.layers}
         layers |= {name for place in heads for name in (*place.layers, place.top)}
         if not self.place.broken_head.exists():
-            kept = {f"{name}.{kind}" for name in layers for kind in ("qcow2", "json")}
+            kept = {f"{name}.{kind}" for name in layers for kind in LAYER_FILES}
             _remove_others(self.place.layers, kept)
         pages = {file.name for node in nodes for file in node.files}
         memory = {node.memory for node in nodes}

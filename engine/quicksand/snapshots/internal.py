@@ -80,7 +80,7 @@ class InternalCapture(Capture):
                 raise full from error
             raise
         await _require_snapshot(self._monitor, self.id)
-        await self._pivot()
+        await self._disk.turn()
 
     def _store_memory(self) -> dict[str, Any]:
         state = seal_image(self._file, Verified.of_user())
@@ -99,7 +99,7 @@ class InternalCapture(Capture):
             # What is known of the memory's pages is of another checkpoint. One that nobody sees
             # changes nothing: the sandbox stands where it stood.
             here = replace(here, node=node.id, run=None)
-        head = replace(here, layers=node.layers, top=self._layer)
+        head = replace(here, layers=node.layers, top=self._disk.layer)
         await in_thread_to_the_end(lambda: self._history.set_head(head))
 
     async def discard(self) -> None:

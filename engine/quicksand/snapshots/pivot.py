@@ -1,0 +1,152 @@
+"""Freezing the disk of a running machine: from one instant on the guest writes to a new layer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from quicksand.errors import HistoryError, MachineError, QuicksandError, StateError
+from quicksand.host.files import map_os_errors
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.layout import layer_name
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import RunState
+from quicksand.snapshots.history import History
+from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.records import Head, new_id
+
+DISK = "/machine/peripheral/vda"
+"""The guest's disk among QEMU's objects."""
+
+OURS = "disk-"
+"""Begins QEMU's names of the layers that were added while it ran; the layer's id follows."""
+
+
+class Pivot:
+    """One new layer. The caller holds the history's lock.
+
+    `prepare`, then `turn`, both while the VM runs or stands still; `undo` if anything fails.
+    """
+
+    def __init__(self, history: History, run: RunState, monitor: Monitor) -> None:
+        """``run`` is that of the machine to which ``monitor`` is connected."""
+        self.layer = new_id()
+        """The new one."""
+        self.turned = False
+        self._history = history
+        self._run = run
+        self._monitor = monitor
+        self._before: Head | None = None
+        self._node_name = ""
+        """QEMU's name of the active layer."""
+
+    @property
+    def before(self) -> Head:
+        """Where the sandbox stood."""
+        assert self._before is not None, "prepare comes first"
+        return self._before
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The layers of the disk at the instant of `turn`, the lowest first."""
+        return (*self.before.layers, self.before.top)
+
+    async def prepare(self) -> None:
+        """All that can be done before. Raises HistoryError, HostError, MachineError."""
+        self._before = await self._find_head()
+        await in_thread_to_the_end(self._prepare_files)
+        file: dict[str, Any] = {
+            "driver": "file",
+            "node-name": f"{OURS}{self.layer}-file",
+            "filename": str(layer_name(self.layer)),
+            "aio": "threads",
+            "discard": "unmap",
+        }
+        layer: dict[str, Any] = {
+            "driver": "qcow2",
+            "node-name": f"{OURS}{self.layer}",
+            "file": file["node-name"],
+            "backing": None,
+            "discard": "unmap",
+            "detect-zeroes": "unmap",
+        }
+        for node in (file, layer):
+            await self._monitor.execute("blockdev-add", **node)
+        # From here on the new layer is the top one, whether QEMU writes to it already or not: an
+        # empty layer changes nothing.
+        top = replace(self.before, layers=self.frozen, top=self.layer)
+        await in_thread_to_the_end(lambda: self._history.set_head(top))
+
+    async def _find_head(self) -> Head:
+        """The head, with the layer that QEMU writes to in fact."""
+        head = self._history.head()
+        # Not by query-block: that tells the whole chain below it, cut off at some length.
+        disk = await self._monitor.execute("qom-get", path=DISK, property="drive")
+        self._node_name = str(disk)
+        active = self._layer_of(self._node_name)
+        if active == head.top:
+            return head
+        if head.layers and active == head.layers[-1]:
+            return replace(head, layers=head.layers[:-1], top=active)
+        raise HistoryError(f"QEMU writes to the layer {active}, which the head does not name")
+
+    def _layer_of(self, node_name: str) -> str:
+        """The layer that is QEMU's node of that name: one of ours, or the one it began with."""
+        if node_name.startswith(OURS):
+            return node_name.removeprefix(OURS)
+        for word in self._run.qemu_command:
+            if word.startswith("{"):
+                node = json.loads(word)
+                if node.get("node-name") == f"{node_name}-file":
+                    return Path(node["filename"]).stem
+        raise MachineError(f"QEMU writes to {node_name!r}, which is no layer")
+
+    def _prepare_files(self) -> None:
+        place = self._history.place
+        add_layer(place, self.layer, below=self.before.top)
+        # What is unwritten now need not be written in the instant.
+        top = place.layer(self.before.top)
+        with map_os_errors(top):
+            descriptor = os.open(top, os.O_RDONLY)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    async def turn(self) -> None:
+        """From here on the guest writes to the new layer. Raises MachineError."""
+        await self._monitor.execute(
+            "blockdev-snapshot", node=self._node_name, overlay=f"{OURS}{self.layer}"
+        )
+        self.turned = True
+
+    async def undo(self) -> None:
+        """Undo what a failed attempt has left. The frozen layer stays below the new one, if QEMU
+        writes there already: that costs nothing but a file."""
+        if self._before is None or self.turned:
+            return
+        await in_thread_to_the_end(lambda: self._history.set_head(self.before))
+        for name in (f"{OURS}{self.layer}", f"{OURS}{self.layer}-file"):
+            # It may not have got so far as to add them.
+            with contextlib.suppress(QuicksandError):
+                await self._monitor.execute("blockdev-del", **{"node-name": name})
+        self._history.place.layer(self.layer).unlink(missing_ok=True)
+
+
+def freeze_stopped(history: History, name: str) -> tuple[str, ...]:
+    """Freeze the disk of a stopped sandbox: it goes on in a new layer. Returns the frozen ones."""
+    head = history.head()
+    if head.previous is not None:
+        raise StateError(
+            f"the last start of {name!r} did not end well",
+            hint=f"`quicksand-tui start {name}` and stop it, then try again",
+        )
+    top = new_id()
+    add_layer(history.place, top, below=head.top)
+    layers = (*head.layers, head.top)
+    history.set_head(replace(head, layers=layers, top=top))
+    return layers

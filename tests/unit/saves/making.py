@@ -1,0 +1,97 @@
+"""Saves made without any VM."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from quicksand.config import SandboxConfig
+from quicksand.host.files import write_json
+from quicksand.images.overlay import CLUSTER, create_overlay
+from quicksand.saves.manifest import (
+    MANIFEST,
+    OVERLAYS,
+    Base,
+    Parent,
+    SavedLayer,
+    SaveManifest,
+)
+from quicksand.saves.store import Save, SaveStore
+
+from tests.unit.diskdiff.disks import write_clusters
+
+MIB = 1024 * 1024
+
+
+def make_layer(path: Path, content: bytes, *, size: int = 64 * MIB) -> Path:
+    """A layer of one cluster."""
+    create_overlay(path, backing=path.with_name("none"), size=size)
+    write_clusters(path, {1: content[:CLUSTER]})
+    return path
+
+
+def fill_save(
+    made: Path,
+    *contents: bytes,
+    shared: tuple[Path, ...] = (),
+    base: Base | None = None,
+    parent: Parent | None = None,
+    note: str = "",
+    image: str = "debian",
+) -> SaveManifest:
+    """Put a whole save into ``made``: the layers ``shared`` by links, one more for each content."""
+    (made / OVERLAYS).mkdir(parents=True, exist_ok=True)
+    for number, path in enumerate(shared):
+        os.link(path, made / OVERLAYS / f"{number}.qcow2")
+    for number, content in enumerate(contents, len(shared)):
+        make_layer(made / OVERLAYS / f"{number}.qcow2", content)
+    layers = []
+    for number in range(len(shared) + len(contents)):
+        path = made / OVERLAYS / f"{number}.qcow2"
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        layers.append(SavedLayer(id=digest[:12], size=path.stat().st_size, sha256=digest))
+    manifest = SaveManifest(
+        config=SandboxConfig.parse({"image": image}),
+        arch="x86_64",
+        id=os.urandom(6).hex(),
+        created=1_700_000_000.0,
+        note=note,
+        engine="test",
+        base=base or Base(name=image),
+        parent=parent,
+        layers=tuple(layers),
+    )
+    write_json(made / MANIFEST, manifest.to_json(), durable=False)
+    return manifest
+
+
+def make_save(
+    store: SaveStore,
+    name: str,
+    *contents: bytes,
+    over: Save | None = None,
+    replace: bool = False,
+    note: str = "",
+    base: Base | None = None,
+) -> Save:
+    """A save in ``store`` with a layer for each content, over those of another one."""
+    shared: tuple[Path, ...] = ()
+    parent = None
+    if over is not None:
+        shared = tuple(sorted((over.root / OVERLAYS).iterdir(), key=lambda path: int(path.stem)))
+        parent = Parent(name=over.name, id=over.require().id)
+    with store.making() as made:
+        fill_save(made, *contents, shared=shared, parent=parent, note=note, base=base)
+        return store.publish(made, name, replace=replace)
+
+
+def make_published(root: Path, *contents: bytes, image: str = "debian") -> Path:
+    """A save as the published packages write it: no digests, no list of layers."""
+    (root / OVERLAYS).mkdir(parents=True)
+    for number, content in enumerate(contents):
+        make_layer(root / OVERLAYS / f"{number}.qcow2", content)
+    manifest = {"version": 6, "config": {"image": image}, "arch": "x86_64"}
+    (root / MANIFEST).write_text(json.dumps(manifest))
+    return root
