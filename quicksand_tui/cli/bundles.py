@@ -19,20 +19,17 @@ if TYPE_CHECKING:
 STREAM = "-"
 """As FILE: stdout or stdin."""
 
-STAGES = {"check": "checking", "export": "writing", "import": "reading"}
-
 
 def _complete_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Saves, or sandboxes if those are meant."""
     from quicksand.host.paths import paths
-    from quicksand.saves.store import SaveStore
+    from quicksand.saves.finding import all_stores
 
     if ctx.params.get("tree"):
         return complete_sandboxes(ctx, param, incomplete)
-    roots = (Path.cwd() / ".quicksand" / "sandboxes", paths().saves)
-    saves = {save.name: save for root in roots for save in SaveStore(root).list()}
+    saves = {save.name: save for store in all_stores(paths()) for save in store.list()}
     return [
         CompletionItem(name, help=save.manifest.note if save.manifest else "cannot be used")
         for name, save in sorted(saves.items())
@@ -63,18 +60,18 @@ def export(name: str, file: str, full: bool, tree: bool, compress: bool, as_json
 
     from quicksand_tui.cli.exits import Exit
     from quicksand_tui.cli.output import print_json
-    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.progress import Rate, shown
     from quicksand_tui.cli.runner import run_async
 
     if as_json and file == STREAM:
         raise click.UsageError("--json and - as FILE do not go together: both are for stdout")
     target = _stdout() if file == STREAM else Path(file)
-    progress = Progress(name)
+    rate = Rate(f"{name}: exporting")
 
     async def main(signals: Signals) -> int:
-        async with shown(progress.describe):
+        async with shown(rate.describe):
             done = await saves.export(
-                name, target, full=full, tree=tree, compress=compress, progress=progress.tell
+                name, target, full=full, tree=tree, compress=compress, progress=rate.report
             )
         _note(name, done.notes)
         if as_json:
@@ -108,18 +105,18 @@ def import_(file: str, name: str | None, replace: bool, trust: bool, as_json: bo
 
     from quicksand_tui.cli.exits import Exit
     from quicksand_tui.cli.output import print_json
-    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.progress import Rate, shown
     from quicksand_tui.cli.runner import run_async
 
     if file == STREAM and sys.stdin.isatty():
         raise click.UsageError("stdin is a terminal: give a FILE, or pipe one in")
-    progress = Progress(name or file)
+    rate = Rate(f"{name or file}: importing")
 
     async def main(signals: Signals) -> int:
         source = sys.stdin.buffer if file == STREAM else Path(file)
-        async with shown(progress.describe):
+        async with shown(rate.describe):
             done = await saves.import_(
-                source, name=name, replace=replace, trusted=trust, progress=progress.tell
+                source, name=name, replace=replace, trusted=trust, progress=rate.report
             )
         _note(done.name, done.notes)
         if as_json:
@@ -143,23 +140,3 @@ def _note(name: str, notes: Sequence[str]) -> None:
 
     for note in notes:
         say(clean(f"{name}: {note}"))
-
-
-class Progress:
-    """How many bytes are done."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._stage = "opening"
-        self._done = self._total = 0
-
-    def tell(self, stage: str, done: int, total: int) -> None:
-        """Called from the thread that does the work."""
-        self._stage, self._done, self._total = STAGES.get(stage, stage), done, total
-
-    def describe(self, seconds: float) -> str:
-        from quicksand_tui.cli.output import show_size
-
-        share = f", {100 * self._done // self._total} %" if self._total else ""
-        rate = show_size(self._done / seconds) if seconds else "0 B"
-        return f"{self._name}: {self._stage} {show_size(self._done)}{share}, {rate}/s"

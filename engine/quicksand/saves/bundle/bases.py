@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import BundleError, ImageError, QuicksandError, SaveError
+from quicksand.errors import BundleError, ImageError, SaveError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import read_json
 from quicksand.images.resolve import ImageResolver, ResolvedImage
-from quicksand.images.store import (
-    DIGEST_SHOWN,
-    ImageStore,
-    StoredImage,
-    image_digest,
-    sha256_file,
-)
 from quicksand.images.store import MANIFEST as IMAGE_MANIFEST
+from quicksand.images.store import ImageStore, StoredImage, image_digest, sha256_file
 from quicksand.saves.bundle.checks import check_disk
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Base, Bundle, Member
 from quicksand.saves.bundle.receiving import Receiver
@@ -37,20 +30,6 @@ class FoundBase:
     base: Base
     files: Mapping[str, tuple[Path, Member]] = field(default_factory=dict)
     """By their names in a bundle; empty if the image itself is not here."""
-
-
-def find_version(store: ImageStore, name: str, digest: str) -> StoredImage | None:
-    """The version of that digest, current or not, of the image ``name``, else of any."""
-    short = digest[:DIGEST_SHOWN]
-    if not short.isalnum() or not store.root.is_dir():
-        return None
-    names = sorted(p.name for p in store.root.iterdir() if not p.name.startswith("."))
-    for place in (store.root / n / short for n in (name, *names)):
-        with contextlib.suppress(QuicksandError):
-            image = store.load(place)
-            if image.digest == digest and not image.errors:
-                return image
-    return None
 
 
 def describe(image: StoredImage) -> FoundBase:
@@ -102,7 +81,7 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
 
 def require_base(store: ImageStore, base: Base) -> StoredImage:
     """The base of a thin bundle. Raises BundleError saying how to get it."""
-    image = find_version(store, base.name, base.digest)
+    image = store.find_version(base.name, base.digest)
     if image is not None:
         return image
     there = store.get(base.name)
@@ -136,7 +115,7 @@ class IncomingBase:
         """None until it has been published."""
         if bundle.is_full:
             check_files(bundle)
-            self.image = find_version(store, bundle.base.name, bundle.base.digest)
+            self.image = store.find_version(bundle.base.name, bundle.base.digest)
         else:
             self.image = require_base(store, bundle.base)
         if self.image is not None and self.image.arch != bundle.base.arch:
@@ -195,7 +174,7 @@ def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -
 def find_base(resolver: ImageResolver, name: str, digest: str, arch: Architecture) -> FoundBase:
     """The image that a save or sandbox lies on. Raises ImageError, SaveError."""
     if digest:
-        image = find_version(resolver.store, name, digest)
+        image = resolver.store.find_version(name, digest)
         if image is not None:
             return describe(image)
         # A thin bundle can name it all the same.

@@ -24,7 +24,7 @@ from quicksand.saves.bundle.manifest import (
     Kind,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Progress, Receiver, require_space, staging
+from quicksand.saves.bundle.receiving import Progress, Receiver, require_space, staging, sweep
 from quicksand.saves.bundle.streams import Source, open_source
 from quicksand.saves.bundle.tar import BLOCK, Header, TarReader
 from quicksand.saves.manifest import MANIFEST as SAVE_MANIFEST
@@ -166,6 +166,7 @@ def _import_save(
             require_space(images.root, bundle.size - own)
             base.receive(receiver, stack.enter_context(staging(images.root)))
         else:
+            sweep(images.root)
             base.receive(receiver, made)
         receiver.end()
         write_json(made / SAVE_MANIFEST, save.to_json())

@@ -132,7 +132,7 @@ class Receiver:
 
     def _advance(self, count: int) -> None:
         self._done += count
-        self._progress("import", self._done, max(self._total, self._done))
+        self._progress("reading", self._done, max(self._total, self._done))
 
 
 class Crcs:
@@ -205,22 +205,12 @@ def require_space(root: Path, need: int) -> None:
 def staging(root: Path) -> Iterator[Path]:
     """A directory in ``root`` for something in the making, gone afterwards; what others have left
     who died goes before."""
-    make_private_dir(root)
-    # One of which nobody holds the lock is anybody's to remove: so it gets both in one go.
-    with map_os_errors(root):
-        gate = lock_within(root / f"{IMPORTING}lock", LOCK_WAIT_S)
-    if gate is None:
-        raise StateError(f"another program is preparing something in {root} for too long")
     place = root / f"{IMPORTING}{secrets.token_hex(6)}"
-    try:
-        for stale in root.glob(f"{IMPORTING}*/lock"):
-            if not is_locked(stale):
-                shutil.rmtree(stale.parent, ignore_errors=True)
+    with _gate(root):
+        _sweep(root)
         with map_os_errors(place):
             place.mkdir(mode=0o700)
             lock = try_lock(place / "lock")
-    finally:
-        os.close(gate)
     try:
         with map_os_errors(place):
             (place / "made").mkdir(mode=0o700)
@@ -229,3 +219,31 @@ def staging(root: Path) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+
+
+def sweep(root: Path) -> None:
+    """Remove what others have left there who died."""
+    if any(path.is_dir() for path in root.glob(f"{IMPORTING}*")):
+        with _gate(root):
+            _sweep(root)
+
+
+def _sweep(root: Path) -> None:
+    for path in root.glob(f"{IMPORTING}*"):
+        if path.is_dir() and not is_locked(path / "lock"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _gate(root: Path) -> Iterator[None]:
+    """A directory of which nobody holds the lock is anybody's to remove: so it gets both in one
+    go."""
+    make_private_dir(root)
+    with map_os_errors(root):
+        gate = lock_within(root / f"{IMPORTING}lock", LOCK_WAIT_S)
+    if gate is None:
+        raise StateError(f"another program is preparing something in {root} for too long")
+    try:
+        yield
+    finally:
+        os.close(gate)

@@ -107,7 +107,7 @@ def find_digests(files: Sequence[Outgoing], progress: Progress) -> None:
             if file.expected is not None:
                 crcs.update(data)
             done += len(data)
-            progress("check", done, total)
+            progress("checking", done, total)
         if file.expected is not None:
             try:
                 crcs.check(file.expected, file.size)
@@ -143,7 +143,7 @@ def write_bundle(
             digest.update(data)
             yield data
             done += len(data)
-            progress("export", done, total)
+            progress("writing", done, total)
         try:
             check_digest(file.member, digest.hexdigest())
         except ValueError as error:

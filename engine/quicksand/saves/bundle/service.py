@@ -18,6 +18,7 @@ from quicksand.saves.bundle.importing import Imported, Options, import_bundle
 from quicksand.saves.bundle.manifest import Kind
 from quicksand.saves.bundle.receiving import Progress, stopping
 from quicksand.saves.bundle.trees import export_tree
+from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
 
 
@@ -100,17 +101,13 @@ def _require_record(registry: Registry, name: str) -> Record:
 
 
 def _find_save(name: str | Path, places: Paths) -> Save:
-    stores = [Path.cwd() / ".quicksand" / "sandboxes", places.saves]
-    for store in stores:
-        if (save := SaveStore(store).get(str(name))) is not None:
-            return save
-    raise SaveNotFoundError(f"there is no save {str(name)!r}", hint=_hint(str(name), places))
-
-
-def _hint(name: str, places: Paths) -> str:
-    if any(name in (entry.name, entry.id) for entry in Registry(places).list()):
-        return f"{name!r} is a sandbox: --tree exports its checkpoints"
-    return "`quicksand-tui saves` lists them"
+    try:
+        return find_save(name, places)
+    except SaveNotFoundError as error:
+        if any(str(name) in (entry.name, entry.id) for entry in Registry(places).list()):
+            hint = f"{name!r} is a sandbox: --tree exports its checkpoints; or `save` it first"
+            raise SaveNotFoundError(str(error), hint=hint) from error
+        raise
 
 
 async def _with_reasons(registry: Registry, imported: Imported) -> Imported:

@@ -4,6 +4,7 @@ file is there when it is whole, and not before."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import select
@@ -24,6 +25,9 @@ PIECE = 1 << 20
 STOP_POLL_S = 0.2
 
 GZIP_MAGIC = b"\x1f\x8b"
+
+_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}
+"""open(2), O_TMPFILE: not every kernel and file system has it."""
 
 Write = Callable[[bytes], None]
 
@@ -106,12 +110,16 @@ def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
         data = piece
         while data and not unpacker.eof:
             try:
-                yield unpacker.decompress(data, PIECE)
+                unpacked = unpacker.decompress(data, PIECE)
             except zlib.error as error:
                 raise ValueError("its compressed data are damaged") from error
             data = unpacker.unconsumed_tail
+            if unpacked:
+                yield unpacked
         if unpacker.unused_data:
             raise ValueError("something follows its compressed data")
+    if last := unpacker.flush():  # of a match that has begun
+        yield last
     if not unpacker.eof:
         raise ValueError("it is cut off")
 
@@ -205,9 +213,12 @@ def _open_new(temporary: Path) -> tuple[int, bool]:
     """A file without a name, which goes with this process; where there are none, ``temporary``."""
     unnamed = getattr(os, "O_TMPFILE", None)
     if unnamed is not None:
-        with contextlib.suppress(OSError):
+        try:
             flags = unnamed | os.O_WRONLY | os.O_CLOEXEC
             return os.open(temporary.parent, flags, 0o600), True
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED:
+                raise
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return os.open(temporary, flags, 0o600), False
 

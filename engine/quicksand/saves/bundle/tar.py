@@ -116,11 +116,11 @@ class TarReader:
         self._skip_padding()
         size: int | None = None
         block = self._block()
-        if block[156:157] == b"x":
+        if extended := block[156:157] == b"x":
             size = self._read_pax(_parse(block)[1])
             block = self._block()
         if not any(block):
-            if size is not None:
+            if extended:
                 raise ValueError("an extended header stands before nothing")
             self._read_end()
             return None
