@@ -18,11 +18,14 @@ sh guest-agent/build.sh --check
 
 [ "${1:-}" = check ] && exit 0
 
-# The end-to-end tests type into tmux; cpio reads what we write.
-for tool in tmux cpio; do
-    command -v "$tool" >/dev/null || {
-        [ "$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends "$tool" ||
-            { echo "$tool is needed for the tests: install it" >&2; exit 1; }
+# command:package. The end-to-end tests type into tmux; cpio reads what we write; disks are filled
+# by root only, since nobody else can mount them.
+tools="tmux:tmux cpio:cpio"
+[ "$(id -u)" != 0 ] || tools="$tools mkfs.ext4:e2fsprogs"
+for tool in $tools; do
+    command -v "${tool%:*}" >/dev/null || {
+        [ "$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends "${tool#*:}" ||
+            { echo "${tool%:*} is needed for the tests: install ${tool#*:}" >&2; exit 1; }
     }
 done
 

@@ -24,14 +24,12 @@ from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths, paths
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry
-from quicksand.snapshots.history import AUTO_KEPT, LAYER_FILES, History
-from quicksand.snapshots.layers import read_seal
-from quicksand.snapshots.pages import verify
+from quicksand.snapshots.history import AUTO_KEPT, History
 from quicksand.snapshots.records import Node
-from quicksand.snapshots.storing import find_image, load_index
 
 from tests.conftest import fresh_places, our_processes, wait_for
 from tests.crash_client import Order
+from tests.integration.snapshots.files import check_files, check_litter
 
 NAME = "box"
 KIB = 1024
@@ -356,41 +354,6 @@ class Box:
 
 def _put(data: bytes, block: int, part: bytes) -> bytes:
     return data[: block * BLOCK] + part + data[(block + 1) * BLOCK :]
-
-
-def check_files(place: SandboxDir, node: Node) -> None:
-    """Every byte that a checkpoint needs is as it was written; nothing is taken from a cache."""
-    load_index(place, node)
-    assert node.devices is not None
-    verify(place.checkpoints / node.id / "devices", node.devices)
-    for file in node.files:
-        verify(place.memory / file.name, file)
-    image = find_image(place, node.memory)
-    assert image is None or node.image is not None
-    for name in node.layers:
-        verify(place.layer(name), read_seal(place, name))
-
-
-def check_litter(place: SandboxDir) -> None:
-    """After a sweep there is what nodes and head need, and nothing else."""
-    history = History(place)
-    nodes, head = history.all_nodes(), history.head()
-    heads = [head] if head.previous is None else [head, head.previous]
-    assert {p.name for p in place.checkpoints.iterdir()} == {node.id for node in nodes}
-    hidden = {node.id for node in nodes if node.hidden}
-    assert hidden <= {place.node for place in heads}
-    for node in nodes:
-        found = {p.name for p in (place.checkpoints / node.id).iterdir()}
-        assert found == {"node.json", "devices", "pages.index"}, found
-    layers = {name for node in nodes for name in node.layers}
-    layers |= {name for place in heads for name in (*place.layers, place.top)}
-    found = {p.name for p in place.layers.iterdir()}
-    assert {name for name in found if name.endswith(".qcow2")} == {f"{n}.qcow2" for n in layers}
-    assert found <= {f"{name}.{kind}" for name in layers for kind in LAYER_FILES}
-    memory = {file.name for node in nodes for file in node.files} | {h.memory for h in heads}
-    assert {p.name for p in place.memory.iterdir()} <= memory
-    dots = [p.name for p in place.root.iterdir() if p.name.startswith(".")]
-    assert not dots, f"left in the sandbox's directory: {dots}"
 
 
 async def run_matrix(seed: int, points: int, say: Callable[[str], None]) -> dict[str, int]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         is_runtime_available,
     )
     from quicksand.sandbox import Sandbox
+    from quicksand.saves.manifest import SaveManifest
+    from quicksand.saves.portable import Snapshot
     from quicksand.shell import Shell, ShellInfo
     from quicksand.snapshots.checkpoint import Checkpoint
     from quicksand.stats import GuestProcess, HostUsage, SandboxStats
@@ -72,8 +74,10 @@ __all__ = [
     "Sandbox",
     "SandboxConfig",
     "SandboxStats",
+    "SaveManifest",
     "Shell",
     "ShellInfo",
+    "Snapshot",
     "Status",
     "UbuntuSandbox",
     "detect_accelerator",
@@ -107,6 +111,8 @@ _HOMES = {
         "is_runtime_available",
     ),
     "sandbox": ("Sandbox",),
+    "saves.manifest": ("SaveManifest",),
+    "saves.portable": ("Snapshot",),
     "shell": ("Shell", "ShellInfo"),
     "snapshots.checkpoint": ("Checkpoint",),
     "stats": ("GuestProcess", "HostUsage", "SandboxStats"),

@@ -45,12 +45,13 @@ from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
 if TYPE_CHECKING:
-    from quicksand.saves.saving import Options
+    from quicksand.saves.portable import Snapshot
+    from quicksand.saves.saving import Ask, Options
 
 SYNC_S = 2.0
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
-OWN = ("name", "ephemeral", "warm", "progress_callback", "save", "workspace")
+OWN = ("name", "ephemeral", "warm", "progress_callback", "save", "workspace", "base_dir")
 LATER = {
     "mounts": [],
     "enable_display": False,
@@ -82,13 +83,15 @@ class Sandbox:
         warm: bool = True,
         save: str | None = None,
         workspace: str | Path | None = None,
+        base_dir: str | Path | None = None,
         progress_callback: Progress | None = None,
         **options: Any,
     ) -> None:
         """Check and keep the options (see `SandboxConfig`); nothing is started yet.
 
-        ``image``: an image's name, or that of a save: then the sandbox begins with its disk, and
-        its config counts where ``options`` do not.
+        ``image``: an image's name, or that of a save, or a snapshot's file: then the sandbox begins
+        with its disk, and its config counts where ``options`` do not; the image that it lies on is
+        looked for in ``base_dir`` first.
 
         ``save``: the disk is saved under this name when the sandbox stops, also after an error in
         the block or SIGTERM. ``workspace``: the directory for saves, ``.quicksand`` if not given.
@@ -119,6 +122,7 @@ class Sandbox:
             AutoSave(check_save_name(save), workspace_store(place)) if save is not None else None
         )
         self._workspace: Path | None = place
+        self._base_dir = Path(base_dir).absolute() if base_dir is not None else None
         self._warm = warm
         self._progress: Progress | None = progress_callback
 
@@ -145,6 +149,7 @@ class Sandbox:
         self._record: Record | None = None
         self._saving = None
         self._workspace = None
+        self._base_dir = None
         self._warm = True
         self._progress = None
 
@@ -208,7 +213,7 @@ class Sandbox:
         )
         if self._source is None:
             return record
-        base = find_base(self._source, self._registry.paths)
+        base = find_base(self._source, self._registry.paths, self._base_dir)
         return replace(
             record,
             image_digest=base.digest,
@@ -551,20 +556,40 @@ class Sandbox:
         """Save the disk when the sandbox is stopped, as the keyword ``save`` has it done."""
         self._saving = AutoSave(check_save_name(name), store)
 
+    async def snapshot(
+        self,
+        path: str | Path,
+        *,
+        note: str = "",
+        compress: bool = False,
+        freeze: bool | None = None,
+    ) -> Snapshot:
+        """Write the disk to one portable file, running or not; a running VM goes on. The file
+        needs the image, here or elsewhere, and nothing else. One that is there is replaced.
+
+        Raises as `save`.
+        """
+        from quicksand.saves.portable import Snapshot
+        from quicksand.saves.saving import Options, write_snapshot
+
+        target = Path(path).absolute()
+        options = Options(note=note, compress=compress, freeze=freeze, progress=self._progress)
+        await write_snapshot(
+            self._registry, self._require_record(), target, options, self._agent_asker()
+        )
+        return await asyncio.to_thread(Snapshot.load, target, base_dir=self._base_dir)
+
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
         """Save the disk in a store of one's own choice. Raises as `save`."""
         from quicksand.saves.saving import save
 
-        entry = self._entry()
-        answers = entry.run is not None and not entry.run.paused
-        return await save(
-            self._registry,
-            self._require_record(),
-            name,
-            store,
-            options,
-            self._ask if answers else None,
-        )
+        record = self._require_record()
+        return await save(self._registry, record, name, store, options, self._agent_asker())
+
+    def _agent_asker(self) -> Ask | None:
+        """What asks the guest's agent, if that can answer."""
+        run = self._entry().run
+        return self._ask if run is not None and not run.paused else None
 
     async def _ask(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
         return await self.request(method, params, timeout=timeout)

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::channel::Channel;
 use crate::error::{Error, Result};
+use crate::freeze::Freezer;
 use crate::passwd::{self, User};
 use crate::pty::Ptys;
 use crate::token::Token;
@@ -29,6 +30,7 @@ pub struct Agent {
     pub null: Arc<OwnedFd>,
     pub commands: Gate,
     pub ptys: Ptys,
+    pub freezer: Freezer,
     /// Commands that HTTP clients address by number.
     pub http_channels: Channels,
     next_http_id: AtomicU32,
@@ -55,6 +57,7 @@ impl Agent {
             null: Arc::new(spawn::open_null()?),
             commands: Gate::default(),
             ptys: Ptys::default(),
+            freezer: Freezer::default(),
             http_channels: Channels::default(),
             next_http_id: AtomicU32::new(1),
         })
@@ -90,7 +93,9 @@ impl Agent {
                 "network_s": self.boot.network_s,
                 "serving_s": self.serving_s.get(),
             },
-            "capabilities": ["exec", "pty", "files", "users", "info", "time", "identity", "disk", "shutdown"],
+            "capabilities": [
+                "exec", "pty", "files", "users", "info", "time", "identity", "disk", "freeze", "shutdown",
+            ],
         })
     }
 }

@@ -1,4 +1,10 @@
-//! File system calls may hang (a mounted share, a slow disk): they run on threads.
+//! File system calls may hang (a mounted share, a slow disk, a frozen root): they run on threads.
+
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::thread::{self, ThreadId};
+
+use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 
@@ -9,5 +15,80 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 's
             what: "file thread",
             why: error.to_string(),
         }),
+    }
+}
+
+/// An open file of a request. One that is broken off drops it wherever it
+/// stands; but cleaning up and closing may hang as well.
+#[derive(Debug)]
+pub struct OffRuntime<T: Send + 'static> {
+    value: ManuallyDrop<T>,
+    runtime: ThreadId,
+}
+
+impl<T: Send + 'static> OffRuntime<T> {
+    /// To be called on the runtime's thread.
+    pub fn new(value: T) -> Self {
+        Self {
+            value: ManuallyDrop::new(value),
+            runtime: thread::current().id(),
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for OffRuntime<T> {
+    fn drop(&mut self) {
+        // SAFETY: this is the end of `self`, so nothing uses the value after it.
+        let value = unsafe { ManuallyDrop::take(&mut self.value) };
+        match Handle::try_current() {
+            Ok(runtime) if thread::current().id() == self.runtime => {
+                runtime.spawn_blocking(move || drop(value));
+            }
+            _ => drop(value),
+        }
+    }
+}
+
+impl<T: Send + 'static> Deref for OffRuntime<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Send + 'static> DerefMut for OffRuntime<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    struct Tell(mpsc::Sender<ThreadId>);
+
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            self.0.send(thread::current().id()).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_closed_by_another_thread_than_the_runtimes() {
+        let (sender, receiver) = mpsc::channel();
+        let here = thread::current().id();
+        drop(OffRuntime::new(Tell(sender.clone())));
+        let dropped_here = run(move || Ok(receiver.recv().unwrap() == here)).await.unwrap();
+        assert!(!dropped_here);
+        let (sender, receiver) = mpsc::channel();
+        let file = OffRuntime::new(Tell(sender));
+        let is_there = move || {
+            drop(file);
+            Ok(receiver.try_recv() == Ok(thread::current().id()))
+        };
+        assert!(run(is_there).await.unwrap());
     }
 }

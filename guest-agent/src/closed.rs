@@ -22,6 +22,11 @@ impl Closed {
         *self.0.borrow()
     }
 
+    /// Whether it is the end of the same session.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub async fn wait(&self) {
         let mut receiver = self.0.subscribe();
         // The sender lives as long as `self`, so this ends with the flag only.

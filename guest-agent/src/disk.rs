@@ -11,6 +11,8 @@ use crate::sys;
 const BLKGETSIZE64: u64 = 0x8008_1272;
 const EXT4_IOC_RESIZE_FS: u64 = 0x4008_6610;
 const FITRIM: u64 = 0xc018_5879;
+const FIFREEZE: u64 = 0xc004_5877;
+const FITHAW: u64 = 0xc004_5878;
 const EXT4_MAGIC: u16 = 0xef53;
 
 /// Grows a mounted ext4 to the size of its device: (before, after) in bytes.
@@ -78,6 +80,34 @@ pub fn trim(mount_point: &Path) -> io::Result<u64> {
     };
     sys::ioctl(File::open(mount_point)?.as_fd(), FITRIM, &mut range)?;
     Ok(range.length)
+}
+
+/// A mounted file system, open so that it can be held still.
+#[derive(Debug)]
+pub struct Mounted(File);
+
+impl Mounted {
+    pub fn open(mount_point: &Path) -> io::Result<Self> {
+        File::open(mount_point).map(Self)
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        sys::syncfs(self.0.as_fd())
+    }
+
+    /// Waits for the writes that run; those that come later wait for the thaw.
+    pub fn freeze(&self) -> io::Result<()> {
+        sys::ioctl_number(self.0.as_fd(), FIFREEZE, 0).map(|_| ())
+    }
+
+    pub fn thaw(&self) -> io::Result<()> {
+        sys::ioctl_number(self.0.as_fd(), FITHAW, 0).map(|_| ())
+    }
+}
+
+/// Whether it was frozen: for when whoever froze it is no more.
+pub fn thaw_left_frozen(mount_point: &Path) -> bool {
+    Mounted::open(mount_point).and_then(|root| root.thaw()).is_ok()
 }
 
 /// Clean pages only, so what is dirty is written first.

@@ -29,6 +29,12 @@ pub enum Error {
     Exists(String),
     #[error("{0}")]
     Busy(&'static str),
+    #[error("the root file system is frozen already")]
+    Frozen,
+    #[error("the root file system is not frozen{0}")]
+    NotFrozen(&'static str),
+    #[error("{0}")]
+    Unsupported(&'static str),
     #[error("{what} exceeds {limit} bytes")]
     TooLarge { what: &'static str, limit: usize },
     #[error("the session ended")]
@@ -56,6 +62,9 @@ impl Error {
             Self::Method(_) | Self::NotFound(_) => "not_found",
             Self::Exists(_) => "exists",
             Self::Busy(_) => "busy",
+            Self::Frozen => "frozen",
+            Self::NotFrozen(_) => "not_frozen",
+            Self::Unsupported(_) => "unsupported",
             Self::TooLarge { .. } => "too_large",
             Self::TokenUnset | Self::NotOwner | Self::Gone => "unavailable",
             Self::Io { source, .. } => io_code(source),
@@ -69,8 +78,9 @@ impl Error {
             "unauthorized" => 401,
             "forbidden" => 403,
             "not_found" => 404,
-            "exists" | "busy" => 409,
+            "exists" | "busy" | "frozen" | "not_frozen" => 409,
             "too_large" => 413,
+            "unsupported" => 501,
             "unavailable" => 503,
             "no_space" => 507,
             _ => 500,

@@ -122,7 +122,7 @@ fn describe(meta: &Metadata, path: &Path) -> Map<String, Value> {
 }
 
 /// Text where it is UTF-8, `…_b64` where not.
-fn insert_bytes(entry: &mut Map<String, Value>, key: &str, value: &OsStr) {
+pub fn insert_bytes(entry: &mut Map<String, Value>, key: &str, value: &OsStr) {
     match value.to_str() {
         Some(text) => entry.insert(key.to_owned(), text.into()),
         None => entry.insert(format!("{key}_b64"), base64::encode(value.as_bytes()).into()),

@@ -13,6 +13,8 @@ mod error;
 mod exec;
 mod feed;
 mod files;
+mod freeze;
+mod guard;
 mod hostfiles;
 mod http;
 mod identity;
@@ -53,6 +55,7 @@ mod text;
 mod token;
 mod transfer;
 mod uevents;
+mod volatile;
 mod window;
 mod wire;
 mod writing;
@@ -76,6 +79,10 @@ fn main() -> ExitCode {
         _ if std::process::id() == 1 => init::run(started_s),
         Some("server") => server::run_in_guest(boot()),
         Some("supervise") => supervise::run_beside_init(&boot()),
+        Some("thaw") => {
+            guard::run(args.get(2).map_or("", String::as_str));
+            ExitCode::SUCCESS
+        }
         Some("serve") => server::run_by_hand(&args[2..]),
         Some("--version") => {
             println!("quicksand-agent {}", env!("CARGO_PKG_VERSION"));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::params::{Params, wrong};
-use crate::{blocking, files, info, processes, pty, signals, sys, system};
+use crate::{blocking, files, freeze, info, processes, pty, signals, sys, system, volatile};
 
 pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<Value> {
     match method {
@@ -40,7 +40,10 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
             let limit = params.opt_u64("limit")?.unwrap_or(processes::DEFAULT_LIMIT);
             blocking::run(move || Ok(processes::list(limit))).await
         }
+        "volatile" => blocking::run(|| Ok(volatile::list())).await,
         "sync" => system::sync().await,
+        // Of a client without a session: nothing but its time ends this one.
+        "freeze" | "thaw" => freeze::call(agent, method, params, None).await,
         "create_user" | "delete_user" | "set_time" | "reseed" | "set_identity" | "trim" | "drop_caches"
         | "grow_root" | "shutdown" => system::call(agent, method, params).await,
         method if method.starts_with("file_") => files::call(method, params).await,

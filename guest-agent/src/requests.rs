@@ -14,7 +14,7 @@ use crate::session::{Request, Session};
 use crate::signals;
 use crate::sink::Sink;
 use crate::wire::{STDERR, STDOUT};
-use crate::{methods, pty_client, transfer, window, wire};
+use crate::{freeze, methods, pty_client, transfer, window, wire};
 
 /// The channel of a request that has one.
 pub fn open_channel(session: &Session, request: &Request) -> Result<Option<Arc<Channel>>> {
@@ -44,6 +44,7 @@ pub async fn run(session: &Arc<Session>, request: &Request, channel: Option<&Arc
         "signal" => signal(session, params),
         "cancel" => cancel(session, params),
         "pty_detach" => pty_detach(session, params),
+        method @ ("freeze" | "thaw") => freeze::call(&session.agent, method, params, Some(&session.closed)).await,
         method => methods::call(&session.agent, method, params).await,
     };
     result.map(Some)

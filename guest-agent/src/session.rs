@@ -86,7 +86,7 @@ pub async fn serve(agent: &Arc<Agent>, link: Arc<Link>) {
             Ok(Some(fresh)) => session = fresh,
             Err(error) => {
                 session.farewell(&error).await;
-                session.closed.set();
+                session.end();
                 if !link.is_port() {
                     break;
                 }
@@ -95,7 +95,7 @@ pub async fn serve(agent: &Arc<Agent>, link: Arc<Link>) {
             }
         }
     }
-    session.closed.set();
+    session.end();
 }
 
 /// What cannot be read as a request ends the session: nothing after it can be
@@ -131,13 +131,19 @@ impl Session {
         })
     }
 
+    /// What waits for it goes on, and what it holds is let go.
+    fn end(&self) {
+        self.closed.set();
+        self.agent.freezer.release(&self.closed);
+    }
+
     /// Returns the session that a `hello` has started.
     async fn handle(self: &Arc<Self>, frame: Frame, link: &Arc<Link>) -> Result<Option<Arc<Self>>> {
         match frame {
             Frame::Json(bytes) => {
                 let request = parse(&bytes)?;
                 if request.method == "hello" {
-                    self.closed.set();
+                    self.end();
                     let session = Self::new(&self.agent, link, true);
                     session.greet(request).await;
                     return Ok(Some(session));
@@ -312,6 +318,8 @@ impl Session {
     }
 
     async fn farewell(&self, error: &Error) {
+        // Not only after the wait below.
+        self.agent.freezer.release(&self.closed);
         let event = json!({"event": "closed", "error": error.to_json()});
         // A client that does not read must not keep the link from its end.
         let _ = tokio::time::timeout(FAREWELL_LIMIT, self.out.json(&event)).await;

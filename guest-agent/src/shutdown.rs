@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::log::note;
 use crate::params::{Params, wrong};
-use crate::{mounts, spawn, sys};
+use crate::{disk, mounts, spawn, sys};
 
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(3);
 /// How much longer a distribution's init may take before we do it.
@@ -43,6 +43,8 @@ pub fn start(mode: Mode, grace: Duration) {
 
 /// Ends everything, makes the disk clean and leaves.
 pub fn finish(mode: Mode, grace: Duration) -> ! {
+    // What waits to write could not end.
+    disk::thaw_left_frozen(Path::new("/"));
     // SAFETY: -1 spares process 1 and the caller.
     let _ = sys::kill(-1, libc::SIGTERM);
     let deadline = Instant::now() + grace;

@@ -142,7 +142,7 @@ pub fn spawn(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Result<Child, 
 }
 
 /// Reaps a child that has ended or is about to.
-fn wait(pid: pid_t) -> c_int {
+pub fn wait(pid: pid_t) -> c_int {
     let mut status = 0;
     // SAFETY: one int is stored.
     unsafe { libc::waitpid(pid, &mut status, 0) };

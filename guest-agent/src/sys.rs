@@ -187,6 +187,12 @@ pub fn sync() {
     unsafe { libc::sync() }
 }
 
+/// One file system, the one that `fd` lies on.
+pub fn syncfs(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::syncfs(fd.as_raw_fd()) }).map(|_| ())
+}
+
 pub fn euid() -> u32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::geteuid() }

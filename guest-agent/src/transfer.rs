@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::blocking;
+use crate::blocking::{self, OffRuntime};
 use crate::channel::{Channel, Stop};
 use crate::error::{Error, Result};
 use crate::params::Params;
@@ -15,7 +15,7 @@ use crate::writing::{WriteRequest, Writer};
 
 /// The reply comes first, then the contents, then the event `end`.
 pub async fn read_to_client(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
-    let reader = blocking::run(Reader::from_params(&request.params)?).await?;
+    let reader = OffRuntime::new(blocking::run(Reader::from_params(&request.params)?).await?);
     let opened = json!({"channel": channel.id, "size": reader.size, "mode": reader.mode});
     session.reply(request, Ok(opened), wire::JSON_LIMIT).await;
     let mut sent = 0;
@@ -26,7 +26,7 @@ pub async fn read_to_client(session: &Arc<Session>, request: &Request, channel: 
     Ok(())
 }
 
-async fn send(session: &Session, channel: &Channel, mut reader: Reader, sent: &mut u64) -> Result<()> {
+async fn send(session: &Session, channel: &Channel, mut reader: OffRuntime<Reader>, sent: &mut u64) -> Result<()> {
     let mut frame = vec![0; DATA_HEADER + DATA_LIMIT];
     loop {
         let room = tokio::select! {
@@ -61,7 +61,7 @@ pub async fn write_from_client(session: &Arc<Session>, params: &Params, channel:
 
 async fn receive(session: &Session, params: &Params, channel: &Channel) -> Result<Value> {
     let request = WriteRequest::from_params(params)?;
-    let mut writer = blocking::run(move || Writer::open(&request)).await?;
+    let mut writer = OffRuntime::new(blocking::run(move || Writer::open(&request)).await?);
     loop {
         let bytes = tokio::select! {
             // A broken input ends as well, so its reason is looked at first.

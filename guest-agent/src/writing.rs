@@ -157,7 +157,7 @@ impl Writer {
 
     /// Puts the new file in place. It is as durable as any file that a program
     /// in the guest writes: `sync` is a method of its own.
-    pub fn commit(mut self) -> Result<u64> {
+    pub fn commit(&mut self) -> Result<u64> {
         if let Some(temporary) = self.temporary.take() {
             let renamed = sys::rename(&temporary, &self.target, !self.exclusive);
             if let Err(error) = renamed {

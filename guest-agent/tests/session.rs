@@ -174,10 +174,13 @@ fn the_machine_is_left_alone_outside_a_guest() {
         "reseed",
         "set_identity",
         "grow_root",
+        "freeze",
+        "thaw",
     ] {
         assert_eq!(client.refusal(method, json!({})), "unavailable", "{method}");
     }
     assert_eq!(client.refusal("kill", json!({"pid": 1, "signal": "TERM"})), "forbidden");
     assert!(client.result("info", json!({}))["memory"]["total"].as_u64().unwrap() > 0);
+    assert!(client.result("volatile", json!({}))["paths"].is_array());
     assert!(client.result("processes", json!({}))["total"].as_u64().unwrap() > 0);
 }

@@ -1,17 +1,14 @@
-"""Real VMs. One for all tests of a module, since a boot takes seconds; tests attach to it."""
+"""Real VMs. A test has places of its own, and what it leaves is its own fault; `shared/` has the
+tests that do with one VM for all of a module."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-from quicksand import Sandbox
 from quicksand.host.paths import Paths
 
-from tests.conftest import fresh_places
-
-IMAGE = "debian"
+from tests.conftest import fresh_places, our_processes, wait_for
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,34 +16,9 @@ def start_warm(template: None) -> None:
     """Booting is what few of these tests are about."""
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def places(prepared: Paths) -> Iterator[Paths]:
-    """Places shared by a module's tests."""
+    """Places in which nothing runs in the end."""
     with fresh_places(prepared) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def vm_name(places: Paths) -> Iterator[str]:
-    """A running, detached sandbox; the tests must leave it usable."""
-
-    async def start() -> None:
-        sandbox = Sandbox(image=IMAGE, name="shared", ephemeral=True)
-        await sandbox.start()
-        sandbox.detach()
-        sandbox.close()
-
-    async def stop() -> None:
-        await Sandbox.attach("shared").kill()
-
-    asyncio.run(start())
-    yield "shared"
-    asyncio.run(stop())
-
-
-@pytest.fixture
-async def vm(vm_name: str) -> AsyncIterator[Sandbox]:
-    """The module's sandbox, attached anew for each test."""
-    sandbox = Sandbox.attach(vm_name)
-    yield sandbox
-    sandbox.close()
+        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")

@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from quicksand import EventKind, Sandbox, Status
 from quicksand.errors import AgentRefusedError, DiskSpaceError
-from quicksand.host.paths import Paths, paths
+from quicksand.host.paths import Paths
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import our_processes
+from tests.integration.guests import watch
+from tests.integration.small_disks import MIB, small_disk
 
 pytestmark = pytest.mark.vm
-
-MIB = 1024 * 1024
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
-
-
-@contextlib.contextmanager
-def small_disk(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
-    """The data directory on a file system of ``size`` bytes."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    at.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", at], check=True)
-    try:
-        for name in ("images", "qemu"):
-            (at / name).symlink_to(prepared.data / name)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("QUICKSAND_DATA_DIR", str(at))
-            yield paths()
-            wait_for(lambda: not our_processes(str(at)), what="its processes to end")
-    finally:
-        subprocess.run(["umount", "-l", at], check=True)
 
 
 async def until(condition: object, *, what: str, timeout: float = 15.0) -> None:
@@ -96,11 +70,6 @@ async def test_a_host_disk_that_fills_up_pauses_the_guest_and_loses_nothing(
         await watching
         assert EventKind.DISK_FULL in seen
         assert seen[-1] is EventKind.STOPPED
-
-
-async def watch(sandbox: Sandbox, seen: list[EventKind]) -> None:
-    async for event in sandbox.events():
-        seen.append(event.kind)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import base64
 import http.client
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,9 @@ from quicksand import Sandbox
 from quicksand.errors import ConfigError
 from quicksand.host.paths import Paths
 
-from tests.conftest import fresh_places
-
 pytestmark = pytest.mark.vm
 
 DOCUMENT = Path(__file__).parents[2] / "guest-agent" / "openapi.yaml"
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
 
 
 class Client:
@@ -256,6 +248,13 @@ async def check_users_and_system(client: Client) -> None:
     assert (await client.post("/set_identity", hostname="other"))["hostname"] == "other"
     for method in ("/sync", "/trim", "/drop_caches", "/grow_root"):
         await client.post(method)
+    await client.post("/freeze", seconds=10)
+    assert await client.refused("/freeze") == (409, "frozen")
+    assert 0 < (await client.post("/thaw"))["frozen_s"] < 10
+    assert await client.refused("/thaw") == (409, "not_frozen")
+    await client.ask("put", "/files?path=/dev/shm/x", b"123")
+    found = {"path": "/dev/shm/x", "bytes": 3, "entries": 1}
+    assert await client.post("/volatile") == {"paths": [found], "truncated": False}
     status, _, data = await client.ask("post", "/no_such_method", b"{}")
     client.called.discard(("post", "/no_such_method"))
     client.check(client.document["components"]["schemas"]["Error"], json.loads(data))

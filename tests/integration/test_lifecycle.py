@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +36,9 @@ from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.registry import Registry
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import our_processes, wait_for
 
 pytestmark = pytest.mark.vm
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    """Each test its own: what it leaves is its own fault."""
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 def assert_nothing_is_left(places: Paths) -> None:

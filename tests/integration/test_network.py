@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,7 @@ from quicksand import NetworkMode, PortForward, Sandbox
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir
 
-from tests.conftest import fresh_places, our_processes, wait_for
-
 pytestmark = pytest.mark.vm
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
-
 
 PROBES = """
 import socket, sys

@@ -15,7 +15,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.host.paths import Paths
 
-from tests.conftest import PREFIX, fresh_places, our_processes, wait_for
+from tests.conftest import PREFIX, our_processes, wait_for
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 
@@ -23,12 +23,6 @@ CYCLES = 100
 CROWD = 20
 WARM_UP = 10
 """Cycles after which caches are full: what grows from there on is a leak."""
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
 
 
 def traces(places: Paths) -> dict[str, int]:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,11 @@ from quicksand.errors import DiskSpaceError, PathError
 JSON_MAX = 4 * 1024 * 1024
 """Bytes. No record of ours comes near; a larger one is not ours."""
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+_EXCHANGE = 2  # RENAME_EXCHANGE (linux/fs.h)
+_AT_FDCWD = -100
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""What the system says where no space is left."""
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
@@ -76,11 +81,30 @@ def map_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise DiskSpaceError(
                 f"no space left for {path}", hint="free some disk space and try again"
             ) from error
         raise PathError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Have two files or directories change places in one instant; False where the system cannot.
+    Raises OSError."""
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    result = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
+    if result == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS):
+        return False
+    raise OSError(number, os.strerror(number))
 
 
 def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

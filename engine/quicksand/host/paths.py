@@ -9,7 +9,8 @@ from pathlib import Path
 
 import platformdirs
 
-from quicksand.errors import PathError
+from quicksand.errors import DiskSpaceError, PathError
+from quicksand.host.files import FULL
 
 APP = "quicksand"
 
@@ -76,12 +77,16 @@ def make_private_dir(path: Path) -> Path:
     """Make ``path`` (and parents) so that only this user can enter it; return it.
 
     Raises PathError when it cannot be made or written, or belongs to another user: the runtime
-    directory may lie in /tmp, where others can be first.
+    directory may lie in /tmp, where others can be first. DiskSpaceError when the disk is full.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.lstat()
     except OSError as error:
+        if error.errno in FULL:
+            raise DiskSpaceError(
+                f"no space left for {path}", hint="free some disk space and try again"
+            ) from error
         raise PathError(
             f"cannot make the directory {path}: {error.strerror}",
             hint="set QUICKSAND_RUNTIME_DIR, QUICKSAND_DATA_DIR or QUICKSAND_CACHE_DIR "

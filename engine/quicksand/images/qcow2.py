@@ -63,12 +63,15 @@ def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
     """
     try:
         # Not to wait for a writer, should it be a FIFO.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-            found = os.fstat(file.fileno())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise ImageError(f"{path} is no file")
             size = found.st_size
-            head = file.read(1 << 16)
+            head = os.pread(descriptor, 1 << 16, 0)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from error
     try:

@@ -20,6 +20,7 @@ from quicksand.layout import SandboxDir, layer_name
 from quicksand.qemu.keeper import FIRST
 from quicksand.saves.finding import find_save, workspace_store
 from quicksand.saves.manifest import OVERLAYS, SaveManifest
+from quicksand.saves.portable import check_portable, find_image, find_portable
 from quicksand.saves.source import Source
 from quicksand.saves.store import Save, check_save, overlay_paths
 from quicksand.snapshots.records import Head, new_id
@@ -33,6 +34,10 @@ def look_up(name: str, paths: Paths, workspace: Path | None = None) -> Save | No
     if workspace is not None and (found := workspace_store(workspace).get(name)) is not None:
         found.require()
         return found
+    if "/" in name or name.endswith(".qcow2"):
+        portable = find_portable(Path(name).expanduser().absolute())
+        if portable is not None:
+            return portable
     try:
         save = find_save(name, paths)
     except SaveNotFoundError:
@@ -84,13 +89,17 @@ def layers_digest(manifest: SaveManifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find_base(save: Save, paths: Paths) -> ResolvedImage:
-    """The image that a save lies on. Raises SaveError naming it if it is not here."""
+def find_base(save: Save, paths: Paths, base_dir: Path | None = None) -> ResolvedImage:
+    """The image that a save lies on; in ``base_dir`` it is looked for first. Raises SaveError
+    naming it if it is not here."""
     manifest, resolver = _stack(save, paths)[0].require(), ImageResolver(paths)
     arch = Architecture.parse(manifest.arch)
     base = manifest.base
     if base is not None and base.digest:
         stored = resolver.store.find_version(base.name, base.digest)
+        if stored is None or base_dir is not None or save.root.is_file():
+            near = [base_dir] if base_dir is not None else []
+            stored = find_image(base.digest, paths, [*near, save.root.parent])
         if stored is not None:
             return resolver.resolve(str(stored.root), arch)
         there = resolver.store.get(base.name)
@@ -121,14 +130,14 @@ def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) ->
     those may change them. Raises SaveError if the save is not what it was, DiskSpaceError,
     PathError.
     """
-    manifest = check_save(Path(source.path))
+    manifest = _check(Path(source.path))
     digest = "" if source.below else layers_digest(manifest)
     if (manifest.id, digest) != (source.id, source.digest):
         raise SaveError(f"the save at {source.path} is not the one that it was")
     ids: list[str] = []
     with map_os_errors(place.layers):
         for root in map(Path, (*source.below, source.path)):
-            ids += _adopt_one(root, check_save(root), place)
+            ids += _adopt_one(root, _check(root), place)
     lower = check_qcow2(place.layer(ids[-1]), allow_backing=True).virtual_size
     base = check_qcow2(image.chain[-1], allow_backing=len(image.chain) > 1).virtual_size
     head = Head(layers=tuple(ids), top=new_id(), machine=FIRST)
@@ -138,15 +147,21 @@ def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) ->
     return head
 
 
+def _check(root: Path) -> SaveManifest:
+    return check_portable(root) if root.is_file() else check_save(root)
+
+
 def _adopt_one(root: Path, manifest: SaveManifest, place: SandboxDir) -> list[str]:
     ids = []
     known = manifest.layers
-    for number, path in enumerate(overlay_paths(root, manifest)):
+    paths = (root,) if root.is_file() else overlay_paths(root, manifest)
+    for number, path in enumerate(paths):
         if known is None:
             ids.append(new_id())
             copy_sparse(path, place.layer(ids[-1]))
             continue
         ids.append(known[number].id)
         share_file(path, place.layer(ids[-1]))
-        place.digest(ids[-1]).write_text(f"{known[number].sha256}\n", encoding="ascii")
+        if not root.is_file():  # which has its metadata behind the disk
+            place.digest(ids[-1]).write_text(f"{known[number].sha256}\n", encoding="ascii")
     return ids

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import ConfigError, QuicksandError
+from quicksand.errors import ConfigError, ImageError, PathError, QuicksandError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors, sync_dir, write_json
 from quicksand.host.paths import Paths
 from quicksand.host.sharing import copy_open_file, link_file
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.images.resolve import ImageResolver
+from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.images.store import sha256_file
 from quicksand.planning import check_space, resolve_image
 from quicksand.registry import Record, Registry
@@ -33,7 +33,9 @@ from quicksand.saves.manifest import (
     check_save_name,
     is_sha256,
 )
+from quicksand.saves.portable import write_portable
 from quicksand.saves.store import Save, SaveStore, taken
+from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History
 from quicksand.snapshots.operations import Live, working_on
 from quicksand.snapshots.pivot import Pivot, freeze_stopped
@@ -85,6 +87,7 @@ class _Guest:
 class _Frozen:
     """The frozen layers of a disk, on their way into a save."""
 
+    guest: _Guest
     layers: tuple[str, ...] = ()
     descriptors: dict[str, int] = field(default_factory=dict)
     """Of those that are on another file system: still to be copied, whatever becomes of the
@@ -114,32 +117,79 @@ async def save(
     """
     await asyncio.to_thread(_check_target, registry.paths, store, name, options.replace)
     image = (await asyncio.to_thread(resolve_image, registry, record))[0]
-    guest = await _settle(ask) if ask is not None else _Guest()
     async with _making(store) as made:
-        frozen = _Frozen()
-        try:
-            await _freeze(registry, record, made, frozen, options, ask, guest)
+        async with _frozen(registry, record, made, options, ask) as frozen:
             layers = await in_thread_to_the_end(
-                lambda: _bring(registry.history(record.id), frozen, made, options)
+                lambda: _bring(registry.history(record.id), frozen, made, options, image)
             )
-        finally:
-            frozen.close()
-        manifest = SaveManifest(
-            config=replace(record.config, image=image.name),
-            arch=(record.config.arch or Architecture.host()).value,
-            id=new_id(),
-            created=time.time(),
-            note=options.note,
-            engine=_engine_name(),
-            base=Base(name=image.name, version=image.version, digest=image.digest),
-            parent=_parent(record),
-            layers=layers,
-            frozen=frozen.stood_still,
-            volatile=guest.volatile,
-        )
-        return await in_thread_to_the_end(
+        manifest = replace(_describe(record, image, frozen, options), layers=layers)
+        saved = await in_thread_to_the_end(
             lambda: _publish(store, made, name, manifest, options.replace)
         )
+    await asyncio.to_thread(remember, store.root, registry.paths)
+    return saved
+
+
+async def write_snapshot(
+    registry: Registry, record: Record, target: Path, options: Options, ask: Ask | None
+) -> SaveManifest:
+    """Write the disk of a sandbox to one file (portable.py). Raises as `save`."""
+    if not target.parent.is_dir():
+        raise PathError(f"there is no directory {target.parent}", hint="make it first")
+    image = (await asyncio.to_thread(resolve_image, registry, record))[0]
+    if not image.digest:
+        raise ImageError(
+            f"the image {image.name!r} is not in the store: nothing tells it by content"
+        )
+    # Beside the sandboxes, where nothing need be copied.
+    store = SaveStore(registry.paths.saves)
+    async with _making(store) as made, _frozen(registry, record, made, options, ask) as frozen:
+        manifest = _describe(record, image, frozen, options)
+        layers = [made / OVERLAYS / f"{n}.qcow2" for n in range(len(frozen.layers))]
+        return await in_thread_to_the_end(
+            lambda: write_portable(
+                _all_there(layers, frozen, options),
+                target,
+                manifest,
+                image,
+                compress=options.compress,
+                report=options.progress,
+            )
+        )
+
+
+def _all_there(layers: list[Path], frozen: _Frozen, options: Options) -> list[Path]:
+    _copy(frozen.descriptors, dict(zip(frozen.layers, layers, strict=True)), options)
+    return layers
+
+
+@contextlib.asynccontextmanager
+async def _frozen(
+    registry: Registry, record: Record, made: Path, options: Options, ask: Ask | None
+) -> AsyncIterator[_Frozen]:
+    frozen = _Frozen(guest=await _settle(ask) if ask is not None else _Guest())
+    try:
+        await _freeze(registry, record, made, frozen, options, ask)
+        yield frozen
+    finally:
+        frozen.close()
+
+
+def _describe(
+    record: Record, image: ResolvedImage, frozen: _Frozen, options: Options
+) -> SaveManifest:
+    return SaveManifest(
+        config=replace(record.config, image=image.name),
+        arch=(record.config.arch or Architecture.host()).value,
+        id=new_id(),
+        created=time.time(),
+        note=options.note,
+        engine=_engine_name(),
+        base=Base(name=image.name, version=image.version, digest=image.digest),
+        parent=_parent(record),
+        frozen=frozen.stood_still,
+        volatile=frozen.guest.volatile,
+    )
 
 
 def _check_target(paths: Paths, store: SaveStore, name: str, replace_it: bool) -> None:
@@ -163,7 +213,8 @@ async def _settle(ask: Ask) -> _Guest:
         await ask("sync", {}, AGENT_S)
         quick = time.perf_counter() - started < QUICK_S
         found = await ask("volatile", {}, AGENT_S)
-        paths = tuple(str(entry["path"]) for entry in found["paths"])
+        # A path that is no text is told in base64: it says as much as any.
+        paths = tuple(str(e.get("path", e.get("path_b64"))) for e in found["paths"])
         return _Guest(volatile=paths, can_freeze=quick)
     return _Guest()
 
@@ -185,7 +236,6 @@ async def _freeze(
     frozen: _Frozen,
     options: Options,
     ask: Ask | None,
-    guest: _Guest,
 ) -> None:
     """Freeze the layers of the disk and take hold of them."""
     entry = registry.inspect(record.id)
@@ -193,7 +243,7 @@ async def _freeze(
     if entry is not None and entry.run is not None:
         async with working_on(registry, record) as live:
             await _drop_checkpoints(history, options)
-            still = guest.can_freeze if options.freeze is None else options.freeze
+            still = frozen.guest.can_freeze if options.freeze is None else options.freeze
             await _freeze_live(live, frozen, ask if still else None)
             await in_thread_to_the_end(lambda: _take_hold(history, frozen, made))
         return
@@ -260,14 +310,14 @@ def _take_hold(history: History, frozen: _Frozen, made: Path) -> None:
 
 
 def _bring(
-    history: History, frozen: _Frozen, made: Path, options: Options
+    history: History, frozen: _Frozen, made: Path, options: Options, image: ResolvedImage
 ) -> tuple[SavedLayer, ...]:
     """Bring all layers to the disk, and tell what identifies them."""
     overlays = made / OVERLAYS
     paths = {id_: overlays / f"{n}.qcow2" for n, id_ in enumerate(frozen.layers)}
     _copy(frozen.descriptors, paths, options)
     if options.compress:
-        paths = {new_id(): _compress(list(paths.values()), options)}
+        paths = {new_id(): _compress(list(paths.values()), image, options)}
     unknown = [layer for layer in paths if layer not in frozen.digests]
     with ThreadPoolExecutor(HASHERS) as pool:
         found = dict(zip(unknown, pool.map(_seal, (paths[x] for x in unknown)), strict=True))
@@ -297,7 +347,7 @@ def _report(report: Report, before: int, total: int, done: int) -> None:
     report("copy", before + done, total)
 
 
-def _compress(layers: list[Path], options: Options) -> Path:
+def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Path:
     """One compressed layer in place of all."""
     from quicksand.images.merge import write_merged
 
@@ -307,7 +357,8 @@ def _compress(layers: list[Path], options: Options) -> Path:
     write_merged(
         layers,
         whole,
-        backing=None,
+        backing=image.chain[-1],
+        base=image.chain,
         compress=True,
         progress=(lambda done, total: report("compress", done, total)) if report else None,
     )

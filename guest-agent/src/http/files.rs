@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::Reply;
 use super::body::{Chunks, QUEUE};
 use crate::agent::Agent;
-use crate::blocking;
+use crate::blocking::{self, OffRuntime};
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::reading::Reader;
@@ -25,7 +25,7 @@ const NUMBERS: [&str; 3] = ["offset", "length", "mode"];
 const FLAGS: [&str; 3] = ["parents", "append", "exclusive"];
 
 pub async fn read(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Result<impl IntoResponse> {
-    let reader = blocking::run(Reader::from_params(&parse_query(query)?)?).await?;
+    let reader = OffRuntime::new(blocking::run(Reader::from_params(&parse_query(query)?)?).await?);
     let (sender, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(send(reader, sender));
     let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
@@ -33,7 +33,7 @@ pub async fn read(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Res
 }
 
 /// An error after the first byte can only cut the connection off.
-async fn send(mut reader: Reader, sender: mpsc::Sender<Result<Bytes>>) {
+async fn send(mut reader: OffRuntime<Reader>, sender: mpsc::Sender<Result<Bytes>>) {
     loop {
         let result = blocking::run(move || {
             let mut chunk = vec![0; CHUNK];
@@ -61,7 +61,7 @@ async fn send(mut reader: Reader, sender: mpsc::Sender<Result<Bytes>>) {
 /// A body that breaks off leaves the old file.
 pub async fn write(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery, mut body: Body) -> Result<Reply> {
     let request = WriteRequest::from_params(&parse_query(query)?)?;
-    let mut writer = blocking::run(move || Writer::open(&request)).await?;
+    let mut writer = OffRuntime::new(blocking::run(move || Writer::open(&request)).await?);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Error::BadRequest(format!("body: {error}")))?;
         let Ok(bytes) = frame.into_data() else {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,9 @@ from quicksand_tui.snapshot import (
 )
 
 NOW = 1_800_000_000.0
+SIZE = (80, 24)
+"""Of the usual terminal."""
+
 GIB = 1 << 30
 MIB = 1 << 20
 
@@ -294,6 +298,20 @@ async def ready(pilot: Pilot[int]) -> QuicksandApp:
     await until(lambda: app._painted)
     await pilot.pause()
     return app
+
+
+@contextlib.asynccontextmanager
+async def shown(
+    service: FakeService | None = None,
+    *,
+    size: tuple[int, int] = SIZE,
+    ascii_glyphs: bool = False,
+) -> AsyncIterator[tuple[QuicksandApp, Pilot[int]]]:
+    """The app on a screen of ``size``, ready for keys."""
+    app = make_app(service or FakeService(), ascii_glyphs=ascii_glyphs)
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        yield app, pilot
 
 
 async def select(pilot: Pilot[int], view: SandboxView) -> None:

@@ -18,6 +18,7 @@ from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
 from quicksand_tui.screens.tree import TreeScreen
 from quicksand_tui.snapshot import Failure, SandboxView, State
 from quicksand_tui.text import sanitise
+from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
     DB_PAST,
@@ -25,20 +26,18 @@ from tests.unit.app.fakes import (
     KEPT,
     NOW,
     PAST,
+    SIZE,
     WEB,
     WEB_PAST,
     FakeService,
     kept,
-    make_app,
-    ready,
     screen_text,
     select,
+    shown,
     toasts,
     until,
 )
-from tests.unit.app.test_text import HOSTILE
 
-SIZE = (80, 24)
 SIZES = pytest.mark.parametrize("size", [SIZE, (60, 20), (40, 12)], ids=str)
 
 
@@ -67,9 +66,7 @@ async def go_to(pilot: Pilot[int], screen: TreeScreen, id_: str) -> None:
 
 async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
     service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await pilot.press("C")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         await pilot.press(*"clean", "down", *"it works")
@@ -87,9 +84,7 @@ async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
 
 async def test_without_a_tag_it_is_numbered() -> None:
     service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await pilot.press("C", "enter")
         await until(lambda: toasts(app))
         assert service.calls[-1] == f"checkpoint {WEB.id} '' ''"
@@ -98,9 +93,7 @@ async def test_without_a_tag_it_is_numbered() -> None:
 
 async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await pilot.press("C")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         await pilot.press(*"clean", "enter")
@@ -114,9 +107,7 @@ async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
 
 async def test_enter_on_cancel_takes_nothing() -> None:
     service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await pilot.press("C")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         app.screen.query_one("#cancel", Button).focus()
@@ -127,9 +118,7 @@ async def test_enter_on_cancel_takes_nothing() -> None:
 
 async def test_letters_that_come_before_a_dialog_is_there_do_nothing() -> None:
     service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
 
         def type_ahead() -> None:
             app.main.action_do("checkpoint")
@@ -143,9 +132,7 @@ async def test_letters_that_come_before_a_dialog_is_there_do_nothing() -> None:
 
 async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         assert screen._panel.table.selected_key == PAST.head
         assert "The present is kept: u comes back to it" in screen_text(app)
@@ -170,9 +157,7 @@ async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> No
 
 async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await select(pilot, DB)
         await pilot.press("R")
         await until(lambda: toasts(app))
@@ -188,9 +173,7 @@ async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -
 
 async def test_a_tree_opened_to_revert_does_not_start_what_has_stopped_since() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await open_tree(pilot)
         service._change(WEB.id, State.STOPPED)
         await until(lambda: "○ stopped" in screen_text(app))
@@ -203,9 +186,7 @@ async def test_a_tree_opened_to_revert_does_not_start_what_has_stopped_since() -
 
 async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         await go_to(pilot, screen, "c1")
         await pilot.press("d")
@@ -229,9 +210,7 @@ async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
 
 async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         await go_to(pilot, screen, "c0ffee00")
         assert "✗ broken" in screen_text(app)
@@ -244,9 +223,7 @@ async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> Non
 
 async def test_changes_of_other_clients_show_and_the_cursor_stays() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         await go_to(pilot, screen, "c1")
         more = (*PAST.checkpoints, kept("c9", "from-a-script", "c2", created=NOW))
@@ -263,9 +240,7 @@ async def test_changes_of_other_clients_show_and_the_cursor_stays() -> None:
 async def test_a_failure_is_shown_with_its_hint_and_logged() -> None:
     service = FakeService(KEPT)
     service.failure = Failure(title="The revert failed", message="no space", hint="delete some")
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await open_tree(pilot)
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, FailureScreen))
@@ -275,9 +250,7 @@ async def test_a_failure_is_shown_with_its_hint_and_logged() -> None:
 
 
 async def test_the_keys_of_the_tree_open_its_help_and_leave() -> None:
-    app = make_app(FakeService(KEPT))
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(FakeService(KEPT)) as (app, pilot):
         await open_tree(pilot)
         await pilot.press("question_mark")
         await until(lambda: "Delete it, after a question" in screen_text(app))
@@ -287,9 +260,7 @@ async def test_the_keys_of_the_tree_open_its_help_and_leave() -> None:
 
 async def test_a_checkpoint_can_be_taken_and_undone_within_the_tree() -> None:
     service = FakeService(KEPT)
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await open_tree(pilot)
         await pilot.press("C")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
@@ -314,9 +285,9 @@ async def test_foreign_tags_move_nothing_on_any_screen(
     views: tuple[SandboxView, ...] = (
         replace(WEB, past=PastView(checkpoints=made, head="f003", error=sanitise(HOSTILE[0]))),
     )
-    app = make_app(FakeService(replace(FULL, sandboxes=views)), ascii_glyphs=ascii_glyphs)
-    async with app.run_test(size=size) as pilot:
-        await ready(pilot)
+    async with shown(
+        FakeService(replace(FULL, sandboxes=views)), ascii_glyphs=ascii_glyphs, size=size
+    ) as (app, pilot):
         assert all(char.isprintable() or char == "\n" for char in screen_text(app))
         screen = await open_tree(pilot)
         for view in made[-6:]:
@@ -332,9 +303,7 @@ async def test_foreign_tags_move_nothing_on_any_screen(
 
 @SIZES
 async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -> None:
-    app = make_app(FakeService(KEPT))
-    async with app.run_test(size=size) as pilot:
-        await ready(pilot)
+    async with shown(FakeService(KEPT), size=size) as (app, pilot):
         await open_tree(pilot)
         assert "● upgraded" in screen_text(app)
         await pilot.press("C")
@@ -343,9 +312,7 @@ async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -
 
 
 async def test_in_ascii_details_and_tree_are_there() -> None:
-    app = make_app(FakeService(KEPT), ascii_glyphs=True)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(FakeService(KEPT), ascii_glyphs=True) as (app, pilot):
         await until(lambda: "* upgraded <- here" in screen_text(app))
         await open_tree(pilot)
         await until(lambda: "|-o tried-something" in screen_text(app))
@@ -353,9 +320,7 @@ async def test_in_ascii_details_and_tree_are_there() -> None:
 
 
 async def test_the_details_say_how_to_get_a_first_checkpoint() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, pilot):
         await until(lambda: "none yet: C takes one" in screen_text(app))
         await select(pilot, DB)
         await until(lambda: "C takes one while it runs" in screen_text(app))

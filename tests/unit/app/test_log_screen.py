@@ -8,10 +8,9 @@ from quicksand_tui.application import QuicksandApp
 from quicksand_tui.screens.log import LogScreen
 from quicksand_tui.snapshot import LogKind
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView
-from tests.unit.app.fakes import FakeService, make_app, ready, screen_text, until
-from tests.unit.app.test_text import HOSTILE
+from tests.unit.app.corpus import HOSTILE
+from tests.unit.app.fakes import SIZE, FakeService, make_app, ready, screen_text, until
 
-SIZE = (80, 24)
 CONSOLE = LogKind.CONSOLE
 
 

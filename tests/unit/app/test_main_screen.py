@@ -1,52 +1,41 @@
-"""The main screen, driven by keys."""
+"""The main screen: what it shows, finding things in it by keys and by the mouse, and what it costs
+to stand still."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 from textual import events
-from textual.widgets import Button, Input
+from textual.command import CommandPalette
+from textual.widgets import Input
 
-from quicksand_tui.app import farewell
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.snapshot import Failure, SandboxView, Snapshot, State
+from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.view import ORDERS, ordered
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,
     DB,
+    DEBIAN,
     EMPTY,
     FULL,
     NOW,
     PAUSED,
+    SIZE,
     WEB,
     FakeService,
     make_app,
-    ready,
     screen_text,
     select,
+    shown,
     toasts,
     until,
 )
-from tests.unit.app.test_text import HOSTILE
-
-SIZE = (80, 24)
-
-
-def command_line(app: QuicksandApp) -> str:
-    from quicksand_tui.widgets.command_line import CommandLine
-
-    return str(app.main.query_one(CommandLine).content)
 
 
 async def test_the_store_is_shown_as_it_is_on_disk() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, _):
         text = screen_text(app)
         for words in ("● running", "○ stopped", "✗ crashed", "‖ paused", "✗ broken"):
             assert words in text
@@ -56,9 +45,7 @@ async def test_the_store_is_shown_as_it_is_on_disk() -> None:
 
 async def test_a_change_of_the_store_shows_by_itself_and_keeps_the_cursor() -> None:
     service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await select(pilot, AGENT)
         service.world = replace(
             service.world,
@@ -72,9 +59,7 @@ async def test_a_change_of_the_store_shows_by_itself_and_keeps_the_cursor() -> N
 async def test_only_visible_rows_are_asked_for_their_use() -> None:
     views = tuple(replace(WEB, id=f"{n:012x}", name=f"box-{n}") for n in range(60))
     service = FakeService(replace(FULL, sandboxes=views))
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, pilot):
         await until(lambda: service.visible)
         assert len(service.visible) < 20
         await pilot.press("G")
@@ -82,162 +67,8 @@ async def test_only_visible_rows_are_asked_for_their_use() -> None:
         await until(lambda: views[-1].id in service.visible)
 
 
-async def test_stop_shows_its_progress_and_its_command() -> None:
-    service = FakeService()
-    service.hold = asyncio.Event()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("x")
-        await until(lambda: "◐ stopping" in screen_text(app))
-        assert service.calls[-1] == f"stop {WEB.id}"
-        assert "$ quicksand-tui stop web" in command_line(app)
-        service.hold.set()
-        await until(lambda: app.snapshot.sandbox(WEB.id).state is State.STOPPED)  # type: ignore[union-attr]
-        await until(lambda: "✓" in command_line(app))
-        assert toasts(app) == []
-
-
-async def test_enter_starts_a_stopped_sandbox_and_c_cancels_it() -> None:
-    service = FakeService()
-    service.hold = asyncio.Event()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await select(pilot, DB)
-        await pilot.press("enter")
-        await until(lambda: "4/5 start QEMU" in screen_text(app))
-        await pilot.press("c")
-        await until(lambda: service.undone == [f"start {DB.id}"])
-        await until(lambda: not app.operations.jobs)
-        assert "cancelled" in command_line(app)
-        assert app.snapshot.sandbox(DB.id) == DB
-
-
-async def test_escape_cancels_the_start_under_the_cursor() -> None:
-    service = FakeService()
-    service.hold = asyncio.Event()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await select(pilot, DB)
-        await pilot.press("S")
-        await until(lambda: app.operations.jobs)
-        await pilot.pause()
-        await pilot.press("escape")
-        await until(lambda: service.undone)
-
-
-@pytest.mark.parametrize("key", ["enter", "d", "escape", "n", "q", "space", "tab"])
-async def test_no_other_key_than_y_deletes(key: str) -> None:
-    service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await select(pilot, DB)
-        await pilot.press("d")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await until(lambda: app.screen.query_one("#cancel", Button).has_focus)
-        await pilot.press(key, "enter")
-        await pilot.pause()
-        assert not [call for call in service.calls if call.startswith("delete")]
-
-
-async def test_delete_names_what_is_lost_and_y_does_it() -> None:
-    service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("d")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.pause()
-        text = screen_text(app)
-        assert "It is running and will be killed." in text
-        assert "Its disk is lost: 42M, made 3h ago." in text
-        await pilot.press("y")
-        await until(lambda: service.calls[-1] == f"delete {WEB.id}")
-        await until(lambda: app.snapshot.sandbox(WEB.id) is None)
-
-
-async def test_the_delete_button_works_by_the_mouse_only() -> None:
-    service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("d")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.pause()
-        assert await pilot.click("#yes")
-        await until(lambda: f"delete {WEB.id}" in service.calls)
-
-
-async def test_kill_asks_and_may_overtake_a_stop() -> None:
-    service = FakeService()
-    service.hold = asyncio.Event()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("x")
-        await until(lambda: f"stop {WEB.id}" in service.calls)
-        await pilot.press("K")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("y")
-        await until(lambda: f"kill {WEB.id}" in service.calls)
-        service.hold.set()
-        await until(lambda: not app.operations.jobs)
-
-
-@pytest.mark.parametrize(
-    ("view", "key", "says"),
-    [
-        (DB, "x", "db does not run"),
-        (DB, "s", "db does not run: S starts it"),
-        (WEB, "S", "web is already running"),
-        (PAUSED, "s", "builder is paused: P lets it go on"),
-        (PAUSED, "p", "builder is already paused: P lets it go on"),
-        (PAUSED, "S", "builder is paused: P lets it go on"),
-        (WEB, "P", "web is not paused"),
-        (BROKEN, "enter", "cc33dd44ee55 is broken"),
-        (WEB, "c", "nothing is under way for web"),
-    ],
-)
-async def test_a_key_that_is_not_possible_says_why(view: SandboxView, key: str, says: str) -> None:
-    service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await select(pilot, view)
-        await pilot.press(key)
-        await until(lambda: says in toasts(app))
-        assert service.calls == []
-
-
-async def test_a_failure_shows_message_hint_and_log_as_plain_text() -> None:
-    service = FakeService()
-    service.failure = Failure(
-        title="web did not stop",
-        message="[bold]QEMU[/bold] hangs",
-        hint="kill it",
-        log=("[red]last line[/red]",),
-    )
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("x")
-        await until(lambda: isinstance(app.screen, FailureScreen))
-        await pilot.pause()
-        text = screen_text(app)
-        for part in ("[bold]QEMU[/bold] hangs", "kill it", "[red]last line[/red]"):
-            assert part in text
-        await pilot.press("enter")
-        await until(lambda: app.screen is app.main)
-        assert "failed" in command_line(app)
-
-
 async def test_the_filter_works_as_one_types_and_escape_clears_it() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, pilot):
         table = app.main.sandboxes.table
         await pilot.press("slash")
         await until(lambda: isinstance(app.focused, Input))
@@ -253,9 +84,7 @@ async def test_the_filter_works_as_one_types_and_escape_clears_it() -> None:
 
 
 async def test_a_filter_without_a_match_says_how_to_clear_it() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, pilot):
         await pilot.press("slash", *"zzz")
         await until(lambda: "Nothing matches" in screen_text(app))
         await pilot.press("x", "escape")
@@ -264,9 +93,7 @@ async def test_a_filter_without_a_match_says_how_to_clear_it() -> None:
 
 
 async def test_keys_move_as_in_vi() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, pilot):
         table = app.main.sandboxes.table
         await pilot.press("j", "j", "k")
         assert table.selected_key == PAUSED.id
@@ -277,9 +104,7 @@ async def test_keys_move_as_in_vi() -> None:
 
 
 async def test_tab_goes_to_the_images_whose_details_are_shown() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, pilot):
         await pilot.press("tab", "down")
         await until(lambda: "manifest.json is damaged" in screen_text(app))
         await pilot.press("x")
@@ -290,18 +115,14 @@ async def test_tab_goes_to_the_images_whose_details_are_shown() -> None:
 
 async def test_a_paste_is_refused() -> None:
     service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (app, _):
         app.post_message(events.Paste("xdyq"))
         await until(lambda: any("Pasting is refused" in note for note in toasts(app)))
         assert service.calls == []
 
 
 async def test_a_click_on_the_footer_is_the_key() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, pilot):
         bar = app.main.query_one("#actions")
         place = screen_text(app).splitlines()[bar.region.y].index("help")
         assert await pilot.click("#actions", offset=(place - bar.region.x, 0))
@@ -309,9 +130,7 @@ async def test_a_click_on_the_footer_is_the_key() -> None:
 
 
 async def test_help_opens_and_escape_leaves_it() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, pilot):
         await pilot.press("question_mark")
         await until(lambda: isinstance(app.screen, HelpScreen))
         await pilot.press("escape")
@@ -319,9 +138,7 @@ async def test_help_opens_and_escape_leaves_it() -> None:
 
 
 async def test_the_palette_has_the_actions_that_are_possible() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown() as (app, _):
         names = [command.title for command in app.get_system_commands(app.main)]
         assert "Stop (x)" in names and "Theme" in names
         assert "Start (S)" not in names
@@ -329,116 +146,16 @@ async def test_the_palette_has_the_actions_that_are_possible() -> None:
 
 async def test_r_reads_everything_anew() -> None:
     service = FakeService()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+    async with shown(service) as (_, pilot):
         await pilot.press("r")
         await until(lambda: "read fresh" in service.calls)
-
-
-async def test_q_leaves_and_names_what_goes_on() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("q")
-        await until(lambda: app.return_value == 0)
-    assert app.running_names == ("web", "builder")
-
-
-def test_the_farewell() -> None:
-    assert farewell(()) == ""
-    assert farewell(("web",)) == "web goes on running; quicksand-tui comes back to it.\n"
-    assert "a, b, c, d, e and 2 more go on" in farewell(("a", "b", "c", "d", "e", "f", "g"))
-
-
-async def test_leaving_with_work_under_way_asks_first() -> None:
-    service = FakeService()
-    service.hold = asyncio.Event()
-    app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await select(pilot, DB)
-        await pilot.press("S")
-        await until(lambda: app.operations.jobs)
-        await pilot.press("q")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("escape")
-        await until(lambda: app.screen is app.main)
-        await pilot.press("q")
-        await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("y")
-        await until(lambda: app.return_value == 0)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (60, 18), (40, 12), (200, 50), (20, 6), (120, 36)])
-async def test_every_size_can_be_drawn_and_resized(size: tuple[int, int]) -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await ready(pilot)
-        await pilot.resize_terminal(*size)
-        await until(lambda: app.size == size)
-        await pilot.press("tab", "tab")
-        await pilot.pause()
-        assert len(screen_text(app).splitlines()) == size[1]
-
-
-async def test_hostile_names_and_errors_stay_within_their_cells() -> None:
-    """The service sanitises; even if it did not, markup would be text and controls not sent."""
-    from quicksand_tui.text import sanitise
-
-    views = tuple(
-        replace(AGENT, id=f"{n:012x}", name=sanitise(text, limit=63), error=sanitise(text))
-        for n, text in enumerate(HOSTILE)
-    )
-    app = make_app(FakeService(replace(FULL, sandboxes=views)))
-    async with app.run_test(size=(120, 60)) as pilot:
-        await ready(pilot)
-        for _ in views:
-            await pilot.press("j")
-        text = screen_text(app)
-        assert "[bold red]markup[/]" in text
-        assert not set(text) & {"\x1b", "\u202e", "\u200b", "\r"}
-
-
-async def test_without_a_utf8_locale_everything_is_ascii() -> None:
-    app = make_app(FakeService(), ascii_glyphs=True)
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        for key in ("n", "escape", "question_mark", "escape", "d", "escape", "l", "escape"):
-            await pilot.press(key)
-            await pilot.pause()
-            lines = [line for line in screen_text(app).splitlines() if not line.isascii()]
-            assert not lines
-
-
-async def test_every_state_can_be_told_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        app.theme = "ansi-dark"
-        await until(lambda: app.theme == "quicksand")
-        text = screen_text(app)
-        assert all(word in text for word in ("● running", "○ stopped", "✗ crashed", "‖ paused"))
-
-
-async def test_every_theme_can_be_chosen() -> None:
-    app = make_app(FakeService())
-    async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        for theme in app.available_themes:
-            app.theme = theme
-            await pilot.pause()
-            assert "● running" in screen_text(app)
 
 
 async def test_five_hundred_sandboxes_are_filtered_without_a_stutter() -> None:
     views = tuple(
         replace(WEB, id=f"{n:012x}", name=f"box-{n}", created=NOW - n) for n in range(500)
     )
-    app = make_app(FakeService(replace(FULL, sandboxes=views)))
-    async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot)
+    async with shown(FakeService(replace(FULL, sandboxes=views)), size=(120, 36)) as (app, pilot):
         await until(lambda: app.main.sandboxes.table.row_count == 500)
         await pilot.press("slash", *"box-49")
         await until(lambda: app.main.sandboxes.table.row_count == 11)
@@ -450,3 +167,102 @@ async def test_nothing_yet_says_which_key_comes_next() -> None:
         async with app.run_test(size=SIZE):
             await until(lambda app=app: app.snapshot.loaded)  # type: ignore[misc]
             await until(lambda app=app: "No sandboxes yet" in screen_text(app))  # type: ignore[misc]
+
+
+def names(order: str, *views: SandboxView) -> list[str]:
+    return [view.name for view in ordered(views, order)]
+
+
+def test_orders() -> None:
+    views = FULL.sandboxes
+    assert names("state", *views) == ["web", "builder", "cc33dd44ee55", "agent-7", "db"]
+    assert names("name", *views) == ["agent-7", "builder", "cc33dd44ee55", "db", "web"]
+    assert names("age", *views)[0] == "agent-7"
+    assert names("disk", *views)[0] == "db"
+    busy = replace(PAUSED, cpu_percent=90.0)
+    assert names("cpu", WEB, DB, busy) == ["builder", "web", "db"]
+    assert names("memory", DB, WEB) == ["web", "db"]
+
+
+async def test_o_and_the_headers_order_and_the_title_says_how() -> None:
+    async with shown() as (app, pilot):
+        table = app.main.sandboxes.table
+        await select(pilot, DB)
+        await pilot.press("o")
+        await until(lambda: "Sandboxes by name" in screen_text(app))
+        assert table.selected_key == DB.id
+        lines = screen_text(app).splitlines()
+        assert await pilot.click(table, offset=(lines[2].index("Disk") - 1, 0))
+        await until(lambda: "Sandboxes by disk" in screen_text(app))
+        await until(lambda: table.cursor_row == 0)
+        for _ in ORDERS:
+            await pilot.press("o")
+        await until(lambda: "Sandboxes by disk" in screen_text(app))
+
+
+async def test_another_order_keeps_what_is_seen() -> None:
+    views = tuple(replace(WEB, id=f"{n:012x}", name=f"box-{n:02}") for n in range(60))
+    service = FakeService(replace(FULL, sandboxes=views))
+    async with shown(service) as (app, pilot):
+        table = app.main.sandboxes.table
+        await select(pilot, views[30])
+        await pilot.press("k", "k", "k")
+        top = table.scroll_y
+        assert top > 20
+        swapped = (*views[1:], replace(views[0], created=(WEB.created or 0) + 1))
+        service.world = replace(FULL, sandboxes=swapped)
+        await until(lambda: list(table._shown)[-1] == views[0].id)
+        assert table.selected_key == views[27].id
+        await until(lambda: table.scroll_y == top)
+
+
+async def test_one_click_selects_and_two_open() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        table = app.main.sandboxes.table
+        row = [line for line in screen_text(app).splitlines() if "╭" not in line]
+        at = next(n for n, line in enumerate(row) if "○ stopped   db" in line) - 1
+        assert await pilot.click(table, offset=(20, at))
+        await until(lambda: table.selected_key == DB.id)
+        assert await pilot.click(table, offset=(20, at))
+        await pilot.pause()
+        assert service.calls == []
+        assert await pilot.double_click(table, offset=(20, at))
+        await until(lambda: service.calls == [f"start {DB.id}"])
+
+
+async def test_y_copies_the_name_of_what_is_selected() -> None:
+    async with shown() as (app, pilot):
+        await select(pilot, AGENT)
+        await pilot.press("y")
+        await until(lambda: app.clipboard == "agent-7")
+        await pilot.press("2", "y")
+        await until(lambda: app.clipboard == DEBIAN.name)
+        await pilot.press("1")
+        assert app.main.sandboxes.table.has_focus
+        assert "Copied agent-7, if the terminal allows it" in toasts(app)
+
+
+async def test_a_colon_opens_the_palette() -> None:
+    async with shown() as (app, pilot):
+        await pilot.press("colon")
+        await until(lambda: isinstance(app.screen, CommandPalette))
+
+
+async def test_what_has_not_changed_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with shown() as (app, _):
+        drawn: list[str] = []
+        for widget in app.main.query("*"):
+            monkeypatch.setattr(
+                widget, "refresh", lambda *_, name=str(widget), **__: drawn.append(name)
+            )
+        app.main.show(app.snapshot)
+        assert drawn == []
+
+
+async def test_a_snapshot_that_comes_too_late_harms_nobody() -> None:
+    async with shown() as (app, _):
+        main = app.main
+        await main.query("*").remove()
+        assert main.visible_sandboxes
+        main.show(replace(FULL, sandboxes=(BROKEN,)))

@@ -14,6 +14,7 @@ from quicksand_tui.snapshot import NewSpec
 from tests.unit.app.fakes import (
     DEBIAN,
     FULL,
+    SIZE,
     WEB,
     FakeService,
     make_app,
@@ -21,8 +22,6 @@ from tests.unit.app.fakes import (
     screen_text,
     until,
 )
-
-SIZE = (80, 24)
 
 
 async def open_form(pilot: Pilot[int], app: QuicksandApp) -> NewSandboxScreen:

@@ -1,4 +1,4 @@
-"""`quicksand.saves.export` and `quicksand.saves.import_`."""
+"""Exports and imports of this user."""
 
 from __future__ import annotations
 
@@ -22,25 +22,20 @@ from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
 
 
-async def export(
+async def export_any(
     name: str | Path,
-    file: str | Path | BinaryIO,
+    target: Path | BinaryIO,
     *,
-    full: bool = False,
-    tree: bool = False,
-    compress: bool = False,
-    progress: Progress | None = None,
+    full: bool,
+    tree: bool,
+    compress: bool,
+    progress: Progress | None,
 ) -> Exported:
-    """Write a save as one file that `import_` takes on another host; or, with ``tree``, a sandbox
-    with all its checkpoints.
-
-    ``full``: with the image inside that it lies on; otherwise whoever imports it must have that
-    image. ``compress``: with Zstandard. ``progress`` is told the stage, bytes done and their total.
+    """Export a save, or a sandbox.
 
     Raises SaveNotFoundError or SandboxNotFoundError, SaveError or HistoryError for what is damaged,
-    StateError, HostError. ``file`` is the new bundle or what it was, also after a cancellation.
+    StateError, HostError.
     """
-    target = Path(file) if isinstance(file, str | Path) else file
     places = paths()
     if tree:
         registry = Registry(places)
@@ -57,24 +52,19 @@ async def export(
     return await in_stoppable_thread(work)
 
 
-async def import_(
-    file: str | Path | BinaryIO,
+async def import_any(
+    source: Path | BinaryIO,
     *,
-    name: str | None = None,
-    replace: bool = False,
-    trusted: bool = False,
-    progress: Progress | None = None,
+    name: str | None,
+    replace: bool,
+    trusted: bool,
+    progress: Progress | None,
 ) -> Imported:
-    """Take what is in a bundle: a save goes to the user's saves, an image to the image store, and
-    checkpoints make a new, stopped sandbox. Whatever is in the file, nothing else is touched.
-
-    ``replace``: a save of that name goes to the trash. ``trusted``: you know who made the bundle;
-    it may have QEMU arguments and mounts of its own.
+    """Import whatever it is; say of checkpoints if this host cannot go on from them.
 
     Raises BundleError for a file that is damaged or not harmless, SaveError or NameTakenError for a
-    name that is taken, HostError. Then, and after a cancellation, nothing has changed.
+    name that is taken, ImageError, ConfigError, HostError.
     """
-    source = Path(file) if isinstance(file, str | Path) else file
     places = paths()
     registry = Registry(places)
 
@@ -89,8 +79,7 @@ async def import_(
         stores = SaveStore(places.saves), ImageStore(places.images)
         return import_bundle(source, *stores, registry, options)
 
-    imported = await in_stoppable_thread(work)
-    return await _with_reasons(registry, imported)
+    return await _with_reasons(registry, await in_stoppable_thread(work))
 
 
 def _require_record(registry: Registry, name: str) -> Record:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
 from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths
+from quicksand.host.paths import Paths, paths
 from quicksand.host.sharing import copy_sparse
 from quicksand.snapshots.origins import Origin
+from quicksand.templates import MAKER, VARIABLE, list_templates
 
-from tests.conftest import fresh_places, make_template, our_processes, wait_for
+from tests.conftest import make_template, our_processes, wait_for
+from tests.integration.guests import IDENTITY, is_on_time, say
+from tests.integration.snapshots.files import flip_bit
 
 pytestmark = pytest.mark.vm
-
-CLOCK_S = 0.05
 
 LOOK = r"""
 import glob, json, os, re, socket, subprocess
@@ -67,24 +68,6 @@ OF_ONE_BOOT = re.compile(
 )
 """What differs between two boots too, or follows from how much memory was free at one moment."""
 
-IDENTITY = (
-    "cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; hostname"
-)
-IDENTITY += "; cat /sys/class/net/eth0/address; head -c 16 /dev/urandom | od -An -tx1"
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
-
-
-async def say(vm: Sandbox, command: str) -> str:
-    result = await vm.execute(command, timeout=60)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.strip()
-
 
 async def look(vm: Sandbox) -> dict[str, object]:
     await vm.files.write("/root/look.py", LOOK.encode())
@@ -113,9 +96,7 @@ async def test_each_start_is_somebody_else_with_the_hosts_clock(places: Paths) -
         for mine, other in zip(*answers, strict=True):
             assert mine != other
         assert one.agent_token != two.agent_token
-        before = time.time()
-        guest = float(await say(two, "date +%s.%N"))
-        assert before - CLOCK_S <= guest <= time.time() + CLOCK_S
+        assert await is_on_time(two)
 
 
 async def test_a_guest_from_a_template_reboots(places: Paths) -> None:
@@ -187,11 +168,7 @@ async def test_a_damaged_template_is_not_used(
     if part == "missing layer":
         path.unlink()
     else:
-        with path.open("r+b") as file:
-            file.seek(path.stat().st_size // 2)
-            byte = file.read(1)
-            file.seek(-1, 1)
-            file.write(bytes([byte[0] ^ 0x10]))
+        flip_bit(path, path.stat().st_size // 2)
     async with Sandbox(image="debian") as vm:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "cold boot"
@@ -205,3 +182,42 @@ async def test_other_machines_have_other_templates(places: Paths) -> None:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "cold boot"
         assert "no template" in vm.boot_timing.note
+
+
+@pytest.fixture
+def own_cache(places: Paths) -> Iterator[Path]:
+    """A cache with nothing in it, to make templates in; in the end nobody is at it and
+    nothing half-made is left."""
+    cache = places.data.parent / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
+        patch.delenv(VARIABLE)
+        yield cache
+        wait_for(lambda: not makers(cache), what="the making to end", timeout=60)
+    assert not list(cache.glob("templates/.*"))
+
+
+def makers(cache: Path) -> list[str]:
+    """Processes that make a template: the program, its keeper and its QEMU."""
+    found = our_processes(str(cache))
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (directory / "cmdline").read_bytes()
+            if MAKER.encode() in line and bytes(cache) in (directory / "environ").read_bytes():
+                found.append(line.replace(b"\0", b" ").decode())
+    return found
+
+
+async def test_the_first_start_has_a_template_made_for_the_next(own_cache: Path) -> None:
+    """By a process of its own, that goes on when the sandbox has ended."""
+    async with Sandbox(image="debian") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "cold boot"
+        assert "no template" in vm.boot_timing.note
+        assert makers(own_cache)
+    wait_for(lambda: list_templates(paths()), what="the template", timeout=90)
+    async with Sandbox(image="debian") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "template", vm.boot_timing.note
+        assert await say(vm, "echo fine") == "fine"
+    assert len(list_templates(paths())) == 1

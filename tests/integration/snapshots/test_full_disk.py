@@ -1,38 +1,28 @@
 """A host's disk that fills up in the middle of a revert, of a clone, of making a template. (Of a
-checkpoint: test_checkpoints.py. Each write by itself: tests/unit/snapshots/test_faults.py.)"""
+checkpoint: test_checkpoint_accidents.py. Each write: tests/unit/snapshots/test_faults.py.)"""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, planning
 from quicksand.config import SandboxConfig
 from quicksand.errors import DiskSpaceError, HistoryError
-from quicksand.host.paths import Paths, paths
+from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.snapshots import capture, operations, reverting, storing
 from quicksand.snapshots.history import History
 from quicksand.templates import templates_dir
 
-from tests.conftest import fresh_places, make_template, our_processes, wait_for
-from tests.crash import check_files, check_litter
-from tests.integration.test_checkpoints import say
-from tests.integration.test_host_trouble import MIB, small_disk
+from tests.conftest import make_template
+from tests.integration.guests import say
+from tests.integration.small_disks import MIB, small_disk, small_ext4
+from tests.integration.snapshots.files import check_files, check_litter
 
 pytestmark = pytest.mark.vm
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture
@@ -40,31 +30,6 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks first whether there is space: somebody else takes it in the meantime."""
     for module in (capture, operations, planning, reverting, storing):
         monkeypatch.setattr(module, "check_space", lambda *_: None)
-
-
-@contextlib.contextmanager
-def small_ext4(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
-    """The data directory on a file system of ``size`` bytes that has a disk below it. (A tmpfs that
-    is full has no pages for the holes of a mapped file either: SIGBUS for whoever reads them.)"""
-    image = at.with_suffix(".img")
-    with image.open("wb") as file:
-        file.truncate(size)
-    mkfs = shutil.which("mkfs.ext4", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if os.geteuid() != 0 or mkfs is None:
-        pytest.skip("only root can mount a file system, and mkfs.ext4 is needed")
-    subprocess.run([mkfs, "-q", "-m", "0", image], check=True)
-    at.mkdir()
-    if subprocess.run(["mount", "-o", "loop", image, at], check=False).returncode != 0:
-        pytest.skip("there are no loop devices")
-    try:
-        for name in ("images", "qemu"):
-            (at / name).symlink_to(prepared.data / name)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("QUICKSAND_DATA_DIR", str(at))
-            yield paths()
-            wait_for(lambda: not our_processes(str(at)), what="its processes to end")
-    finally:
-        subprocess.run(["umount", at], check=True)
 
 
 def fill(directory: Path, *, left: int) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,12 @@ from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.snapshots.history import History
 
-from tests.conftest import fresh_places, our_processes, wait_for
-from tests.crash import check_files
-from tests.integration.test_checkpoints import say
+from tests.integration.guests import say
+from tests.integration.small_disks import MIB
+from tests.integration.snapshots.files import check_files
 
 pytestmark = pytest.mark.vm
 
-MIB = 1024 * 1024
 BUSY_MIB = 96
 
 BUSY = f"""
@@ -39,19 +37,6 @@ COPIED_PER_S = 100 * MIB
 
 MANY = 300
 LOOKED_AT = (3, 30, 100, 300)
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
-
-
-@pytest.fixture
-async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    async with Sandbox(image="debian", name="box") as sandbox:
-        yield sandbox
 
 
 async def test_a_checkpoint_and_a_revert_at_once_take_turns(vm: Sandbox, places: Paths) -> None:

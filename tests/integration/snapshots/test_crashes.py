@@ -3,24 +3,14 @@ QEMU that is about to take over, of the keeper (scoreboard R1, R2; tests/crash.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from quicksand.host.paths import Paths
 
-from tests.conftest import fresh_places
 from tests.crash import run_matrix
 
 pytestmark = pytest.mark.vm
 
 POINTS = 8
 SOAK_POINTS = 50
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
 
 
 async def test_accidents_cost_nothing_but_what_they_hit() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from quicksand.registry import Registry
 from quicksand.snapshots.history import History
 from quicksand_images.disk import require_filesystem_tools
 
-from tests.conftest import fresh_places, our_processes, wait_for
 from tests.unit.diskdiff.disks import MemoryDisk, close_chain
 from tests.unit.diskdiff.test_layers import qemu_img
 
@@ -68,19 +66,6 @@ CHANGES = {
         for n in range(1, 301)
     },
 }
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
-
-
-@pytest.fixture
-async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    async with Sandbox(image="debian", name="box") as sandbox:
-        yield sandbox
 
 
 async def do(vm: Sandbox, script: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import PortForward, Sandbox, Status
@@ -20,31 +20,16 @@ from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import our_processes, wait_for
+from tests.integration.guests import IDENTITY, say
 
 pytestmark = pytest.mark.vm
-
-WHO = "cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; hostname"
-WHO += "; cat /sys/class/net/eth0/address; head -c 16 /dev/urandom | od -An -tx1"
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture
 async def vm(places: Paths) -> AsyncIterator[Sandbox]:
     async with Sandbox(image="debian", name="box", port_forwards=[PortForward(0, 80)]) as sandbox:
         yield sandbox
-
-
-async def say(vm: Sandbox, command: str) -> str:
-    result = await vm.execute(command, timeout=60)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.strip()
 
 
 async def end(*sandboxes: Sandbox) -> None:
@@ -66,7 +51,7 @@ async def test_clones_are_the_same_and_somebody_else(vm: Sandbox, places: Paths)
     for clone in clones:
         assert await say(clone, "cat /root/f /dev/shm/f; pgrep -cx sleep") == "disk\nmemory\n1"
         assert private_bytes(places, clone) < 2**20
-    answers = [(await say(one, WHO)).splitlines() for one in everybody]
+    answers = [(await say(one, IDENTITY)).splitlines() for one in everybody]
     assert [answer[3] for answer in answers] == ["box", "box-1", "box-2", "box-3"]
     for line in zip(*answers, strict=True):
         assert len(set(line)) == len(line)
@@ -194,10 +179,10 @@ async def test_a_checkpoint_of_another_sandbox(vm: Sandbox, places: Paths) -> No
     await say(vm, "echo of-box > /dev/shm/f")
     await vm.checkpoint("there")
     async with Sandbox(image="debian", name="other") as other:
-        own = (await say(other, WHO)).splitlines()
+        own = (await say(other, IDENTITY)).splitlines()
         await other.revert("box:there")
         assert await say(other, "cat /dev/shm/f; hostname") == "of-box\nother"
-        now = (await say(other, WHO)).splitlines()
+        now = (await say(other, IDENTITY)).splitlines()
         assert (now[0], now[3], now[4]) == (own[0], own[3], own[4])
         assert [c.tag for c in other.checkpoints() if not c.auto] == ["box:there"]
         await other.undo()

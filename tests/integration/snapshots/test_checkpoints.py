@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +18,8 @@ from quicksand.errors import (
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
-from quicksand.snapshots.history import History
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.integration.guests import say, watch
 
 pytestmark = pytest.mark.vm
 
@@ -41,25 +35,6 @@ while True:
     connection.sendall(str(count).encode())
     connection.close()
 """
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
-
-
-@pytest.fixture
-async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    async with Sandbox(image="debian", name="box") as sandbox:
-        yield sandbox
-
-
-async def say(vm: Sandbox, command: str) -> str:
-    result = await vm.execute(command, timeout=60)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.strip()
 
 
 async def test_memory_processes_and_disk_are_as_they_were(vm: Sandbox) -> None:
@@ -99,48 +74,6 @@ async def test_a_stopped_sandbox_starts_at_any_checkpoint_with_its_processes(
     await vm.start()
     assert await say(vm, "cat /root/f; ls /dev/shm") == "1"
     assert [c.tag for c in vm.checkpoints()] == ["one", "again"]
-
-
-async def test_a_start_at_a_damaged_checkpoint_leaves_the_disk_as_it_was(
-    vm: Sandbox, places: Paths
-) -> None:
-    await vm.checkpoint("one")
-    await say(vm, "echo later > /root/f")
-    await vm.stop()
-    place = sandbox_dir(places, vm.id)
-    devices = place.checkpoints / History(place).find("one").id / "devices"
-    devices.write_bytes(devices.read_bytes()[:-1])
-    with pytest.raises(HistoryError, match="devices"):
-        await vm.start(at="one")
-    assert not our_processes(str(places.data))
-    History(place).sweep()
-    await vm.start()
-    assert await say(vm, "cat /root/f") == "later"
-
-
-async def test_without_its_head_a_sandbox_goes_on_from_a_checkpoint(
-    vm: Sandbox, places: Paths
-) -> None:
-    await say(vm, "echo 1 > /dev/shm/f; echo 1 > /root/f")
-    await vm.checkpoint("one")
-    await vm.checkpoint("two")
-    await vm.stop()
-    place = sandbox_dir(places, vm.id)
-    broken = place.checkpoints / History(place).find("two").id
-    (broken / "node.json").write_text("{")
-    place.head.write_text("{")
-    with pytest.raises(HistoryError, match=r"head\.json cannot be read") as caught:
-        await vm.start()
-    assert "start --at" in caught.value.hint
-    await vm.delete_checkpoint(broken.name)
-    await vm.start(at="one")
-    assert await say(vm, "cat /root/f /dev/shm/f; echo 2 > /root/f; sync") == "1\n1"
-    assert place.broken_head.exists()
-    assert not broken.exists()
-    await vm.checkpoint("three")
-    await vm.stop()
-    await vm.start()
-    assert await say(vm, "cat /root/f") == "2"
 
 
 async def test_deleting_one_keeps_what_others_need(vm: Sandbox, places: Paths) -> None:
@@ -220,14 +153,6 @@ async def test_clients_are_told_and_come_back_by_themselves(vm: Sandbox) -> None
     assert seen[-1] is EventKind.STOPPED
 
 
-async def watch(vm: Sandbox, seen: list[EventKind]) -> None:
-    async for event in vm.events():
-        seen.append(event.kind)
-
-
-# Failing
-
-
 TAGS = ["two words", "a/b\\c", "q'uo\"te", "🦀", "x" * 128, "--tag", "."]
 
 
@@ -248,109 +173,6 @@ async def test_tags_are_free_text_and_taken_ones_are_refused(vm: Sandbox) -> Non
     with pytest.raises(StateError, match="nothing to undo"):
         await vm.undo()
     assert await say(vm, "echo alive") == "alive"
-
-
-async def test_a_damaged_file_is_refused_by_name_and_the_present_goes_on(
-    vm: Sandbox, places: Paths
-) -> None:
-    await vm.checkpoint("good")
-    await say(vm, "dd if=/dev/urandom of=/dev/shm/r bs=1M count=2 2>&1")
-    await vm.checkpoint("bad")
-    node = History(sandbox_dir(places, vm.id)).find("bad")
-    damaged = sandbox_dir(places, vm.id).memory / node.pages[-1].name
-    with damaged.open("r+b") as file:
-        file.seek(4096 * 3 + 5)
-        byte = file.read(1)
-        file.seek(4096 * 3 + 5)
-        file.write(bytes([byte[0] ^ 1]))
-    await say(vm, "echo present > /dev/shm/now")
-    with pytest.raises(HistoryError, match=damaged.name):
-        await vm.revert("bad")
-    assert await say(vm, "cat /dev/shm/now") == "present"
-    await vm.revert("good")
-    assert await say(vm, "ls /dev/shm") == ""
-
-
-CLIENT = """
-import asyncio, os, signal, sys
-from quicksand import Sandbox
-from quicksand.snapshots import capture
-
-frozen = capture.Capture._copy_pages
-def die(self):
-    os.kill(os.getpid(), signal.SIGKILL)
-capture.Capture._copy_pages = die
-
-async def main():
-    sandbox = Sandbox.attach("box")
-    await (sandbox.checkpoint("never") if sys.argv[1] == "checkpoint" else sandbox.revert("one"))
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("operation", ["checkpoint", "revert"])
-async def test_a_client_killed_in_the_pause_leaves_the_sandbox_running(
-    vm: Sandbox, places: Paths, operation: str
-) -> None:
-    await say(vm, "echo here > /dev/shm/f; echo here > /root/f")
-    await vm.checkpoint("one")
-    await say(vm, "echo there > /dev/shm/f; echo there > /root/f")
-    client = await asyncio.create_subprocess_exec(sys.executable, "-c", CLIENT, operation)
-    assert await client.wait() == -signal.SIGKILL
-    assert await say(vm, "cat /dev/shm/f /root/f") == "there\nthere"
-    processes = [line for line in our_processes(str(places.data)) if "qemu-system" in line]
-    assert len(processes) == 1
-    assert [c.tag for c in vm.checkpoints()] == ["one"]
-    await vm.checkpoint("two")
-    await vm.revert("one")
-    assert await say(vm, "cat /dev/shm/f /root/f") == "here\nhere"
-    await vm.revert("two")
-    assert await say(vm, "cat /dev/shm/f /root/f") == "there\nthere"
-    place = sandbox_dir(places, vm.id)
-    assert len(list(place.checkpoints.iterdir())) == len(vm.checkpoints())
-
-
-async def test_qemu_killed_after_a_checkpoint_loses_nothing_of_it(
-    vm: Sandbox, places: Paths
-) -> None:
-    await say(vm, "echo kept > /dev/shm/f; echo kept > /root/f; sync")
-    await vm.checkpoint("kept")
-    run = Sandbox.list()[0].run
-    assert run is not None
-    os.kill(run.qemu_pid, signal.SIGKILL)
-    wait_for(lambda: Sandbox.list()[0].status is Status.CRASHED, what="the crash")
-    with pytest.raises(StateError):
-        await vm.checkpoint("late")
-    await vm.stop()
-    await vm.start(at="kept")
-    assert await say(vm, "cat /dev/shm/f /root/f") == "kept\nkept"
-    await vm.stop()
-    await vm.start()
-    assert await say(vm, "cat /root/f") == "kept"
-
-
-async def test_a_full_disk_during_a_checkpoint_costs_only_the_checkpoint(
-    places: Paths, prepared: Paths
-) -> None:
-    from quicksand.errors import DiskSpaceError
-
-    from tests.integration.test_host_trouble import MIB, small_disk
-
-    with small_disk(prepared, places.data.parent / "disk", 200 * MIB) as small:
-        async with Sandbox(image="debian", name="box") as vm:
-            await say(vm, "echo here > /dev/shm/f")
-            await vm.checkpoint("one")
-            (small.data / "ballast").write_bytes(bytes(40 * MIB))
-            await say(vm, "head -c 60M /dev/urandom > /dev/shm/r")
-            with pytest.raises(DiskSpaceError):
-                await vm.checkpoint("two")
-            assert await say(vm, "cat /dev/shm/f") == "here"
-            assert [c.tag for c in vm.checkpoints()] == ["one"]
-            assert len(list(sandbox_dir(small, vm.id).checkpoints.iterdir())) == 1
-            subprocess.run(["mount", "-o", "remount,size=600m", small.data], check=True)
-            await vm.checkpoint("two")
-            await vm.revert("one")
-            assert await say(vm, "ls /dev/shm") == "f"
 
 
 async def test_a_paused_sandbox_stays_paused(vm: Sandbox) -> None:

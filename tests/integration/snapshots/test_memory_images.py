@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,21 +12,14 @@ from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.snapshots.history import History
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.integration.guests import say
+from tests.integration.small_disks import MIB
 
 pytestmark = pytest.mark.vm
 
-MIB = 1024 * 1024
 
 SUMS = "for n in 0 41 99; do dd if=/dev/shm/r bs=1M count=1 skip=$n status=none | md5sum; done"
 """Spots of a large file: all of it would take the guest's processor seconds."""
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 @pytest.fixture
@@ -38,12 +31,6 @@ async def vm(places: Paths) -> AsyncIterator[Sandbox]:
 @pytest.fixture
 def place(vm: Sandbox, places: Paths) -> SandboxDir:
     return sandbox_dir(places, vm.id)
-
-
-async def say(vm: Sandbox, command: str) -> str:
-    result = await vm.execute(command, timeout=60)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.strip()
 
 
 def mapped() -> str:

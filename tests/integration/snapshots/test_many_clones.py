@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +13,10 @@ from quicksand import Sandbox
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 
-from tests.conftest import fresh_places, our_processes, wait_for
-from tests.integration.test_checkpoints import say
+from tests.conftest import our_processes, wait_for
+from tests.integration.guests import is_on_time, say
 
 pytestmark = pytest.mark.vm
-
-CLOCK_S = 0.05
 
 OWN = (
     "head -c 16 /dev/urandom | od -An -tx1; cd /proc/sys/kernel/random; cat uuid boot_id;"
@@ -35,13 +31,6 @@ async def main():
     await Sandbox.attach("box").clone(16, concurrency=2, names=[None] * 16)
 asyncio.run(main())
 """
-
-
-@pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
 
 
 def qemus(places: Paths) -> int:
@@ -62,12 +51,6 @@ async def test_clones_have_nothing_of_their_own_in_common(places: Paths, count: 
             assert all([await is_on_time(clone) for clone in clones])
         finally:
             await asyncio.gather(*(clone.kill() for clone in clones))
-
-
-async def is_on_time(vm: Sandbox) -> bool:
-    before = time.time()
-    guest = float(await say(vm, "date +%s.%N"))
-    return before - CLOCK_S <= guest <= time.time() + CLOCK_S
 
 
 async def test_nothing_is_left_of_clones_whose_maker_was_killed_half_way(places: Paths) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -27,34 +26,17 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots import internal
 from quicksand.snapshots.tiers import VARIABLE
 
-from tests.conftest import fresh_places, our_processes, wait_for
-from tests.integration.test_host_trouble import MIB, small_disk
+from tests.conftest import wait_for
+from tests.integration.guests import say
+from tests.integration.small_disks import MIB, small_disk
+from tests.integration.snapshots.files import flip_bit
 
 pytestmark = pytest.mark.vm
 
 
 @pytest.fixture(autouse=True)
-def places(prepared: Paths) -> Iterator[Paths]:
-    with fresh_places(prepared) as found:
-        yield found
-        wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
-
-
-@pytest.fixture(autouse=True)
 def internal_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "internal")
-
-
-@pytest.fixture
-async def vm(places: Paths) -> AsyncIterator[Sandbox]:
-    async with Sandbox(image="debian", name="box") as sandbox:
-        yield sandbox
-
-
-async def say(vm: Sandbox, command: str) -> str:
-    result = await vm.execute(command, timeout=60)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout.strip()
 
 
 async def boot_id(vm: Sandbox) -> str:
@@ -181,11 +163,7 @@ async def test_a_damaged_one_is_refused_by_name_and_the_present_goes_on(
 ) -> None:
     made = await vm.checkpoint("bad")
     damaged = sandbox_dir(places, vm.id).memory / f"{made.id}.state"
-    with damaged.open("r+b") as file:
-        file.seek(damaged.stat().st_size // 2)
-        byte = file.read(1)
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte[0] ^ 1]))
+    flip_bit(damaged, damaged.stat().st_size // 2)
     await say(vm, "echo present > /dev/shm/now")
     with pytest.raises(HistoryError, match=damaged.name):
         await vm.revert("bad")

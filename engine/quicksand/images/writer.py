@@ -1,0 +1,227 @@
+"""A qcow2 file that is written from front to back (QEMU docs/interop/qcow2.txt).
+
+::
+
+    cluster 0               the header, written last
+    cluster 1               refcounts of the file's first part
+    from cluster 2          the first-level table
+    then                    data, and second-level tables, as they come
+    start of a later part   refcounts of that part
+    last                    the refcount table
+
+A part is what one block of refcounts counts: 2 GiB with clusters of 64 KiB. As each block's place
+is known, one of them at a time is in memory, however large the file becomes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from quicksand.diskdiff.layer import COMPRESSED, SECTOR
+from quicksand.errors import PathError
+from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.images.overlay import BACKING_NAME_MAX, CLUSTER_BITS
+
+COPIED = 1 << 63
+"""In an entry: what it leads to has a refcount of exactly 1."""
+
+_MAGIC = 0x514649FB
+_VERSION = 3
+_HEADER_LENGTH = 104
+_EXT_BACKING_FORMAT = 0xE2792ACA
+_REFCOUNT_ORDER = 4
+_L1_AT = 2
+
+
+@contextlib.contextmanager
+def new_file(target: Path) -> Iterator[int]:
+    """The descriptor of a file that becomes ``target`` when the block ends well. Otherwise nothing
+    of it is left. Raises DiskSpaceError, PathError."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    descriptor, published = -1, False
+    try:
+        with map_os_errors(target):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(temporary, flags, 0o600)
+        yield descriptor
+        with map_os_errors(target):
+            os.fsync(descriptor)
+            published = not target.exists()
+            temporary.replace(target)
+            sync_dir(target.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+            if published:
+                target.unlink(missing_ok=True)
+        raise
+    finally:
+        if descriptor != -1:
+            os.close(descriptor)
+
+
+class Qcow2Writer:
+    """Fills an empty file. What is added is never changed; `finish` makes it an image."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        target: Path,
+        *,
+        size: int,
+        backing: Path | None = None,
+        cluster_bits: int = CLUSTER_BITS,
+    ) -> None:
+        """``target`` is for errors. Clusters other than ours make the tables of small files large,
+        for tests. Raises PathError if the name of ``backing`` is too long."""
+        self._descriptor = descriptor
+        self._target = target
+        self._bits = cluster_bits
+        self.cluster = 1 << cluster_bits
+        self._size = size
+        self._name = b"" if backing is None else os.fsencode(backing)
+        if len(self._name) > BACKING_NAME_MAX:
+            raise PathError(
+                f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of qcow2"
+            )
+        entries = self.cluster // 8
+        self._l1 = [0] * -(-size // (self.cluster * entries))
+        tables = -(-len(self._l1) // entries)
+        self._counts = [1] * (_L1_AT + tables)
+        """Refcounts of the present part's clusters."""
+        self._part_clusters = self.cluster * 8 >> _REFCOUNT_ORDER
+        self._part = 0
+        self._end = _L1_AT + tables
+        """In clusters."""
+        self._packed = 0
+        """The byte after the last compressed cluster."""
+
+    def add_clusters(self, data: memoryview) -> list[int]:
+        """Write whole clusters; their entries for `add_table`. Raises DiskSpaceError, PathError."""
+        entries: list[int] = []
+        while data:
+            place, count = self._allocate(len(data) >> self._bits)
+            end = count << self._bits
+            self._write(data[:end], place)
+            entries += range(place | COPIED, (place + end) | COPIED, self.cluster)
+            data = data[end:]
+        return entries
+
+    def add_compressed(self, data: bytes) -> int:
+        """Write one cluster's compressed content, shorter than a cluster, right after the one
+        before; its entry for `add_table`. Raises DiskSpaceError, PathError."""
+        room = -self._packed % self.cluster
+        if len(data) <= room:
+            self._counts[self._number_in_part(self._packed)] += 1
+        else:
+            place, _ = self._allocate(1)
+            if room == 0 or place != self._packed + room:
+                self._packed = place
+            else:
+                self._counts[self._number_in_part(self._packed)] += 1
+        place = self._packed
+        self._write(data, place)
+        self._packed += len(data)
+        further = (self._packed - 1) // SECTOR - place // SECTOR
+        return COMPRESSED | further << (62 - (self._bits - 8)) | place
+
+    def add_table(self, number: int, entries: Sequence[int]) -> None:
+        """Write the second-level table of that number. Raises DiskSpaceError, PathError."""
+        place, _ = self._allocate(1)
+        self._write(_numbers(entries).ljust(self.cluster, b"\0"), place)
+        self._l1[number] = place | COPIED
+
+    def finish(self) -> None:
+        """Write what leads to the rest. Raises DiskSpaceError, PathError."""
+        place, count = self._place_refcount_table()
+        blocks = [self._block_place(part) for part in range(self._part + 1)]
+        self._write(_numbers(blocks).ljust(count << self._bits, b"\0"), place)
+        self._write_counts()
+        self._write(_numbers(self._l1), _L1_AT << self._bits)
+        self._write(self._header(place, count), 0)
+        with map_os_errors(self._target):
+            os.ftruncate(self._descriptor, self._end << self._bits)
+
+    def _place_refcount_table(self) -> tuple[int, int]:
+        """Where it begins, and its clusters, which are all in one part."""
+        while True:
+            need = -(-8 * (self._part + 1) // self.cluster)
+            if need <= self._left_in_part():
+                return self._allocate(need)
+            self._next_part()
+
+    def _allocate(self, count: int) -> tuple[int, int]:
+        """As many of ``count`` clusters as there are in one piece, at least one: their place in
+        bytes and their number."""
+        if self._left_in_part() == 0:
+            self._next_part()
+        count = min(count, self._left_in_part())
+        place = self._end << self._bits
+        self._counts += [1] * count
+        self._end += count
+        return place, count
+
+    def _left_in_part(self) -> int:
+        return (self._part + 1) * self._part_clusters - self._end
+
+    def _number_in_part(self, place: int) -> int:
+        return (place >> self._bits) - self._part * self._part_clusters
+
+    def _next_part(self) -> None:
+        self._write_counts()
+        self._part += 1
+        self._counts = [1]
+        self._end = self._part * self._part_clusters + 1
+        # Compressed clusters go on in the new part: the old one's counts are written.
+        self._packed = 0
+
+    def _block_place(self, part: int) -> int:
+        return (part * self._part_clusters or 1) << self._bits
+
+    def _write_counts(self) -> None:
+        data = struct.pack(f">{len(self._counts)}H", *self._counts)
+        self._write(data.ljust(self.cluster, b"\0"), self._block_place(self._part))
+
+    def _header(self, refcounts: int, refcount_clusters: int) -> bytes:
+        extensions = struct.pack(">II", 0, 0)
+        if self._name:
+            kind = struct.pack(">II", _EXT_BACKING_FORMAT, 5) + b"qcow2".ljust(8, b"\0")
+            extensions = kind + extensions
+        header = struct.pack(
+            ">IIQIIQIIQQIIQQQQII",
+            _MAGIC,
+            _VERSION,
+            _HEADER_LENGTH + len(extensions) if self._name else 0,
+            len(self._name),
+            self._bits,
+            self._size,
+            0,  # no encryption
+            len(self._l1),
+            _L1_AT << self._bits,
+            refcounts,
+            refcount_clusters,
+            0,  # no snapshots, and no table of them
+            0,
+            0,  # no features: incompatible, compatible, autoclear
+            0,
+            0,
+            _REFCOUNT_ORDER,
+            _HEADER_LENGTH,
+        )
+        return header + extensions + self._name
+
+    def _write(self, data: bytes | memoryview, place: int) -> None:
+        left = memoryview(data)
+        with map_os_errors(self._target):
+            while left:
+                written = os.pwrite(self._descriptor, left, place)
+                left, place = left[written:], place + written
+
+
+def _numbers(values: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(values)}Q", *values)

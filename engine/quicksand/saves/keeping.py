@@ -1,0 +1,128 @@
+"""Removing saves, bringing them back, and choosing which may go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import SaveError, SaveNotFoundError
+from quicksand.host.paths import Paths
+from quicksand.saves.census import Census, SaveInfo, expire_trash, freed_by
+from quicksand.saves.finding import all_stores, find_save
+from quicksand.saves.store import Save, SaveStore, Trashed
+from quicksand.saves.workspaces import known_stores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """A save that was removed."""
+
+    info: SaveInfo
+    """As it was."""
+    trashed: Trashed | None
+    """Where it is now; None if it is gone for good."""
+
+
+def find_stored(name: str | Path, paths: Paths, cwd: Path | None = None) -> tuple[SaveStore, Save]:
+    """A save, by name or path, and the store that it is in. Raises SaveNotFoundError, SaveError if
+    it lies by itself somewhere."""
+    save = find_save(name, paths, cwd)
+    for store in known_stores(paths, cwd):
+        if save.root.parent.resolve() == store.root.resolve():
+            return store, save
+    raise SaveError(
+        f"the save at {save.root} is in no directory of saves that is known",
+        hint=f"remove {save.root} yourself if that is what you want",
+    )
+
+
+def remove_save(
+    name: str | Path, paths: Paths, cwd: Path | None = None, *, now: bool = False
+) -> Removed:
+    """Move a save to the trash, or remove it for good ``now``.
+
+    Saves and sandboxes that came from it keep what they share with it. Raises SaveNotFoundError,
+    SaveError if a sandbox is just starting from it, HostError.
+    """
+    store, save = find_stored(name, paths, cwd)
+    census = Census(paths, cwd)
+    if starting := census.sandboxes(save, starting=True):
+        raise SaveError(
+            f"the save {save.name!r} is needed: {', '.join(starting)} is just starting from it",
+            hint="try again when that is done",
+        )
+    info = census.look_at(save, store)
+    if now:
+        store.delete(save.root.name)
+        return Removed(info=info, trashed=None)
+    return Removed(info=info, trashed=store.remove(save.root.name))
+
+
+def restore_save(
+    name_or_id: str, paths: Paths, cwd: Path | None = None, *, new_name: str | None = None
+) -> Save:
+    """Bring back the save of that name which was removed last, or the one of that id in the trash.
+
+    Raises SaveNotFoundError, SaveError if the name is taken, ConfigError for a bad new name.
+    """
+    stores = known_stores(paths, cwd)
+    found = [(trashed, store) for store in stores for trashed in store.trash()]
+    wanted = [
+        (trashed, store)
+        for trashed, store in found
+        if name_or_id in (trashed.id, trashed.save.name)
+    ]
+    if not wanted:
+        raise _not_in_trash(name_or_id, [trashed for trashed, _ in found])
+    # Of one name in several stores those that are looked in by name come first.
+    near = {store.root for store in all_stores(paths, cwd)}
+    chosen, store = max(wanted, key=lambda pair: (pair[1].root in near, pair[0].removed))
+    return store.restore(chosen.id, new_name)
+
+
+def _not_in_trash(name: str, trash: Iterable[Trashed]) -> SaveNotFoundError:
+    import difflib
+
+    names = sorted({trashed.save.name for trashed in trash})
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        hint = f"did you mean {close[0]!r}?"
+    else:
+        hint = "`quicksand-tui saves trash` lists what is in it" if names else "it is empty"
+    return SaveNotFoundError(f"there is no save {name!r} in the trash", hint=hint)
+
+
+def choose_old(
+    saves: Sequence[SaveInfo],
+    *,
+    older_than_s: float | None = None,
+    keep: int | None = None,
+    now: float | None = None,
+) -> list[SaveInfo]:
+    """The saves that are older, but for the newest ``keep``; oldest first. One that cannot be read
+    is never among them."""
+    now = time.time() if now is None else now
+    usable = [info for info in saves if info.save.manifest is not None]
+    ordered = sorted(usable, key=lambda info: (info.created, info.name), reverse=True)
+    old = ordered[keep or 0 :]
+    if older_than_s is not None:
+        old = [info for info in old if now - info.created > older_than_s]
+    return old[::-1]
+
+
+def remove_all(saves: Sequence[SaveInfo]) -> None:
+    """Move these to the trash. Raises HostError, SaveNotFoundError."""
+    for info in saves:
+        info.store.remove(info.save.root.name)
+
+
+def freed_together(saves: Iterable[SaveInfo]) -> int:
+    """Bytes that would be free if all these were gone for good."""
+    return freed_by(info.save.root for info in saves)
+
+
+def sweep(paths: Paths, cwd: Path | None = None) -> list[Trashed]:
+    """Remove for good what has been in the trash long enough; for commands that change saves."""
+    return expire_trash(known_stores(paths, cwd), time.time())

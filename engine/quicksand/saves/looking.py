@@ -1,0 +1,101 @@
+"""A save as it lies on the disk, looked at from outside: manifest, files, sizes, headers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import ImageError, SaveError
+from quicksand.images.qcow2 import check_qcow2
+from quicksand.saves.manifest import OVERLAYS, SaveManifest, read_manifest
+
+_LOOKS = 4
+"""At one that cannot be used, before that is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """A save as it lies on the disk."""
+
+    name: str
+    root: Path
+    manifest: SaveManifest | None
+    """None if it cannot be used."""
+    error: str = ""
+    """Why not."""
+    identity: tuple[int, int] | None = None
+    """Device and inode of its directory when it was looked at."""
+
+    def is_still_there(self) -> bool:
+        """Whether its path still leads to it, and not to one that has replaced it. Whoever has used
+        its files by their paths asks this afterwards."""
+        return self.identity is not None and _identity(self.root) == self.identity
+
+    def require(self) -> SaveManifest:
+        """Its manifest. Raises SaveError if it cannot be used."""
+        if self.manifest is None:
+            raise SaveError(f"the save {self.name!r} cannot be used: {self.error}")
+        return self.manifest
+
+
+def load_save(root: Path, name: str | None = None) -> Save:
+    """The save in the directory ``root``. Never raises for one that cannot be used."""
+    for _ in range(_LOOKS):
+        save = _load(root, name or root.name)
+        if save.error == "" and save.is_still_there():
+            break
+        # Of one that is replaced or removed meanwhile, manifest and files do not fit.
+    return save
+
+
+def _load(root: Path, name: str) -> Save:
+    identity = _identity(root)
+    try:
+        return Save(name=name, root=root, manifest=check_save(root), identity=identity)
+    except SaveError as error:
+        return Save(name=name, root=root, manifest=None, error=str(error), identity=identity)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def check_save(root: Path) -> SaveManifest:
+    """Look at a save from outside: manifest, files, their sizes and headers. Reads no data.
+
+    Raises SaveNotFoundError without a manifest, SaveError naming what is wrong.
+    """
+    manifest = read_manifest(root)
+    for number, path in enumerate(overlay_paths(root, manifest)):
+        try:
+            if path.is_symlink() or not path.is_file():
+                raise SaveError(f"the save at {root} is incomplete: {path.name} is no file")
+            if manifest.layers is not None:
+                size, known = path.stat().st_size, manifest.layers[number].size
+                if size != known:
+                    raise SaveError(f"{path} has {size} bytes instead of {known}")
+            check_qcow2(path, allow_backing=True)
+        except ImageError as error:
+            raise SaveError(str(error)) from error
+        except OSError as error:
+            raise SaveError(f"{path} cannot be read: {error.strerror}") from error
+    return manifest
+
+
+def overlay_paths(root: Path, manifest: SaveManifest) -> tuple[Path, ...]:
+    """The files of a save's disk, bottom to top. Raises SaveError if one is missing between
+    others."""
+    directory = root / OVERLAYS
+    if manifest.layers is not None:
+        return tuple(directory / f"{n}.qcow2" for n in range(len(manifest.layers)))
+    try:
+        found = {p.stem for p in directory.iterdir() if p.suffix == ".qcow2"}
+    except OSError as error:
+        raise SaveError(f"the save at {root} has no {OVERLAYS}: {error.strerror}") from error
+    if not found or found != {str(n) for n in range(len(found))}:
+        raise SaveError(f"the overlays of the save at {root} are not 0.qcow2 to N.qcow2")
+    return tuple(directory / f"{n}.qcow2" for n in range(len(found)))

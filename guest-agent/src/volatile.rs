@@ -1,0 +1,346 @@
+//! What lies in memory only, so that the disk that the host saves does not hold it.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, DirEntry};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::files::insert_bytes;
+
+const MAX_PATHS: usize = 50;
+const MAX_ENTRIES: usize = 10_000;
+const TIME_LIMIT: Duration = Duration::from_secs(1);
+/// What lies there is the system's, and made anew at each boot.
+const SYSTEM_TREES: [&str; 3] = ["/run", "/sys", "/proc"];
+
+/// The first level below each mount point, as far as it holds data; the largest first.
+pub fn list() -> Value {
+    let mounts = parse_mounts(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+    let mut walk = Walk::new(&mounts);
+    for mount in candidates(&mounts) {
+        walk.weigh_mount(mount);
+    }
+    walk.report()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    point: PathBuf,
+    device: u64,
+    /// The part of the file system that is mounted there.
+    root: PathBuf,
+    in_memory: bool,
+    writable: bool,
+}
+
+impl Mount {
+    fn is_systems(&self) -> bool {
+        self.point == Path::new("/dev") || SYSTEM_TREES.iter().any(|tree| self.point.starts_with(tree))
+    }
+}
+
+fn parse_mounts(text: &[u8]) -> Vec<Mount> {
+    text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect()
+}
+
+/// `36 35 0:30 / /tmp rw,nosuid shared:9 - tmpfs tmpfs rw,size=1024k`; how many
+/// words stand before the `-` varies.
+fn parse_mount(line: &[u8]) -> Option<Mount> {
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let [_, _, device, root, point, options, rest @ ..] = words.as_slice() else {
+        return None;
+    };
+    let dash = rest.iter().position(|word| *word == b"-")?;
+    let [fstype, _, super_options, ..] = &rest[dash + 1..] else {
+        return None;
+    };
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    let is_writable = |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"rw");
+    Some(Mount {
+        point: unescape(point),
+        device: libc::makedev(major.parse().ok()?, minor.parse().ok()?),
+        root: unescape(root),
+        in_memory: matches!(*fstype, b"tmpfs" | b"ramfs"),
+        writable: is_writable(options) && is_writable(super_options),
+    })
+}
+
+/// Space, tab, newline and backslash are written as `\` and three octal digits.
+fn unescape(word: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        let digits = tail.first_chunk::<3>().filter(|_| *first == b'\\');
+        match digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => bytes.push(*first),
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// A file system that is mounted at several places is looked at once, as a whole
+/// where it can be; not at all where one of them is the system's.
+fn candidates(mounts: &[Mount]) -> Vec<&Mount> {
+    let systems: HashSet<u64> = mounts
+        .iter()
+        .filter(|mount| mount.is_systems())
+        .map(|mount| mount.device)
+        .collect();
+    let is_wanted = |mount: &&Mount| mount.in_memory && mount.writable && !systems.contains(&mount.device);
+    let mut found: Vec<&Mount> = mounts.iter().filter(is_wanted).collect();
+    found.sort_by_key(|mount| mount.root != Path::new("/"));
+    found
+}
+
+/// What a path and all below it hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Weight {
+    bytes: u64,
+    /// Regular files with data.
+    entries: u64,
+}
+
+impl Weight {
+    fn add_file(&mut self, size: u64) {
+        if size > 0 {
+            // Files with holes may be of any size.
+            self.bytes = self.bytes.saturating_add(size);
+            self.entries += 1;
+        }
+    }
+}
+
+/// A look at all of the file systems, within bounds.
+#[derive(Debug)]
+struct Walk {
+    mount_points: HashSet<PathBuf>,
+    seen: HashSet<u64>,
+    found: Vec<(PathBuf, Weight)>,
+    entries_left: usize,
+    deadline: Instant,
+    truncated: bool,
+}
+
+impl Walk {
+    fn new(mounts: &[Mount]) -> Self {
+        Self {
+            mount_points: mounts.iter().map(|mount| mount.point.clone()).collect(),
+            seen: HashSet::new(),
+            found: Vec::new(),
+            entries_left: MAX_ENTRIES,
+            deadline: Instant::now() + TIME_LIMIT,
+            truncated: false,
+        }
+    }
+
+    fn weigh_mount(&mut self, mount: &Mount) {
+        let Ok(meta) = fs::symlink_metadata(&mount.point) else {
+            return;
+        };
+        // Something else may be mounted over it.
+        if meta.dev() != mount.device || !self.seen.insert(mount.device) {
+            return;
+        }
+        if meta.is_file() {
+            let mut weight = Weight::default();
+            weight.add_file(meta.len());
+            self.keep(mount.point.clone(), weight);
+            return;
+        }
+        for entry in entries_of(&mount.point) {
+            let mut weight = Weight::default();
+            self.weigh(&entry, &mut weight);
+            self.keep(entry.path(), weight);
+        }
+    }
+
+    fn keep(&mut self, path: PathBuf, weight: Weight) {
+        if weight.bytes > 0 {
+            self.found.push((path, weight));
+        }
+    }
+
+    /// Adds up what lies at and below `first`, as far as the bounds allow.
+    fn weigh(&mut self, first: &DirEntry, weight: &mut Weight) {
+        let mut below: Vec<PathBuf> = self.visit(first, weight).into_iter().collect();
+        while let Some(dir) = below.pop() {
+            for entry in entries_of(&dir) {
+                below.extend(self.visit(&entry, weight));
+                if self.truncated {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Adds a file; returns a directory, which is still to be looked into.
+    fn visit(&mut self, entry: &DirEntry, weight: &mut Weight) -> Option<PathBuf> {
+        if self.entries_left == 0 || Instant::now() > self.deadline {
+            self.truncated = true;
+            return None;
+        }
+        self.entries_left -= 1;
+        // Not so much as asked for its size when it is another file system,
+        // whose server may be gone.
+        let path = entry.path();
+        if self.mount_points.contains(&path) {
+            return None;
+        }
+        let kind = entry.file_type().ok()?;
+        if kind.is_file() {
+            weight.add_file(entry.metadata().ok()?.len());
+        }
+        kind.is_dir().then_some(path)
+    }
+
+    fn report(mut self) -> Value {
+        self.found.sort_by_key(|(_, weight)| Reverse(weight.bytes));
+        let truncated = self.truncated || self.found.len() > MAX_PATHS;
+        let paths: Vec<Value> = self.found.iter().take(MAX_PATHS).map(describe).collect();
+        json!({"paths": paths, "truncated": truncated})
+    }
+}
+
+fn describe((path, weight): &(PathBuf, Weight)) -> Value {
+    let mut entry = Map::new();
+    insert_bytes(&mut entry, "path", path.as_os_str());
+    entry.insert("bytes".into(), weight.bytes.into());
+    entry.insert("entries".into(), weight.entries.into());
+    Value::Object(entry)
+}
+
+/// None of a directory that is gone.
+fn entries_of(dir: &Path) -> impl Iterator<Item = DirEntry> {
+    fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    const MOUNTINFO: &[u8] = b"\
+21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+22 21 0:5 / /dev rw,nosuid - tmpfs devtmpfs rw,size=4096k
+23 22 0:20 / /dev/shm rw - tmpfs tmpfs rw
+24 21 0:21 / /run rw - tmpfs tmpfs rw
+25 24 0:22 / /run/user/1000 rw - tmpfs tmpfs rw
+26 21 0:21 /resolv.conf /etc/resolv.conf rw - tmpfs tmpfs rw
+27 21 0:23 / /mnt/read\\040only ro - tmpfs tmpfs rw
+28 21 0:24 / /mnt/sealed rw - tmpfs tmpfs ro
+29 21 0:25 /part /mnt/part rw shared:7 master:2 - tmpfs tmpfs rw
+30 21 0:25 / /mnt/a\\040b\\134 rw shared:7 master:2 - tmpfs tmpfs rw
+31 21 0:26 / /ram rw - ramfs none rw
+32 21 0:27 / /runner rw - tmpfs tmpfs rw
+broken
+";
+
+    #[test]
+    fn the_systems_own_and_what_cannot_be_written_is_left_out() {
+        let mounts = parse_mounts(MOUNTINFO);
+        assert_eq!(mounts.len(), 12);
+        let points: Vec<_> = candidates(&mounts)
+            .iter()
+            .map(|mount| mount.point.to_str().unwrap())
+            .collect();
+        assert_eq!(points, ["/dev/shm", "/mnt/a b\\", "/ram", "/runner", "/mnt/part"]);
+    }
+
+    /// A directory taken for a mount, with others below it.
+    fn weigh(dir: &Path, below: &[PathBuf], prepare: impl FnOnce(&mut Walk)) -> Value {
+        let mount = |point: &Path| Mount {
+            point: point.to_owned(),
+            device: fs::metadata(dir).unwrap().dev(),
+            root: "/".into(),
+            in_memory: true,
+            writable: true,
+        };
+        let mut mounts = vec![mount(dir)];
+        mounts.extend(below.iter().map(|point| mount(point)));
+        let mut walk = Walk::new(&mounts);
+        prepare(&mut walk);
+        walk.weigh_mount(&mounts[0]);
+        walk.report()
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("quicksand-volatile-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn trees_are_summed_up_and_what_has_no_data_is_not_listed() {
+        let dir = scratch("sum");
+        let odd = dir.join(OsStr::from_bytes(b"\xff"));
+        for sub in ["tree/deep", "empty/dir", "mount"] {
+            fs::create_dir_all(dir.join(sub)).unwrap();
+        }
+        for (name, size) in [("tree/a", 3), ("tree/deep/b", 4), ("empty/none", 0), ("mount/far", 99)] {
+            fs::write(dir.join(name), vec![0; size]).unwrap();
+        }
+        fs::write(&odd, "x").unwrap();
+        std::os::unix::fs::symlink("tree", dir.join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+        let found = weigh(&dir, &[dir.join("mount")], |_| {});
+        let coded = crate::base64::encode(odd.as_os_str().as_bytes());
+        assert_eq!(
+            found,
+            json!({"truncated": false, "paths": [
+                {"path": dir.join("tree"), "bytes": 7, "entries": 2},
+                {"path_b64": coded, "bytes": 1, "entries": 1},
+            ]})
+        );
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_look_ends_at_its_bounds_and_says_so() {
+        let dir = scratch("bounds");
+        fs::create_dir(dir.join("tree")).unwrap();
+        for number in 0..60 {
+            fs::write(dir.join(format!("{number}")), vec![0; number + 1]).unwrap();
+            fs::write(dir.join(format!("tree/{number}")), "x").unwrap();
+        }
+        let whole = weigh(&dir, &[], |_| {});
+        assert_eq!(whole["paths"].as_array().unwrap().len(), MAX_PATHS);
+        assert_eq!(whole["paths"][0]["bytes"], 60);
+        assert_eq!(whole["truncated"], true);
+        let part = weigh(&dir, &[], |walk| walk.entries_left = 5);
+        let seen = part["paths"].as_array().unwrap().iter();
+        assert!(seen.map(|path| path["entries"].as_u64().unwrap()).sum::<u64>() <= 5);
+        assert_eq!(part["truncated"], true);
+        let late = weigh(&dir, &[], |walk| walk.deadline = Instant::now());
+        assert_eq!(late, json!({"paths": [], "truncated": true}));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_mount_that_another_one_covers_is_not_looked_at() {
+        let dir = scratch("covered");
+        fs::write(dir.join("file"), "x").unwrap();
+        let covered = Mount {
+            point: dir.clone(),
+            device: 0,
+            root: "/".into(),
+            in_memory: true,
+            writable: true,
+        };
+        let mut walk = Walk::new(&[]);
+        walk.weigh_mount(&covered);
+        assert!(walk.found.is_empty());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

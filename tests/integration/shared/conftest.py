@@ -1,0 +1,45 @@
+"""One VM for all tests of a module, since a boot takes seconds; tests attach to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from quicksand import Sandbox
+from quicksand.host.paths import Paths
+
+from tests.conftest import fresh_places
+
+
+@pytest.fixture(scope="module", autouse=True)
+def places(prepared: Paths) -> Iterator[Paths]:
+    """Places shared by a module's tests."""
+    with fresh_places(prepared) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def vm_name(places: Paths) -> Iterator[str]:
+    """A running, detached sandbox; the tests must leave it usable."""
+
+    async def start() -> None:
+        sandbox = Sandbox(image="debian", name="shared", ephemeral=True)
+        await sandbox.start()
+        sandbox.detach()
+        sandbox.close()
+
+    async def stop() -> None:
+        await Sandbox.attach("shared").kill()
+
+    asyncio.run(start())
+    yield "shared"
+    asyncio.run(stop())
+
+
+@pytest.fixture
+async def vm(vm_name: str) -> AsyncIterator[Sandbox]:
+    """The module's sandbox, attached anew for each test."""
+    sandbox = Sandbox.attach(vm_name)
+    yield sandbox
+    sandbox.close()

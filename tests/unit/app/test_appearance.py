@@ -1,0 +1,121 @@
+"""The main screen in terminals of every size, with other glyphs and colours, and foreign text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from quicksand_tui.snapshot import State
+from quicksand_tui.text import sanitise
+from quicksand_tui.themes import fitting_theme
+from tests.unit.app.corpus import HOSTILE
+from tests.unit.app.fakes import (
+    AGENT,
+    FULL,
+    PAUSED,
+    SIZE,
+    FakeService,
+    make_app,
+    ready,
+    screen_text,
+    shown,
+    until,
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 18), (40, 12), (200, 50), (20, 6), (120, 36)])
+async def test_every_size_can_be_drawn_and_resized(size: tuple[int, int]) -> None:
+    async with shown(size=(80, 24)) as (app, pilot):
+        await pilot.resize_terminal(*size)
+        await until(lambda: app.size == size)
+        await pilot.press("tab", "tab")
+        await pilot.pause()
+        assert len(screen_text(app).splitlines()) == size[1]
+
+
+async def test_hostile_names_and_errors_stay_within_their_cells() -> None:
+    """The service sanitises; even if it did not, markup would be text and controls not sent."""
+    views = tuple(
+        replace(AGENT, id=f"{n:012x}", name=sanitise(text, limit=63), error=sanitise(text))
+        for n, text in enumerate(HOSTILE)
+    )
+    async with shown(FakeService(replace(FULL, sandboxes=views)), size=(120, 60)) as (app, pilot):
+        for _ in views:
+            await pilot.press("j")
+        text = screen_text(app)
+        assert "[bold red]markup[/]" in text
+        assert not set(text) & {"\x1b", "\u202e", "\u200b", "\r"}
+
+
+async def test_without_a_utf8_locale_everything_is_ascii() -> None:
+    async with shown(ascii_glyphs=True) as (app, pilot):
+        for key in ("n", "escape", "question_mark", "escape", "d", "escape", "l", "escape"):
+            await pilot.press(key)
+            await pilot.pause()
+            lines = [line for line in screen_text(app).splitlines() if not line.isascii()]
+            assert not lines
+
+
+async def test_every_state_can_be_told_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with shown() as (app, _):
+        app.theme = "ansi-dark"
+        await until(lambda: app.theme == "quicksand")
+        text = screen_text(app)
+        assert all(word in text for word in ("● running", "○ stopped", "✗ crashed", "‖ paused"))
+
+
+async def test_every_theme_can_be_chosen() -> None:
+    async with shown() as (app, pilot):
+        for theme in app.available_themes:
+            app.theme = theme
+            await pilot.pause()
+            assert "● running" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("says", "theme"),
+    [
+        ("", "quicksand"),
+        ("15;0", "quicksand"),
+        ("0;15", "quicksand-light"),
+        ("0;default;7", "quicksand-light"),
+    ],
+)
+def test_the_theme_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, says: str, theme: str
+) -> None:
+    monkeypatch.setenv("COLORFGBG", says)
+    assert fitting_theme() == theme
+
+
+async def test_an_unknown_theme_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEXTUAL_THEME", "no-such-theme")
+    monkeypatch.setenv("COLORFGBG", "")
+    assert make_app(FakeService()).theme == "quicksand"
+
+
+async def test_states_are_legible_in_the_light_theme() -> None:
+    app = make_app(FakeService())
+    app.theme = "quicksand-light"
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        paused = app.theme_variables["text-warning"]
+        cell = app.main.sandboxes.table.get_row(PAUSED.id)[0]
+        assert cell.spans[0].style == paused != app.theme_variables["warning"]
+        assert State.PAUSED.value in cell.plain
+
+
+@pytest.mark.parametrize("size", [(40, 12), (24, 6), (60, 16)])
+async def test_a_tiny_terminal_shows_the_list_and_the_keys(size: tuple[int, int]) -> None:
+    async with shown(size=size) as (app, pilot):
+        lines = screen_text(app).splitlines()
+        assert "quicksand" in lines[0]
+        assert any("● running" in line for line in lines)
+        assert "quit" in lines[-1] and "help" in lines[-1]
+        await pilot.press("tab")
+        await until(lambda: "debian" in screen_text(app) and "Images" in screen_text(app))
+        assert "quit" in screen_text(app).splitlines()[-1]
+        await pilot.press("tab")
+        await until(lambda: "● running" in screen_text(app))

@@ -1,0 +1,237 @@
+"""What is done from the main screen: its progress, its command, its questions and its failures."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from textual.widgets import Button
+
+from quicksand_tui.app import farewell
+from quicksand_tui.application import QuicksandApp
+from quicksand_tui.screens.commands import CommandsScreen
+from quicksand_tui.screens.confirm import ConfirmScreen
+from quicksand_tui.screens.failure import FailureScreen
+from quicksand_tui.snapshot import Failure, SandboxView, State
+from quicksand_tui.widgets.command_line import CommandLine
+from tests.unit.app.fakes import (
+    BROKEN,
+    DB,
+    PAUSED,
+    WEB,
+    FakeService,
+    screen_text,
+    select,
+    shown,
+    toasts,
+    until,
+)
+
+
+def command_line(app: QuicksandApp) -> str:
+    return str(app.main.query_one(CommandLine).content)
+
+
+async def test_stop_shows_its_progress_and_its_command() -> None:
+    service = FakeService()
+    service.hold = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await pilot.press("x")
+        await until(lambda: "◐ stopping" in screen_text(app))
+        assert service.calls[-1] == f"stop {WEB.id}"
+        assert "$ quicksand-tui stop web" in command_line(app)
+        service.hold.set()
+        await until(lambda: app.snapshot.sandbox(WEB.id).state is State.STOPPED)  # type: ignore[union-attr]
+        await until(lambda: "✓" in command_line(app))
+        assert toasts(app) == []
+
+
+async def test_enter_starts_a_stopped_sandbox_and_c_cancels_it() -> None:
+    service = FakeService()
+    service.hold = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await pilot.press("enter")
+        await until(lambda: "4/5 start QEMU" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: service.undone == [f"start {DB.id}"])
+        await until(lambda: not app.operations.jobs)
+        assert "cancelled" in command_line(app)
+        assert app.snapshot.sandbox(DB.id) == DB
+
+
+async def test_escape_cancels_the_start_under_the_cursor() -> None:
+    service = FakeService()
+    service.hold = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await pilot.press("S")
+        await until(lambda: app.operations.jobs)
+        await pilot.pause()
+        await pilot.press("escape")
+        await until(lambda: service.undone)
+
+
+@pytest.mark.parametrize("key", ["enter", "d", "escape", "n", "q", "space", "tab"])
+async def test_no_other_key_than_y_deletes(key: str) -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await until(lambda: app.screen.query_one("#cancel", Button).has_focus)
+        await pilot.press(key, "enter")
+        await pilot.pause()
+        assert not [call for call in service.calls if call.startswith("delete")]
+
+
+async def test_delete_names_what_is_lost_and_y_does_it() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.pause()
+        text = screen_text(app)
+        assert "It is running and will be killed." in text
+        assert "Its disk is lost: 42M, made 3h ago." in text
+        await pilot.press("y")
+        await until(lambda: service.calls[-1] == f"delete {WEB.id}")
+        await until(lambda: app.snapshot.sandbox(WEB.id) is None)
+
+
+async def test_the_delete_button_works_by_the_mouse_only() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.pause()
+        assert await pilot.click("#yes")
+        await until(lambda: f"delete {WEB.id}" in service.calls)
+
+
+async def test_kill_asks_and_may_overtake_a_stop() -> None:
+    service = FakeService()
+    service.hold = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await pilot.press("x")
+        await until(lambda: f"stop {WEB.id}" in service.calls)
+        await pilot.press("K")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("y")
+        await until(lambda: f"kill {WEB.id}" in service.calls)
+        service.hold.set()
+        await until(lambda: not app.operations.jobs)
+
+
+@pytest.mark.parametrize(
+    ("view", "key", "says"),
+    [
+        (DB, "x", "db does not run"),
+        (DB, "s", "db does not run: S starts it"),
+        (WEB, "S", "web is already running"),
+        (PAUSED, "s", "builder is paused: P lets it go on"),
+        (PAUSED, "p", "builder is already paused: P lets it go on"),
+        (PAUSED, "S", "builder is paused: P lets it go on"),
+        (WEB, "P", "web is not paused"),
+        (BROKEN, "enter", "cc33dd44ee55 is broken"),
+        (WEB, "c", "nothing is under way for web"),
+    ],
+)
+async def test_a_key_that_is_not_possible_says_why(view: SandboxView, key: str, says: str) -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await select(pilot, view)
+        await pilot.press(key)
+        await until(lambda: says in toasts(app))
+        assert service.calls == []
+
+
+async def test_a_failure_shows_message_hint_and_log_as_plain_text() -> None:
+    service = FakeService()
+    service.failure = Failure(
+        title="web did not stop",
+        message="[bold]QEMU[/bold] hangs",
+        hint="kill it",
+        log=("[red]last line[/red]",),
+    )
+    async with shown(service) as (app, pilot):
+        await pilot.press("x")
+        await until(lambda: isinstance(app.screen, FailureScreen))
+        await pilot.pause()
+        text = screen_text(app)
+        for part in ("[bold]QEMU[/bold] hangs", "kill it", "[red]last line[/red]"):
+            assert part in text
+        await pilot.press("enter")
+        await until(lambda: app.screen is app.main)
+        assert "failed" in command_line(app)
+
+
+async def test_p_pauses_and_enter_lets_it_go_on() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await select(pilot, WEB)
+        await pilot.press("p")
+        await until(lambda: "‖ paused    web" in screen_text(app))
+        await until(lambda: "quicksand-tui pause web  ✓" in screen_text(app))
+        assert "P lets it go on" in screen_text(app)
+        await pilot.press("enter")
+        await until(lambda: "● running   web" in screen_text(app))
+        await until(lambda: "quicksand-tui resume web  ✓" in screen_text(app))
+        assert service.calls == [f"pause {WEB.id}", f"resume {WEB.id}"]
+
+
+async def test_the_commands_of_what_was_done_are_kept() -> None:
+    async with shown() as (app, pilot):
+        await pilot.press("at")
+        await until(lambda: "Nothing was done yet" in screen_text(app))
+        await pilot.press("escape", "x")
+        await until(lambda: "stop web  ✓" in screen_text(app))
+        await select(pilot, DB)
+        await pilot.press("S")
+        await until(lambda: "start db  ✓" in screen_text(app))
+        await pilot.press("at")
+        await until(lambda: isinstance(app.screen, CommandsScreen))
+        await until(lambda: screen_text(app).count("$ quicksand-tui") >= 2)
+        await pilot.press("y")
+        await until(lambda: app.clipboard == "quicksand-tui stop web\nquicksand-tui start db")
+        await pilot.press("at")
+        await until(lambda: app.screen is app.main)
+
+
+async def test_q_leaves_and_names_what_goes_on() -> None:
+    async with shown() as (app, pilot):
+        await pilot.press("q")
+        await until(lambda: app.return_value == 0)
+    assert app.running_names == ("web", "builder")
+
+
+def test_the_farewell() -> None:
+    assert farewell(()) == ""
+    assert farewell(("web",)) == "web goes on running; quicksand-tui comes back to it.\n"
+    assert "a, b, c, d, e and 2 more go on" in farewell(("a", "b", "c", "d", "e", "f", "g"))
+
+
+async def test_leaving_with_work_under_way_asks_first() -> None:
+    service = FakeService()
+    service.hold = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await pilot.press("S")
+        await until(lambda: app.operations.jobs)
+        await pilot.press("q")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        await pilot.press("q")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("y")
+        await until(lambda: app.return_value == 0)
+
+
+async def test_nothing_moves_when_the_first_command_is_shown() -> None:
+    async with shown() as (app, pilot):
+        before = app.main.sandboxes.region
+        assert "$ quicksand-tui ps -a" in screen_text(app)
+        await pilot.press("x")
+        await until(lambda: "stop web  ✓" in screen_text(app))
+        assert app.main.sandboxes.region == before

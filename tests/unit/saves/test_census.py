@@ -1,0 +1,236 @@
+"""What is known of all saves: sizes, bases, descent; and which workspaces have any."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from quicksand.host.files import write_json
+from quicksand.host.footprint import Footprint
+from quicksand.host.paths import Paths
+from quicksand.layout import sandbox_dir
+from quicksand.registry import Registry
+from quicksand.saves.census import (
+    BaseState,
+    Census,
+    SaveInfo,
+    base_state,
+    expire_trash,
+    freed_by,
+    list_trash,
+)
+from quicksand.saves.finding import all_stores
+from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.store import TRASH_KEPT_S, SaveStore
+from quicksand.saves.workspaces import known_stores, workspaces_dir
+
+from tests.unit.cli.run_cli import make_stopped
+from tests.unit.saves.making import make_published, make_save
+from tests.unit.test_store import publish
+
+CLUSTER = 65536
+
+
+@pytest.fixture
+def store(places: Paths) -> SaveStore:
+    # Images of the test's own.
+    (places.data / "images").unlink(missing_ok=True)
+    return SaveStore(places.saves)
+
+
+def info(places: Paths, name: str, cwd: Path | None = None) -> SaveInfo:
+    return next(found for found in Census(places, cwd).list() if found.name == name)
+
+
+def test_what_two_saves_share_is_told_and_is_not_counted_as_freed(
+    places: Paths, store: SaveStore
+) -> None:
+    first = make_save(store, "first", os.urandom(CLUSTER))
+    alone = info(places, "first")
+    assert alone.shared == 0
+    second = make_save(store, "second", os.urandom(CLUSTER), over=first)
+    for name in ("first", "second"):
+        found = info(places, name)
+        assert found.shared == (first.root / OVERLAYS / "0.qcow2").stat().st_blocks * 512
+        assert found.own == freed_by([found.save.root])
+    both = freed_by([first.root, second.root])
+    assert (
+        both == sum(info(places, n).own for n in ("first", "second")) + info(places, "first").shared
+    )
+    # A sandbox that was resumed from the first has links of its own.
+    os.link(second.root / OVERLAYS / "1.qcow2", places.data / "layer")
+    assert freed_by([first.root, second.root]) < both
+
+
+def test_what_is_freed_is_what_was_counted(places: Paths, store: SaveStore) -> None:
+    first = make_save(store, "first", os.urandom(CLUSTER))
+    make_save(store, "second", os.urandom(CLUSTER), over=first)
+    before, promised = Footprint(store.root).size, info(places, "first").own
+    store.delete("first")
+    assert before - Footprint(store.root).size == promised
+    left = Footprint(store.root).size
+    promised = freed_by([store.root / "second"])
+    store.delete("second")
+    assert left - Footprint(store.root).size == promised
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(links=st.lists(st.sets(st.integers(0, 4), min_size=1), max_size=6))
+def test_every_file_is_counted_once_and_belongs_to_those_with_all_its_links(
+    tmp_path: Path, links: list[set[int]]
+) -> None:
+    root = tmp_path / "files"
+    shutil.rmtree(root, ignore_errors=True)
+    for directory in range(5):
+        (root / str(directory)).mkdir(parents=True)
+    for number, places in enumerate(links):
+        made = root / str(min(places)) / f"f{number}"
+        made.write_bytes(bytes(4096 * (number + 1)))
+        for other in places - {min(places)}:
+            os.link(made, root / str(other) / f"f{number}")
+    sized = [(4096 * (number + 1), where) for number, where in enumerate(links)]
+    parts = [Footprint(root / str(directory)) for directory in range(5)]
+    for directory, part in enumerate(parts):
+        others = [size for size, where in sized if directory in where and len(where) > 1]
+        assert part.shared == sum(others)
+    whole = Footprint.together(parts)
+    assert (whole.shared, whole.size) == (0, Footprint(*root.iterdir()).size)
+    split = sum(size for size, where in sized if len(where) > 1)
+    assert whole.size - sum(part.own for part in parts) == split
+
+
+def test_a_directory_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(bytes(4096))
+    once = Footprint(tmp_path / "a")
+    twice = Footprint(tmp_path / "a", tmp_path / "a")
+    assert (once.size, once.own) == (twice.size, twice.own)
+
+
+def test_the_size_of_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+    assert Footprint(tmp_path / "nothing").size == 0
+    loop = tmp_path / "loop"
+    loop.mkdir()
+    (loop / "up").symlink_to(tmp_path)
+    assert Footprint(loop).size < 64 * 1024
+
+
+def test_children_and_sandboxes_are_named(places: Paths, store: SaveStore) -> None:
+    first = make_save(store, "first", b"1")
+    make_save(store, "second", b"2", over=first)
+    make_save(store, "third", b"3", over=first)
+    record = make_stopped(places, "box")
+    change_source(places, record.id, path="/elsewhere", name="first", id=first.require().id)
+    found = info(places, "first")
+    assert (found.children, found.sandboxes) == (("second", "third"), ("box",))
+    assert info(places, "second").parent == info(places, "third").parent
+    assert info(places, "second").sandboxes == ()
+
+
+def change_source(places: Paths, id_: str, **source: str) -> None:
+    path = sandbox_dir(places, id_).record
+    record = Registry(places).inspect(id_)
+    assert record is not None and record.record is not None
+    write_json(path, {**record.record.to_json(), "source": {"digest": "", "below": [], **source}})
+
+
+def test_a_sandbox_of_a_published_save_is_known_by_its_path(
+    places: Paths, store: SaveStore
+) -> None:
+    root = make_published(store.root / "env", b"1")
+    record = make_stopped(places, "box")
+    change_source(places, record.id, path=str(root), name="env", id="")
+    assert info(places, "env").sandboxes == ("box",)
+
+
+def test_bases_are_known_by_digest(places: Paths, store: SaveStore) -> None:
+    from quicksand.images.store import ImageStore
+
+    images = ImageStore(places.images)
+    old = publish(images, name="debian", content="1")
+    new = publish(images, name="debian", content="2")
+    for name, base in {
+        "old": Base(name="debian", digest=old.digest),
+        "new": Base(name="debian", digest=new.digest),
+        "other": Base(name="debian", version="12", digest="0" * 64),
+        "missing": Base(name="nowhere", digest="1" * 64),
+        "unsaid": Base(name="debian"),
+        "nothing": Base(name="nowhere"),
+    }.items():
+        make_save(store, name, b"1", base=base)
+    make_save(store, "broken", b"1")
+    (store.root / "broken" / MANIFEST).write_text("{")
+    states = {found.name: found.base_state for found in Census(places).list()}
+    assert states == {
+        "old": BaseState.HERE,
+        "new": BaseState.HERE,
+        "other": BaseState.OTHER,
+        "missing": BaseState.MISSING,
+        "unsaid": BaseState.HERE,
+        "nothing": BaseState.MISSING,
+        "broken": BaseState.UNKNOWN,
+    }
+    assert "'debian', version 12, digest 000000000000" in info(places, "other").problems[0]
+    assert info(places, "new").problems == ()
+    assert MANIFEST in info(places, "broken").problems[0]
+    shutil.rmtree(old.root)
+    assert base_state(Base(name="debian", digest=old.digest), images) is BaseState.OTHER
+
+
+def test_ages(places: Paths, store: SaveStore) -> None:
+    make_save(store, "ours", b"1")
+    make_published(store.root / "theirs", b"1")
+    assert info(places, "ours").created == 1_700_000_000.0
+    assert time.time() - info(places, "theirs").created < 60
+
+
+# Workspaces
+
+
+def test_saves_of_other_workspaces_are_known(places: Paths, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for cwd in (here, there):
+        make_save(all_stores(places, cwd)[0], cwd.name, b"1")
+    make_save(SaveStore(places.saves), "own", b"1")
+    assert [found.name for found in Census(places, here).list()] == ["here", "own"]
+    everywhere = Census(places, here).list(everywhere=True)
+    assert [found.name for found in everywhere] == ["here", "own", "there"]
+    assert len(list(workspaces_dir(places).iterdir())) == 2
+    # One that has gone is forgotten in time.
+    shutil.rmtree(there)
+    assert len(known_stores(places, here)) == 2
+    make_save(all_stores(places, tmp_path / "new")[0], "new", b"1")
+    assert len(list(workspaces_dir(places).iterdir())) == 2
+
+
+def test_a_save_is_made_where_workspaces_cannot_be_remembered(
+    places: Paths, tmp_path: Path
+) -> None:
+    workspaces_dir(places).write_text("in the way")
+    store = all_stores(places, tmp_path)[0]
+    assert make_save(store, "env", b"1").error == ""
+    assert known_stores(places, tmp_path)[0].root == store.root
+
+
+# Trash
+
+
+def test_trash_expires_after_a_week(places: Paths, store: SaveStore, tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        make_save(store, name, b"1")
+        entry = store.remove(name)
+        if name == "old":
+            long_ago = entry.removed - TRASH_KEPT_S
+            write_json(entry.root / "trash.json", {"name": name, "removed": long_ago})
+    now = time.time()
+    assert [found.save.name for found in list_trash([store])] == ["old", "new"]
+    gone = expire_trash([store, SaveStore(tmp_path / "none")], now)
+    assert [found.save.name for found in gone] == ["old"]
+    assert [found.save.name for found in store.trash()] == ["new"]
+    assert expire_trash([store], now) == []
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,194 @@
+"""kill -9 at every file operation: the name leads to the old save or the new one, and after
+`recover` nothing is left of the attempt."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from quicksand.saves import store as store_module
+from quicksand.saves.manifest import OVERLAYS
+from quicksand.saves.store import GONE, MAKING, READY, Save, SaveStore
+
+from tests.kills import kill_at_each
+from tests.unit.saves.making import make_save
+
+NAME = "env"
+
+
+@pytest.fixture(params=["exchanged", "moved"])
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> SaveStore:
+    if request.param == "moved":
+        monkeypatch.setattr(store_module, "exchange", lambda *_: False)
+    # kill -9 loses nothing that the system knows; without it the tests take a quarter of the time.
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    return SaveStore(tmp_path / "sandboxes")
+
+
+def content(save: Save | None) -> str:
+    """What `make_save` put into the top layer."""
+    if save is None:
+        return ""
+    assert save.error == ""
+    top = max((save.root / OVERLAYS).iterdir(), key=lambda path: int(path.stem)).read_bytes()
+    return next(word for word in ("old", "new") if f"the {word} one".encode() in top)
+
+
+def make(store: SaveStore, word: str) -> None:
+    make_save(store, NAME, f"the {word} one".encode(), replace=True)
+
+
+def clear(store: SaveStore) -> None:
+    shutil.rmtree(store.root, ignore_errors=True)
+
+
+def trashed(store: SaveStore) -> list[str]:
+    return [content(found.save) for found in store.trash()]
+
+
+def check_nothing_left(store: SaveStore) -> None:
+    store.recover()
+    left = {path.name for path in store.root.iterdir()}
+    assert left <= {NAME, ".lock", ".trash"}
+    for entry in store.trash():
+        assert {path.name for path in entry.root.iterdir()} == {"save", "trash.json"}
+        assert entry.save.name == NAME
+    if (store.root / ".trash").exists():
+        assert len(list((store.root / ".trash").iterdir())) == len(store.trash())
+
+
+def test_the_first_save_of_a_name(store: SaveStore) -> None:
+    seen: list[str] = []
+
+    def look() -> None:
+        seen.append(content(store.get(NAME)))
+        check_nothing_left(store)
+        assert (seen[-1], content(store.get(NAME))) != ("new", "")
+        assert trashed(store) == []
+
+    assert kill_at_each(store.root, lambda: make(store, "new"), lambda: clear(store), look) > 10
+    assert set(seen) == {"", "new"}
+
+
+def test_saving_over_a_save(store: SaveStore) -> None:
+    seen: list[str] = []
+
+    def reset() -> None:
+        clear(store)
+        make(store, "old")
+
+    def look() -> None:
+        # By listing as well as by name, whichever comes first after the crash.
+        if len(seen) % 2:
+            assert [save.name for save in store.list()] == [NAME]
+        seen.append(content(store.get(NAME)))
+        check_nothing_left(store)
+        # A whole one that had not got its name yet gets it now; what was replaced stays.
+        now = content(store.get(NAME))
+        assert (seen[-1], now) != ("new", "old")
+        assert [now, *trashed(store)] in (["old"], ["new", "old"])
+
+    assert kill_at_each(store.root, lambda: make(store, "new"), reset, look) > 20
+    assert set(seen) == {"old", "new"}
+
+
+def test_moving_to_the_trash(store: SaveStore) -> None:
+    seen: list[str] = []
+
+    def reset() -> None:
+        clear(store)
+        make(store, "old")
+
+    def look() -> None:
+        seen.append(content(store.get(NAME)))
+        check_nothing_left(store)
+        assert [content(store.get(NAME)), *trashed(store)] in (["old"], ["", "old"])
+
+    assert kill_at_each(store.root, lambda: store.remove(NAME), reset, look) > 5
+    assert set(seen) == {"old", ""}
+
+
+def test_removing_for_good(store: SaveStore) -> None:
+    seen: list[str] = []
+
+    def reset() -> None:
+        clear(store)
+        make(store, "old")
+
+    def look() -> None:
+        seen.append(content(store.get(NAME)))
+        check_nothing_left(store)
+        assert trashed(store) == []
+
+    assert kill_at_each(store.root, lambda: store.delete(NAME), reset, look) > 5
+    assert set(seen) == {"old", ""}
+
+
+def test_bringing_back(store: SaveStore) -> None:
+    seen: list[str] = []
+
+    def reset() -> None:
+        clear(store)
+        make(store, "old")
+        store.remove(NAME)
+
+    def look() -> None:
+        seen.append(content(store.get(NAME)))
+        check_nothing_left(store)
+        assert [content(store.get(NAME)), *trashed(store)] in (["old"], ["", "old"])
+
+    def restore() -> None:
+        store.restore(store.trash()[0].id)
+
+    assert kill_at_each(store.root, restore, reset, look) > 5
+    assert set(seen) == {"old", ""}
+
+
+def test_emptying_the_trash(store: SaveStore) -> None:
+    seen: list[str] = []
+
+    def reset() -> None:
+        clear(store)
+        make(store, "old")
+        store.remove(NAME)
+
+    def look() -> None:
+        check_nothing_left(store)
+        # A whole one or none: what is half removed cannot be brought back.
+        seen.append("".join(trashed(store)))
+
+    def empty() -> None:
+        store.empty_trash([found.id for found in store.trash()])
+
+    assert kill_at_each(store.root, empty, reset, look) > 5
+    assert set(seen) == {"old", ""}
+
+
+def test_recovering(store: SaveStore) -> None:
+    """Killed while it clears up after another death."""
+    old, new = store.root.with_name("old"), store.root.with_name("new")
+
+    def reset() -> None:
+        clear(store)
+        for path, word in ((old, "old"), (new, "new")):
+            clear(SaveStore(path))
+            make(SaveStore(path), word)
+        shutil.move(old / NAME, store.root / NAME)
+        for prefix in (MAKING, GONE):
+            shutil.copytree(new / NAME, store.root / f"{prefix}x" / "save")
+        ready = store.root / f"{READY}x"
+        ready.mkdir()
+        shutil.move(new / NAME, ready / "save")
+        inode = (ready / "save").stat().st_ino
+        (ready / "ready.json").write_text(f'{{"name": "{NAME}", "inode": {inode}}}')
+
+    def look() -> None:
+        assert content(store.get(NAME)) in ("old", "new")
+        check_nothing_left(store)
+        assert [content(store.get(NAME)), *trashed(store)] == ["new", "old"]
+
+    assert kill_at_each(store.root, store.recover, reset, look) > 20

@@ -1,0 +1,455 @@
+"""The store of saves: names, the trash, a full disk, what is damaged, several processes at once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from quicksand.errors import (
+    ConfigError,
+    DiskSpaceError,
+    QuicksandError,
+    SaveError,
+    SaveNotFoundError,
+)
+from quicksand.saves import store as store_module
+from quicksand.saves.manifest import MANIFEST, NAME_MAX, OVERLAYS, check_save_name
+from quicksand.saves.store import READY, TRASH, Save, SaveStore
+
+from tests.faults import Fault, fault
+from tests.unit.saves.making import fill_save, make_published, make_save
+
+__all__ = ["fault"]
+
+DEADLINE_S = 60.0
+PROCESSES, ROUNDS = 4, 25
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SaveStore:
+    return SaveStore(tmp_path / "sandboxes")
+
+
+def note(save: Save | None) -> str:
+    return "" if save is None else save.require().note
+
+
+def names(store: SaveStore) -> set[str]:
+    return {path.name for path in store.root.iterdir()}
+
+
+def test_a_store_that_is_not_there_is_empty_and_is_not_made(store: SaveStore) -> None:
+    assert store.list() == []
+    assert store.trash() == []
+    assert store.get("env") is None
+    with pytest.raises(SaveNotFoundError):
+        store.find("env")
+    assert not store.root.exists()
+
+
+def test_a_taken_name_is_refused_unless_it_is_to_be_replaced(store: SaveStore) -> None:
+    make_save(store, "env", b"1", note="first")
+    with pytest.raises(SaveError, match="already"):
+        make_save(store, "env", b"2", note="second")
+    assert note(store.get("env")) == "first"
+    make_save(store, "env", b"3", note="third", replace=True)
+    assert note(store.get("env")) == "third"
+    assert [note(found.save) for found in store.trash()] == ["first"]
+    assert names(store) == {"env", ".lock", ".trash"}
+
+
+def test_what_was_removed_comes_back_once(store: SaveStore) -> None:
+    made = make_save(store, "env", b"1")
+    trashed = store.remove("env")
+    assert store.list() == []
+    assert (trashed.save.name, trashed.save.manifest) == ("env", made.manifest)
+    with pytest.raises(SaveNotFoundError):
+        store.remove("env")
+    assert store.restore(trashed.id).manifest == made.manifest
+    assert store.trash() == []
+    with pytest.raises(SaveNotFoundError):
+        store.restore(trashed.id)
+
+
+def test_a_name_that_is_taken_meanwhile_is_not_replaced_by_what_comes_back(
+    store: SaveStore,
+) -> None:
+    make_save(store, "env", b"1", note="first")
+    trashed = store.remove("env")
+    make_save(store, "env", b"2", note="second")
+    with pytest.raises(SaveError, match="already"):
+        store.restore(trashed.id)
+    assert note(store.restore(trashed.id, "other")) == "first"
+    assert note(store.get("env")) == "second"
+
+
+def test_of_one_name_the_trash_keeps_all(store: SaveStore) -> None:
+    for number in range(3):
+        make_save(store, "env", b"1", note=str(number), replace=True)
+    store.remove("env")
+    assert [note(found.save) for found in store.trash()] == ["0", "1", "2"]
+    store.empty_trash([store.trash()[1].id])
+    assert [note(found.save) for found in store.trash()] == ["0", "2"]
+
+
+def test_removing_for_good_leaves_nothing(store: SaveStore) -> None:
+    make_save(store, "env", b"1")
+    store.delete("env")
+    assert names(store) == {".lock"}
+    with pytest.raises(SaveNotFoundError):
+        store.delete("env")
+
+
+def test_layers_that_two_saves_share_outlive_either(store: SaveStore) -> None:
+    first = make_save(store, "first", b"1")
+    second = make_save(store, "second", b"2", over=first)
+    store.delete("first")
+    assert store.find("second").error == ""
+    assert second.require().layers == store.find("second").require().layers
+
+
+def test_a_save_that_was_not_published_is_gone(store: SaveStore) -> None:
+    with store.making() as made:
+        fill_save(made, b"1")
+    with pytest.raises(RuntimeError), store.making() as made:
+        raise RuntimeError
+    assert names(store) == {".lock"}
+
+
+def test_one_in_the_making_is_left_alone_by_others(store: SaveStore) -> None:
+    with store.making() as made:
+        make_save(store, "other", b"2")
+        store.recover()
+        fill_save(made, b"1")
+        store.publish(made, "env", replace=False)
+    assert [save.name for save in store.list()] == ["env", "other"]
+
+
+def test_where_two_directories_cannot_change_places_saves_are_replaced_all_the_same(
+    store: SaveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "exchange", lambda *_: False)
+    test_a_taken_name_is_refused_unless_it_is_to_be_replaced(store)
+
+
+# Names
+
+BAD_NAMES = [
+    "",
+    " ",
+    ".",
+    "..",
+    ".hidden",
+    "a/b",
+    "/",
+    "a\0b",
+    "a\nb",
+    "\x1b[2J",
+    "\udc80",
+    "x" * 201,
+]
+GOOD_NAMES = ["a", "my env", "my-env.v2", "naïve", "日本", "-rf", "x" * NAME_MAX, "é" * 100]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_bad_name_is_refused_before_anything_is_made(store: SaveStore, name: str) -> None:
+    with pytest.raises(ConfigError):
+        make_save(store, name, b"1")
+    assert store.get(name) is None
+    with pytest.raises(SaveNotFoundError):
+        store.remove(name)
+    assert names(store) == {".lock"}
+    assert {path.name for path in store.root.parent.iterdir()} == {store.root.name}
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_every_other_name_goes_all_the_way(store: SaveStore, name: str) -> None:
+    make_save(store, name, b"1", note="first")
+    make_save(store, name, b"2", note="second", replace=True)
+    store.remove(name)
+    for trashed in store.trash():
+        assert trashed.save.name == name
+    store.restore(store.trash()[-1].id)
+    assert note(store.find(name)) == "second"
+
+
+@given(name=st.text(max_size=250))
+def test_a_name_that_is_accepted_is_one_entry_of_a_directory(name: str) -> None:
+    try:
+        accepted = check_save_name(name)
+    except ConfigError:
+        return
+    path = Path("/saves") / accepted
+    assert path.parent == Path("/saves")
+    assert path.name == name
+    assert len(os.fsencode(name)) <= NAME_MAX
+
+
+# What is damaged
+
+
+def test_a_save_that_cannot_be_used_is_listed_and_can_be_removed(store: SaveStore) -> None:
+    make_save(store, "good", b"1")
+    for damage in ("manifest", "missing", "short", "linked", "empty"):
+        made = make_save(store, damage, b"1")
+        overlay = made.root / OVERLAYS / "0.qcow2"
+        if damage == "manifest":
+            (made.root / MANIFEST).write_text("{")
+        elif damage == "missing":
+            overlay.unlink()
+        elif damage == "short":
+            os.truncate(overlay, 1000)
+        elif damage == "linked":
+            overlay.rename(store.root.parent / "elsewhere")
+            overlay.symlink_to(store.root.parent / "elsewhere")
+        else:
+            shutil.rmtree(made.root)
+            made.root.mkdir()
+    found = {save.name: save.error for save in store.list()}
+    assert found.pop("good") == ""
+    assert len(found) == 5
+    for name, error in found.items():
+        assert str(store.root / name) in error
+        store.remove(name)
+    assert len(store.trash()) == 5
+    assert [save.name for save in store.list()] == ["good"]
+
+
+def test_what_is_no_save_is_not_listed(store: SaveStore) -> None:
+    make_save(store, "env", b"1")
+    (store.root / "README").write_text("a file")
+    (store.root / "nowhere").symlink_to("nothing")
+    assert [save.name for save in store.list()] == ["env"]
+
+
+def test_a_damaged_record_of_the_trash_does_not_hide_what_is_in_it(store: SaveStore) -> None:
+    make_save(store, "env", b"1")
+    entry = store.remove("env")
+    for content in ("{", '{"name": "../../x", "removed": 1}', '{"name": "env", "removed": NaN}'):
+        (entry.root / "trash.json").write_text(content)
+        (found,) = store.trash()
+        assert (found.id, found.save.error) == (entry.id, "")
+        assert time.time() - found.removed < 60
+    assert store.restore(entry.id).name == entry.id
+
+
+def test_a_whole_save_whose_name_was_lost_on_its_way_goes_to_the_trash(store: SaveStore) -> None:
+    make_save(store, "env", b"1", note="kept")
+    ready = store.root / f"{READY}abc"
+    ready.mkdir()
+    (store.root / "env").rename(ready / "save")
+    (ready / "ready.json").write_text("{")
+    assert store.get("env") is None
+    (found,) = store.trash()
+    assert (found.save.name, note(found.save)) == ("recovered-abc", "kept")
+    assert names(store) == {".lock", TRASH}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    content=st.binary(max_size=200)
+    | st.builds(
+        lambda v: json.dumps(v).encode(),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.floats(),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(
+                        ["version", "config", "arch", "id", "layers", "base", "image", "created"]
+                    ),
+                    inner,
+                    max_size=6,
+                )
+            ),
+        ),
+    )
+)
+def test_any_manifest_is_read_or_refused(tmp_path: Path, content: bytes) -> None:
+    store = SaveStore(tmp_path / "any")
+    root = store.root / "env"
+    if not root.exists():
+        make_published(root, b"1")
+    (root / MANIFEST).write_bytes(content)
+    (found,) = store.list()
+    assert (found.manifest is None) == (found.error != "")
+
+
+# A full disk
+
+
+def each_failure(
+    fault: Fault, root: Path, attempt: Callable[[], object], look: Callable[[bool], None]
+) -> int:
+    """Let every write of ``attempt`` fail in turn until none is left to fail; ``look`` is told
+    whether the attempt failed."""
+    for number in range(1, 200):
+        failed = False
+        with fault.at(number, root, errno.ENOSPC):
+            try:
+                attempt()
+            except (DiskSpaceError, OSError):  # the latter by those who put files into it
+                failed = True
+        look(failed)
+        if not fault.struck:
+            assert not failed
+            return number - 1
+    raise AssertionError("it never succeeded")
+
+
+@pytest.mark.parametrize("exchanged", [True, False])
+def test_a_full_disk_while_saving_over_a_save(
+    store: SaveStore, fault: Fault, monkeypatch: pytest.MonkeyPatch, exchanged: bool
+) -> None:
+    if not exchanged:
+        monkeypatch.setattr(store_module, "exchange", lambda *_: False)
+    numbers = iter(range(1000))
+    make_save(store, "env", b"1", note="-1")
+    before = ["-1"]
+
+    def attempt() -> None:
+        make_save(store, "env", b"2", note=str(next(numbers)), replace=True)
+
+    def look(failed: bool) -> None:
+        now = note(store.get("env"))
+        if failed and now == before[-1]:
+            assert store.get("env") is not None
+        else:
+            before.append(now)
+        assert [note(found.save) for found in store.trash()] == before[:-1] or not failed
+        store.recover()
+        assert [note(found.save) for found in store.trash()] == before[:-1]
+        assert names(store) <= {"env", ".lock", TRASH}
+
+    assert each_failure(fault, store.root, attempt, look) > 10
+    assert len(before) > 1
+
+
+def test_a_full_disk_while_removing_and_bringing_back(store: SaveStore, fault: Fault) -> None:
+    make_save(store, "env", b"1", note="kept")
+
+    def look(_: bool) -> None:
+        found = [note(store.get("env")), *(note(trashed.save) for trashed in store.trash())]
+        assert sorted(filter(None, found)) == ["kept"]
+        if store.get("env") is None:
+            store.restore(store.trash()[0].id)
+        assert names(store) <= {"env", ".lock", TRASH}
+        assert not store.trash()
+
+    assert each_failure(fault, store.root, lambda: store.remove("env"), look) > 3
+
+    def restore() -> None:
+        store.restore(store.trash()[0].id)
+
+    def look_back(failed: bool) -> None:
+        look(failed)
+        store.remove("env")
+
+    store.remove("env")
+    assert each_failure(fault, store.root, restore, look_back) > 1
+
+
+def test_removing_for_good_needs_no_space(
+    store: SaveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("env", "replaced"):
+        make_save(store, name, b"1")
+    # Of somebody who died when they had changed places; it is to go to the trash.
+    ready = store.root / f"{READY}dead"
+    ready.mkdir()
+    (store.root / "replaced").rename(ready / "save")
+    (ready / "ready.json").write_text('{"name": "replaced", "inode": 0}')
+
+    def is_full(path: Path, _: object) -> None:
+        raise DiskSpaceError(f"no space left for {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "write_json", is_full)
+        with pytest.raises(DiskSpaceError):
+            store.remove("env")
+        assert store.find("env").error == ""
+        store.delete("env")
+    store.recover()
+    assert [found.save.name for found in store.trash()] == ["replaced"]
+    assert names(store) == {".lock", TRASH}
+
+
+# Several processes
+
+
+def disturb(root: Path, seed: int) -> None:
+    """Save over one name, remove it, bring it back, look at it, all at once with others."""
+    store, draw = SaveStore(root), random.Random(seed)
+    for number in range(ROUNDS):
+        try:
+            match draw.randrange(5):
+                case 0 | 1:
+                    make_save(store, "env", os.urandom(8 * draw.randrange(1, 9)), replace=True)
+                case 2:
+                    store.remove("env")
+                case 3:
+                    store.restore(draw.choice(store.trash() or [store.remove("env")]).id)
+                case 4:
+                    store.empty_trash([found.id for found in store.trash()[:2]])
+        except (SaveNotFoundError, SaveError) as error:
+            assert "another program" not in str(error), number
+        for save in store.list():
+            assert save.error == "", save.error
+
+
+def test_several_processes_at_one_name(store: SaveStore) -> None:
+    context = multiprocessing.get_context("fork")
+    make_save(store, "env", b"1")
+    workers = [
+        context.Process(target=disturb, args=(store.root, seed), daemon=True)
+        for seed in range(PROCESSES)
+    ]
+    for worker in workers:
+        worker.start()
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while any(worker.is_alive() for worker in workers):
+            assert time.monotonic() < deadline, "they wait for each other"
+            save = store.get("env")
+            # It may be removed while it is looked at; it is never half of one.
+            assert save is None or save.error == "" or not save.is_still_there(), save.error
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * PROCESSES
+    store.recover()
+    assert names(store) <= {"env", ".lock", TRASH}
+
+
+def test_a_store_that_another_program_holds_is_refused_in_time(
+    store: SaveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "LOCK_WAIT_S", 0.05)
+    make_save(store, "env", b"1")
+    with store._locked():
+        with pytest.raises(SaveError, match="another program"):
+            store.remove("env")
+        assert store.find("env").error == ""
+
+
+def test_a_directory_that_cannot_be_written_says_so(store: SaveStore) -> None:
+    make_save(store, "env", b"1")
+    store.root.chmod(0o500)
+    try:
+        assert store.find("env").error == ""
+        if os.geteuid() != 0:
+            with pytest.raises(QuicksandError):
+                store.remove("env")
+    finally:
+        store.root.chmod(0o700)
