@@ -55,6 +55,8 @@ VERBS = tuple(
         ("diff", "diff", "command", _BACK, "List files that differ between two checkpoints."),
         ("save", "save", "command", _BACK, "Keep a sandbox's disk as a start for new ones."),
         ("snapshot", "snapshot", "command", _BACK, "Write a sandbox's disk to a portable file."),
+        ("export", "bundles", "export", _BACK, "Write a save or a sandbox to one file."),
+        ("import", "bundles", "import_", _BACK, "Take what such a file holds."),
         ("ps", "ps", "command", _LOOK, "List sandboxes."),
         ("logs", "logs", "command", _LOOK, "Show a sandbox's console."),
         ("stats", "stats", "command", _LOOK, "Show what sandboxes use, of the host and inside."),
