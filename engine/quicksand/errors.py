@@ -16,7 +16,8 @@
     ├── HistoryError                      a checkpoint is damaged, unfit, or its history is busy
     │   └── CheckpointNotFoundError (ValueError)  the caller: no checkpoint of that tag
     ├── SaveError (ValueError)            a save is damaged, newer than we know, or unfit
-    │   └── SaveNotFoundError (FileNotFoundError)
+    │   ├── SaveNotFoundError (FileNotFoundError)
+    │   └── BundleError                   a file to be imported is damaged, or not harmless
     ├── ImageError                        an image is damaged or unfit
     │   └── ImageNotFound (RuntimeError)
     ├── MachineError                      the VM failed
@@ -111,6 +112,10 @@ class SaveError(QuicksandError, ValueError):
 
 class SaveNotFoundError(SaveError, FileNotFoundError):
     """There is no save of that name or at that path."""
+
+
+class BundleError(SaveError):
+    """A file to be imported is damaged, cut off, newer than we know, or not plainly harmless."""
 
 
 class ImageError(QuicksandError):

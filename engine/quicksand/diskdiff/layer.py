@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from quicksand.diskdiff.bounds import Cache, Malformed, require
-from quicksand.diskdiff.zstd import Zstd
 from quicksand.errors import ImageError
+from quicksand.host.zstd import Zstd
 from quicksand.images.qcow2 import INCOMPATIBLE_EXTENDED_L2, check_qcow2
 
 TABLES_KEPT = 16 * 1024 * 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -30,3 +31,31 @@ async def in_thread_to_the_end(function: Callable[[], T]) -> T:
     """Run ``function`` in a thread. A cancellation waits for it: what it makes must not appear
     after the clearing up."""
     return await to_the_end(asyncio.to_thread(function))
+
+
+class Stopped(Exception):  # noqa: N818 - reads as a fact
+    """The task that waits for this thread was cancelled."""
+
+
+async def in_stoppable_thread(function: Callable[[Callable[[], None]], T]) -> T:
+    """Run ``function`` in a thread. It is given a callable that raises Stopped once this task is
+    cancelled; the cancellation waits until it has cleared up."""
+    stop = threading.Event()
+
+    def check() -> None:
+        if stop.is_set():
+            raise Stopped
+
+    work = asyncio.create_task(asyncio.to_thread(function, check), name="quicksand-stoppable")
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await to_the_end(_ended(work))
+        raise
+
+
+async def _ended(work: asyncio.Task[T]) -> None:
+    await asyncio.wait((work,))
+    if not work.cancelled():
+        work.exception()  # seen: the cancellation is what counts

@@ -176,9 +176,13 @@ class ImageStore:
                 wrong.append(f"{path.name} has another digest ({part})")
         return wrong
 
-    def publish(self, staging: Path, manifest: dict[str, Any]) -> StoredImage:
+    def publish(
+        self, staging: Path, manifest: dict[str, Any], *, current: bool = True
+    ) -> StoredImage:
         """Make the finished files in ``staging`` (a directory of this store's file system) the
         current version of the image that ``manifest`` describes. Atomic: old version or new one.
+
+        ``current=False`` leaves the version in use as it is, if there is one.
         """
         files = {}
         for part in PARTS:
@@ -199,6 +203,8 @@ class ImageStore:
             if not target.exists():
                 staging.rename(target)
                 sync_dir(place)
+            if not current and (place / CURRENT).exists():
+                return self.load(target)
             pointer = place / f".{CURRENT}.{secrets.token_hex(4)}"
             pointer.write_text(target.name + "\n", encoding="ascii")
             _sync_file(pointer)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import builtins
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from quicksand.saves.bundle.exporting import Exported
+    from quicksand.saves.bundle.importing import Imported
+    from quicksand.saves.bundle.receiving import Progress
     from quicksand.saves.census import SaveInfo
     from quicksand.saves.keeping import Removed
     from quicksand.saves.store import Save
     from quicksand.saves.verifying import Report, Verdict
 
-__all__ = ["delete", "list", "restore", "verify"]
+__all__ = ["delete", "export", "import_", "list", "restore", "verify"]
 
 
 def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:  # noqa: A001 - saves.list()
@@ -61,3 +64,51 @@ async def verify(
 
     save = find_any(name, paths())
     return (await verify_saves([save], paths(), deep=deep, progress=progress))[0]
+
+
+async def export(
+    name: str | Path,
+    file: str | Path | BinaryIO,
+    *,
+    full: bool = False,
+    tree: bool = False,
+    compress: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Write a save as one file that `import_` takes on another host; or, with ``tree``, a sandbox
+    with all its checkpoints.
+
+    ``full``: with the image inside that it lies on; otherwise whoever imports it must have that
+    image. ``compress``: with Zstandard. ``progress`` is told the stage, bytes done and their total.
+
+    ``file`` is the new bundle or, after an error or a cancellation, what it was.
+    """
+    from quicksand.saves.bundle.service import export_any
+
+    target = file if not isinstance(file, str) else Path(file)
+    return await export_any(
+        name, target, full=full, tree=tree, compress=compress, progress=progress
+    )
+
+
+async def import_(
+    file: str | Path | BinaryIO,
+    *,
+    name: str | None = None,
+    replace: bool = False,
+    trusted: bool = False,
+    progress: Progress | None = None,
+) -> Imported:
+    """Take what is in a bundle: a save goes to the user's saves, an image to the image store, and
+    checkpoints make a new, stopped sandbox. Whatever is in the file, nothing else is touched; after
+    an error or a cancellation nothing has changed.
+
+    ``replace``: a save of that name goes to the trash. ``trusted``: you know who made the bundle;
+    it may have QEMU arguments and mounts of its own.
+    """
+    from quicksand.saves.bundle.service import import_any
+
+    source = file if not isinstance(file, str) else Path(file)
+    return await import_any(
+        source, name=name, replace=replace, trusted=trusted, progress=progress
+    )

@@ -78,31 +78,49 @@ class PageIndex:
     @classmethod
     def decode(cls, data: bytes, *, files: Sequence[int]) -> PageIndex:
         """``files``: how many pages each file has. Raises ValueError for anything impossible."""
-        if len(data) < _HEADER.size + 4:
-            raise ValueError("it is too short")
-        if zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
-            raise ValueError("its checksum is wrong")
-        magic, version, size, count = _HEADER.unpack_from(data)
-        if (magic, version) != (b"QSPG", VERSION):
-            raise ValueError("it is no index of this version")
-        if len(data) != _HEADER.size + count * _RUN.size + 4:
-            raise ValueError("its length is wrong")
-        runs = tuple(Run(*values) for values in _RUN.iter_unpack(data[_HEADER.size : -4]))
-        index = cls(size, runs)
-        index.check(files)
-        return index
+        size, runs = _read_index(data, files)
+        return cls(size, tuple(Run(*run) for run in runs))
 
-    def check(self, files: Sequence[int]) -> None:
-        """Raises ValueError unless every run is within the memory and its file."""
-        end = 0
-        for run in self.runs:
-            if run.first < end or not run.count or run.end > self.size // PAGE:
-                raise ValueError("its pages overlap or lie outside of the memory")
-            end = run.end
-            if run.file != ZEROS and (
-                run.file >= len(files) or run.at + run.count > files[run.file]
-            ):
-                raise ValueError("it names pages that no file has")
+
+def check_index(data: bytes, *, files: Sequence[int]) -> int:
+    """As `PageIndex.decode`, without the objects, which take ten times as much memory. Returns the
+    size of the guest's memory."""
+    size, runs = _read_index(data, files)
+    for _ in runs:
+        pass
+    return size
+
+
+def _read_index(
+    data: bytes, files: Sequence[int]
+) -> tuple[int, Iterator[tuple[int, int, int, int]]]:
+    """The memory's size and the runs, which are checked as they are taken. Raises ValueError."""
+    if len(data) < _HEADER.size + 4:
+        raise ValueError("it is too short")
+    body = memoryview(data)[:-4]
+    if zlib.crc32(body) != struct.unpack("<I", data[-4:])[0]:
+        raise ValueError("its checksum is wrong")
+    magic, version, size, count = _HEADER.unpack_from(body)
+    if (magic, version) != (b"QSPG", VERSION):
+        raise ValueError("it is no index of this version")
+    if len(data) != _HEADER.size + count * _RUN.size + 4:
+        raise ValueError("its length is wrong")
+    return size, _check_runs(_RUN.iter_unpack(body[_HEADER.size :]), size // PAGE, files)
+
+
+def _check_runs(
+    runs: Iterable[tuple[int, int, int, int]], pages: int, files: Sequence[int]
+) -> Iterator[tuple[int, int, int, int]]:
+    """``runs``, each of which lies within the memory's ``pages`` and in its file."""
+    end = 0
+    for run in runs:
+        first, count, file, at = run
+        if first < end or not count or first + count > pages:
+            raise ValueError("its pages overlap or lie outside of the memory")
+        end = first + count
+        if file != ZEROS and (file >= len(files) or at + count > files[file]):
+            raise ValueError("it names pages that no file has")
+        yield run
 
 
 def overlay_runs(over: Sequence[Run], under: Sequence[Run]) -> list[Run]:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.agent.session import Session, connect
+from quicksand.config import Accelerator
 from quicksand.errors import HistoryError, MachineError
 from quicksand.host.arch import Architecture
+from quicksand.host.cpu import describe_cpu
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.planning import identity
@@ -54,6 +56,7 @@ SHAPE_NAMES = {
     "qemu": "QEMU version",
     "image": "image",
     "extra": "extra QEMU arguments",
+    "cpu": "processor",
 }
 
 
@@ -69,19 +72,31 @@ async def shape_of(run: RunState, monitor: Monitor, config: Any, digest: str) ->
         "qemu": f"{version['major']}.{version['minor']}.{version['micro']}",
         "image": digest,
         "extra": list(config.extra_qemu_args),
+        "cpu": cpu_for(run.accel),
     }
+
+
+def cpu_for(accel: str) -> str:
+    """The processor that guests have seen; "" where QEMU emulates one of its own."""
+    return "" if accel == Accelerator.TCG else describe_cpu()
+
+
+def differences(node: Node, shape: dict[str, Any]) -> list[str]:
+    """Why a machine of ``shape`` cannot take ``node``; empty if it can."""
+    return [
+        f"{name} {_short(node.shape.get(key))}, not {_short(shape[key])}"
+        for key, name in SHAPE_NAMES.items()
+        # Older checkpoints do not tell the processor.
+        if node.shape.get(key) != shape[key] and (key != "cpu" or key in node.shape)
+    ]
 
 
 def check_shape(node: Node, shape: dict[str, Any]) -> None:
     """Raise HistoryError saying what differs if a machine of ``shape`` cannot take ``node``."""
-    differences = [
-        f"{name} {_short(node.shape.get(key))}, not {_short(shape[key])}"
-        for key, name in SHAPE_NAMES.items()
-        if node.shape.get(key) != shape[key]
-    ]
-    if differences:
+    found = differences(node, shape)
+    if found:
         raise HistoryError(
-            f"the checkpoint {node.tag!r} is of another machine: {'; '.join(differences)}",
+            f"the checkpoint {node.tag!r} is of another machine: {'; '.join(found)}",
             hint="use the QEMU and the accelerator that it was made with",
         )
 

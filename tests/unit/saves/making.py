@@ -29,7 +29,7 @@ MIB = 1024 * 1024
 
 def make_layer(path: Path, content: bytes, *, size: int = 64 * MIB) -> Path:
     """A layer of one cluster."""
-    create_overlay(path, backing=path.with_name("none"), size=size)
+    create_overlay(path, backing=path.with_name("none.qcow2"), size=size)
     write_clusters(path, {1: content[:CLUSTER]})
     return path
 

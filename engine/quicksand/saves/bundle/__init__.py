@@ -1,0 +1,1 @@
+"""Saves, and sandboxes with their checkpoints, as one file (docs/internals/bundles.md)."""

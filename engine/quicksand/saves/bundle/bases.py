@@ -1,0 +1,182 @@
+"""The image below a save or a sandbox: found for an export, brought in by an import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from quicksand.errors import BundleError, ImageError, SaveError
+from quicksand.host.arch import Architecture
+from quicksand.host.files import read_json
+from quicksand.images.resolve import ImageResolver, ResolvedImage
+from quicksand.images.store import MANIFEST as IMAGE_MANIFEST
+from quicksand.images.store import ImageStore, StoredImage, image_digest, sha256_file
+from quicksand.saves.bundle.checks import check_disk
+from quicksand.saves.bundle.manifest import IMAGE_FILES, Base, Bundle, Member
+from quicksand.saves.bundle.receiving import Receiver
+
+NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
+"""Of the files in the image store, by part."""
+
+_OURS = {"schema_version", "name", "version", "digest", "arch", "recipe", "cmdline", "files"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBase:
+    """An image that is to be named by a bundle, or to be in it."""
+
+    base: Base
+    files: Mapping[str, tuple[Path, Member]] = field(default_factory=dict)
+    """By their names in a bundle; empty if the image itself is not here."""
+
+
+def describe(image: StoredImage) -> FoundBase:
+    """An image of the store."""
+    about = read_json(image.root / IMAGE_MANIFEST)
+    base = Base(
+        name=image.name,
+        version=image.version,
+        digest=image.digest,
+        arch=Architecture.parse(image.arch).value,
+        recipe=image.recipe,
+        cmdline=image.cmdline,
+        about={key: value for key, value in about.items() if key not in _OURS},
+    )
+    files = {}
+    for name, part in IMAGE_FILES.items():
+        facts = image.files[part]
+        member = Member(name=name, size=int(facts["size"]), sha256=str(facts["sha256"]))
+        files[name] = (image.root / str(facts["name"]), member)
+    return FoundBase(base=base, files=files)
+
+
+def describe_outside(image: ResolvedImage) -> FoundBase:
+    """An image that is not in the store: its digest is made here. Raises SaveError, OSError."""
+    if image.digest:
+        return describe(ImageStore.load(image.chain[0].parent))
+    if len(image.chain) != 1:
+        raise SaveError(
+            f"the image {image.name!r} is a package of {len(image.chain)} layers, which no bundle "
+            "can hold",
+            hint="export to a host that has the package, by copying the save's directory",
+        )
+    places = {"disk": image.chain[0], "kernel": image.kernel, "initrd": image.initrd}
+    files = {}
+    for name, part in IMAGE_FILES.items():
+        path = places[part]
+        member = Member(name=name, size=path.stat().st_size, sha256=sha256_file(path))
+        files[name] = (path, member)
+    parts = {part: {"sha256": files[name][1].sha256} for name, part in IMAGE_FILES.items()}
+    base = Base(
+        name=image.name,
+        version="",
+        digest=image_digest(parts, image.cmdline),
+        arch=image.guest_arch.value,
+        cmdline=image.cmdline,
+    )
+    return FoundBase(base=base, files=files)
+
+
+def require_base(store: ImageStore, base: Base) -> StoredImage:
+    """The base of a thin bundle. Raises BundleError saying how to get it."""
+    image = store.find_version(base.name, base.digest)
+    if image is not None:
+        return image
+    there = store.get(base.name)
+    has = f"; the {base.name!r} here has the digest {there.digest[:12]}" if there else ""
+    raise BundleError(
+        f"the bundle lies on the image {base}, which is not here{has}",
+        hint="have it exported with --full, which brings the image; "
+        f"`quicksand-tui images build {base.name}` may make the same one",
+    )
+
+
+def check_files(bundle: Bundle) -> None:
+    """Raise ValueError unless the files of the base in a bundle are those of its digest."""
+    files = {file.name: file for file in bundle.files}
+    parts = {part: {"sha256": files[name].sha256} for name, part in IMAGE_FILES.items()}
+    base = bundle.base
+    if image_digest(parts, base.cmdline, base.recipe) != base.digest:
+        raise ValueError("the digest of its base does not fit the files")
+
+
+class IncomingBase:
+    """The base of a bundle: there already, or coming with it."""
+
+    def __init__(self, store: ImageStore, bundle: Bundle) -> None:
+        """Raises BundleError for a thin bundle whose base is not here, ValueError for a full one
+        whose base cannot be right."""
+        self._store = store
+        self._bundle = bundle
+        self._made: Path | None = None
+        self.image: StoredImage | None = None
+        """None until it has been published."""
+        if bundle.is_full:
+            check_files(bundle)
+            self.image = store.find_version(bundle.base.name, bundle.base.digest)
+        else:
+            self.image = require_base(store, bundle.base)
+        if self.image is not None and self.image.arch != bundle.base.arch:
+            raise ValueError(f"it is for {bundle.base.arch}, and its base for {self.image.arch}")
+        self.is_new = self.image is None
+
+    def receive(self, receiver: Receiver, made: Path) -> None:
+        """Take the files of the base out of the bundle, into the directory ``made`` of the image
+        store if they are not there yet. Raises ValueError, BundleError, HostError."""
+        for member in self._bundle.files:
+            part = IMAGE_FILES.get(member.name)
+            if part is None:
+                continue
+            if not self.is_new:
+                receiver.skip(member)
+                continue
+            self._made = made
+            path = made / NAMES[part]
+            receiver.write(member, path)
+            if part == "disk":
+                check_disk(path, member.name)
+
+    def publish(self) -> StoredImage:
+        """Have the base in the image store; it is not made the current version of an image that
+        is there. Raises ImageError, HostError."""
+        if self.image is None:
+            assert self._made is not None, "receive it first"
+            base = self._bundle.base
+            self.image = publish_image(self._store, self._made, base, current=False)
+        return self.image
+
+
+def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -> StoredImage:
+    """Give files their place in the image store. Raises ImageError, HostError."""
+    created = base.about.get("created")
+    known = isinstance(created, int | float) and not isinstance(created, bool)
+    manifest: dict[str, Any] = {
+        **base.about,
+        "name": base.name,
+        "version": base.version,
+        "arch": base.arch,
+        "recipe": base.recipe,
+        "cmdline": base.cmdline,
+        "created": created if known else 0,
+        "files": {part: {"name": name} for part, name in NAMES.items()},
+    }
+    image = store.publish(made, manifest, current=current)
+    if image.errors or image.digest != base.digest:
+        raise ImageError(
+            f"the image {base.name!r} has a damaged version at {image.root}",
+            hint=f"`quicksand-tui images rm {base.name}` removes it; then import again",
+        )
+    return image
+
+
+def find_base(resolver: ImageResolver, name: str, digest: str, arch: Architecture) -> FoundBase:
+    """The image that a save or sandbox lies on. Raises ImageError, SaveError."""
+    if digest:
+        image = resolver.store.find_version(name, digest)
+        if image is not None:
+            return describe(image)
+        # A thin bundle can name it all the same.
+        return FoundBase(base=Base(name=name, version="", digest=digest, arch=arch.value))
+    return describe_outside(resolver.resolve(name, arch))

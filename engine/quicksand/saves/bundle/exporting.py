@@ -1,0 +1,157 @@
+"""A save as one file."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from quicksand.errors import QuicksandError, SaveError
+from quicksand.host.arch import Architecture
+from quicksand.host.paths import Paths
+from quicksand.images.resolve import ImageResolver
+from quicksand.saves.bundle import manifest as bundles
+from quicksand.saves.bundle.bases import FoundBase, find_base
+from quicksand.saves.bundle.checks import check_layer, dangers
+from quicksand.saves.bundle.manifest import Bundle, Kind, overlay_name
+from quicksand.saves.bundle.receiving import Progress
+from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
+from quicksand.saves.bundle.streams import open_target
+from quicksand.saves.manifest import MANIFEST, Base, SavedLayer, SaveManifest
+from quicksand.saves.store import Save, overlay_paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A bundle that was written."""
+
+    kind: Kind
+    name: str
+    size: int
+    """Bytes of the files in it."""
+    base: str
+    """The image below it."""
+    full: bool
+    checkpoints: int = 0
+    notes: tuple[str, ...] = ()
+    """What is not in it, or what an import will ask for."""
+
+
+def export_save(
+    save: Save,
+    target: Path | BinaryIO,
+    paths: Paths,
+    *,
+    full: bool = False,
+    compress: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Write a save as a bundle; ``full`` has the image inside that it lies on. The same save makes
+    the same bytes. Blocks for I/O.
+
+    Raises SaveError if the save is damaged, or its base not here for ``full``, ImageError,
+    HostError; ``target`` is as it was then. So it is if ``progress`` raises.
+    """
+    say = progress or (lambda stage, done, total: None)
+    with ExitStack() as stack:
+        manifest = save.require()
+        layers = _layers(save, manifest)
+        open_all(layers, stack)
+        find_digests(layers, say)
+        found = _find_base(manifest, paths)
+        base_files = require_files(found, save.name) if full else []
+        open_all(base_files, stack)
+        files = [*layers, *base_files]
+        bundle = Bundle(
+            name=save.name,
+            created=manifest.created or _time_of(save),
+            content=_complete(manifest, layers, found.base, _time_of(save)),
+            base=found.base,
+            files=tuple(file.member for file in files),
+        )
+        with open_target(target, compress=compress) as write:
+            write_bundle(bundle, files, write, say)
+    trust = dangers(manifest.config, manifest.other_config)
+    return Exported(
+        kind=Kind.SAVE,
+        name=save.name,
+        size=bundle.size,
+        base=str(found.base),
+        full=full,
+        notes=(f"importing it takes --trust: the bundle {trust}",) if trust else (),
+    )
+
+
+def _layers(save: Save, manifest: SaveManifest) -> list[Outgoing]:
+    """Raises SaveError for one that no import would take."""
+    files = []
+    for number, path in enumerate(overlay_paths(save.root, manifest)):
+        name = overlay_name(number)
+        check_layer(path, str(path), snapshots=True)
+        known = manifest.layers[number] if manifest.layers is not None else None
+        file = Outgoing(name=name, path=path)
+        if known is not None:
+            file.size, file.sha256 = known.size, known.sha256
+        files.append(file)
+    return files
+
+
+def _time_of(save: Save) -> float:
+    return float(int((save.root / MANIFEST).stat().st_mtime))
+
+
+def _find_base(manifest: SaveManifest, paths: Paths) -> FoundBase:
+    known = manifest.base or Base(name=manifest.config.image)
+    arch = Architecture.parse(manifest.arch)
+    try:
+        found = find_base(ImageResolver(paths), known.name, known.digest, arch)
+    except QuicksandError as error:
+        raise SaveError(
+            f"the image {known} that the save lies on cannot be told: {error}", hint=error.hint
+        ) from error
+    if found.base.version != known.version and not found.files:
+        return FoundBase(base=replace(found.base, version=known.version))
+    return found
+
+
+def require_files(found: FoundBase, name: str) -> list[Outgoing]:
+    """The files of an image that is to be in a bundle. Raises SaveError if they are not here."""
+    if not found.files:
+        raise SaveError(
+            f"{name!r} lies on the image {found.base}, which is not here",
+            hint="export it without --full, or where that image is",
+        )
+    return [
+        Outgoing(name=name, path=path, size=member.size, sha256=member.sha256)
+        for name, (path, member) in found.files.items()
+    ]
+
+
+def _complete(
+    manifest: SaveManifest, layers: list[Outgoing], base: bundles.Base, created: float
+) -> SaveManifest:
+    """The manifest with what one of the published packages does not tell, so that whoever imports
+    the save can tell what it lies on and whether it is whole."""
+    base_of_save = Base(name=base.name, version=base.version, digest=base.digest)
+    config = replace(manifest.config, image=base.name)
+    if manifest.id:
+        return replace(manifest, config=config, base=base_of_save, arch=base.arch)
+    known = tuple(
+        SavedLayer(id=_name(f"{number} {file.sha256}"), size=file.size, sha256=file.sha256)
+        for number, file in enumerate(layers)
+    )
+    return replace(
+        manifest,
+        config=config,
+        arch=base.arch,
+        id=_name(" ".join(layer.id for layer in known)),
+        created=created,
+        base=base_of_save,
+        layers=known,
+    )
+
+
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,114 @@
+"""Image bundles of the specification: ``manifest.json``, ``image.qcow2``, ``image.kernel`` and
+``image.initrd``, in any order. Their manifests tell less than ours; what they tell is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from quicksand.errors import BundleError
+from quicksand.host.arch import Architecture
+from quicksand.images.store import DIGEST_SHOWN, ImageStore, image_digest
+from quicksand.saves.bundle.bases import NAMES, publish_image
+from quicksand.saves.bundle.checks import check_disk
+from quicksand.saves.bundle.importing import Imported, Options
+from quicksand.saves.bundle.manifest import (
+    IMAGE_FILES,
+    MANIFEST,
+    MANIFEST_MAX,
+    Base,
+    Kind,
+    check_cmdline,
+    check_image_name,
+    parse_json,
+)
+from quicksand.saves.bundle.receiving import Receiver, require_space, staging
+from quicksand.saves.bundle.tar import Header, TarReader
+
+
+def import_image(
+    reader: TarReader,
+    first: Header,
+    manifest: dict[str, Any] | None,
+    store: ImageStore,
+    options: Options,
+    *,
+    fallback: str,
+) -> Imported:
+    """Take an image whose first member is at hand, or has been read if that was the manifest.
+    ``fallback``: its name, if nobody says another.
+
+    Raises ValueError, BundleError, HostError: nothing has changed then.
+    """
+    receiver = Receiver(reader, 0, options.progress)
+    with ExitStack() as stack:
+        made = stack.enter_context(staging(store.root))
+        digests: dict[str, str] = {}
+        header = first if manifest is None else reader.next()
+        size = 0
+        while header is not None:
+            if header.name == MANIFEST and manifest is None:
+                manifest = parse_json(reader.small_content(MANIFEST_MAX, MANIFEST))
+            elif header.name in IMAGE_FILES and header.name not in digests:
+                require_space(store.root, header.size)
+                path = made / NAMES[IMAGE_FILES[header.name]]
+                digests[header.name] = receiver.write_content(path)
+                size += header.size
+            else:
+                raise ValueError(f"it has {header.name!r}, which no image has, or has it twice")
+            header = reader.next()
+        missing = [name for name in IMAGE_FILES if name not in digests]
+        if manifest is None or "format" in manifest or missing:
+            raise ValueError(f"it has no {(*missing, MANIFEST)[0]} of an image")
+        check_disk(made / NAMES["disk"], "image.qcow2")
+        _check_digests(manifest, digests)
+        base = _describe(manifest, digests, options.name or manifest.get("name") or fallback)
+        _refuse_taken(store, base, replace=options.replace)
+        image = publish_image(store, made, base, current=True)
+    return Imported(
+        kind=Kind.IMAGE,
+        name=image.name,
+        root=image.root,
+        size=size,
+        base=f"{image.name} {image.digest[:12]}",
+        image_added=True,
+    )
+
+
+def _describe(manifest: Mapping[str, Any], digests: Mapping[str, str], name: object) -> Base:
+    arch = manifest.get("arch") or Architecture.host().value
+    cmdline, recipe = manifest.get("cmdline", ""), manifest.get("recipe", "")
+    if not isinstance(cmdline, str) or not isinstance(recipe, str):
+        raise ValueError("cmdline or recipe is no text")
+    parts = {part: {"sha256": digests[file]} for file, part in IMAGE_FILES.items()}
+    return Base(
+        name=check_image_name(name),
+        version=str(manifest.get("version", "")),
+        digest=image_digest(parts, check_cmdline(cmdline), recipe),
+        arch=Architecture.parse(arch).value,
+        recipe=recipe,
+        cmdline=cmdline,
+        about={key: found for key, found in manifest.items() if key not in ("files", "digest")},
+    )
+
+
+def _check_digests(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> None:
+    """Raise ValueError if the manifest tells digests of files, and they are others."""
+    files = manifest.get("files")
+    for name, part in IMAGE_FILES.items():
+        told = files.get(name, files.get(part)) if isinstance(files, dict) else None
+        digest = told.get("sha256") if isinstance(told, dict) else None
+        if digest is not None and digest != digests[name]:
+            raise ValueError(f"{name} is damaged: its digest is {digests[name][:12]}…")
+
+
+def _refuse_taken(store: ImageStore, base: Base, *, replace: bool) -> None:
+    there = store.get(base.name)
+    same = there is not None and there.root.name == base.digest[:DIGEST_SHOWN]
+    if there is not None and not same and not replace:
+        raise BundleError(
+            f"there is an image {base.name!r} already, and it is another one",
+            hint="`import --name NAME` gives this one another name; `--replace` makes it the one "
+            "that new sandboxes boot from",
+        )

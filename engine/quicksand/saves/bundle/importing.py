@@ -1,0 +1,185 @@
+"""Bundles from anywhere. Whoever made one is not believed: every number has a limit, every file is
+compared with its digest, every header of a disk is read by our own code; and nothing of it can be
+seen before all of it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from quicksand.errors import BundleError, ConfigError, QuicksandError
+from quicksand.host.files import sync_dir, write_json
+from quicksand.images.store import ImageStore
+from quicksand.registry import Registry
+from quicksand.saves.bundle.bases import IncomingBase
+from quicksand.saves.bundle.checks import check_config, check_layer, warnings
+from quicksand.saves.bundle.manifest import (
+    IMAGE_FILES,
+    MANIFEST,
+    MANIFEST_MAX,
+    Bundle,
+    Kind,
+    parse_json,
+)
+from quicksand.saves.bundle.receiving import Progress, Receiver, require_space, staging, sweep
+from quicksand.saves.bundle.streams import Source, open_source
+from quicksand.saves.bundle.tar import BLOCK, Header, TarReader
+from quicksand.saves.manifest import MANIFEST as SAVE_MANIFEST
+from quicksand.saves.manifest import OVERLAYS, SaveManifest, check_save_name
+from quicksand.saves.store import SaveStore, taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What has come out of a bundle."""
+
+    kind: Kind
+    name: str
+    root: Path
+    """Its directory."""
+    size: int
+    """Bytes of the files in the bundle."""
+    base: str = ""
+    """The image below it."""
+    image_added: bool = False
+    """The image has come with it."""
+    id: str = ""
+    """A sandbox's."""
+    checkpoints: int = 0
+    notes: tuple[str, ...] = ()
+    """What should be known before it is started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to import."""
+
+    name: str | None = None
+    """Instead of its own."""
+    replace: bool = False
+    """What has the name already makes room: a save goes to the trash."""
+    trusted: bool = False
+    """Who made it is known: it may have QEMU arguments and mounts of its own."""
+    progress: Progress | None = None
+    stop: Callable[[], None] = lambda: None
+    """Called while a pipe has nothing to read; may raise."""
+
+
+def import_bundle(
+    path: Path | BinaryIO,
+    store: SaveStore,
+    image_store: ImageStore,
+    registry: Registry | None = None,
+    options: Options | None = None,
+) -> Imported:
+    """Take what a bundle holds: a save goes to ``store``, a sandbox with its checkpoints to
+    ``registry``, an image to ``image_store``. Blocks for I/O.
+
+    Raises BundleError for one that is damaged or could reach this host, SaveError or
+    NameTakenError for a name that is taken, ConfigError, HostError: then nothing has changed. So
+    it is if ``progress`` raises.
+    """
+    options = options or Options()
+    label = str(path) if isinstance(path, Path) else "the bundle"
+    try:
+        with open_source(path, options.stop) as (source, size):
+            return _import(source, size, label, store, image_store, registry, options)
+    except QuicksandError:
+        raise
+    except (ValueError, OverflowError, KeyError, TypeError) as error:
+        raise BundleError(f"{label} cannot be imported: {error}") from error
+
+
+def _import(
+    source: Source,
+    size: int | None,
+    label: str,
+    store: SaveStore,
+    image_store: ImageStore,
+    registry: Registry | None,
+    options: Options,
+) -> Imported:
+    reader = TarReader(source)
+    first = reader.next()
+    if first is None or first.name not in (MANIFEST, *IMAGE_FILES):
+        raise ValueError("it is a tar, but no bundle")
+    value = None
+    if first.name == MANIFEST:
+        value = parse_json(reader.small_content(MANIFEST_MAX, MANIFEST))
+    if value is None or "format" not in value:
+        from quicksand.saves.bundle.image_import import import_image
+
+        stem = Path(label).stem if label.endswith(".quicksand") else ""
+        return import_image(reader, first, value, image_store, options, fallback=stem)
+    bundle = Bundle.from_json(value)
+    if size is not None and not source.is_packed:
+        _check_length(bundle, first, size)
+    other = bundle.content.other_config if isinstance(bundle.content, SaveManifest) else {}
+    if not options.trusted:
+        check_config(bundle.config, other)
+    receiver = Receiver(reader, bundle.size, options.progress)
+    if bundle.kind is Kind.TREE:
+        from quicksand.saves.bundle.tree_import import import_tree
+
+        if registry is None:
+            raise BundleError("it holds a sandbox with its checkpoints, not a save")
+        return import_tree(receiver, bundle, image_store, registry, options)
+    return _import_save(receiver, bundle, store, image_store, options)
+
+
+def _check_length(bundle: Bundle, first: Header, size: int) -> None:
+    """Raise ValueError at once if a file is too short for what it claims to hold."""
+    need = sum(BLOCK + -(-part // BLOCK) * BLOCK for part in _sizes(bundle, first))
+    if size < need:
+        raise ValueError(f"it is cut off: it has {size} bytes, and says that it holds {need}")
+
+
+def _sizes(bundle: Bundle, first: Header) -> list[int]:
+    return [first.size, *(file.size for file in bundle.files)]
+
+
+def _import_save(
+    receiver: Receiver, bundle: Bundle, store: SaveStore, images: ImageStore, options: Options
+) -> Imported:
+    save = bundle.content
+    assert isinstance(save, SaveManifest)
+    name = options.name or bundle.name
+    try:
+        check_save_name(name)
+    except ConfigError as error:
+        raise ConfigError(str(error), hint="`import --name NAME` gives it another one") from error
+    if (store.root / name).exists() and not options.replace:
+        raise taken(name, store.root)
+    base = IncomingBase(images, bundle)
+    own = sum(file.size for file in bundle.files if file.name not in IMAGE_FILES)
+    require_space(store.root, own)
+    with ExitStack() as stack:
+        made = stack.enter_context(store.making())
+        for file in bundle.files:
+            if file.name not in IMAGE_FILES:
+                receiver.write(file, made / file.name)
+                check_layer(made / file.name, file.name, snapshots=True)
+        if base.is_new:
+            require_space(images.root, bundle.size - own)
+            base.receive(receiver, stack.enter_context(staging(images.root)))
+        else:
+            sweep(images.root)
+            base.receive(receiver, made)
+        receiver.end()
+        write_json(made / SAVE_MANIFEST, save.to_json())
+        sync_dir(made / OVERLAYS)
+        sync_dir(made)
+        image = base.publish()
+        published = store.publish(made, name, replace=options.replace)
+    return Imported(
+        kind=Kind.SAVE,
+        name=name,
+        root=published.root,
+        size=bundle.size,
+        base=f"{image.name} {image.digest[:12]}",
+        image_added=base.is_new,
+        notes=tuple(warnings(save.config)),
+    )

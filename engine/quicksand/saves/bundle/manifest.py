@@ -1,0 +1,340 @@
+"""``manifest.json`` of a bundle, its first member: what the bundle is, and every file that follows.
+
+It carries a digest of itself, so that with the files' digests no byte that counts can change
+unnoticed. (That tells damage, not who made it.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NoReturn
+
+from quicksand.config import SandboxConfig
+from quicksand.host.arch import Architecture
+from quicksand.saves.manifest import OVERLAYS, SaveManifest
+from quicksand.snapshots.records import is_id
+
+FORMAT = "quicksand-bundle"
+VERSION = 1
+MANIFEST = "manifest.json"
+MANIFEST_MAX = 1024 * 1024
+"""Bytes: enough for some 7000 files."""
+
+IMAGE_FILES = {"image.qcow2": "disk", "image.kernel": "kernel", "image.initrd": "initrd"}
+"""Names in a bundle (the specification's), and the parts of the image store that they are."""
+
+CMDLINE_MAX = 4096
+
+NUMBER_MAX = 20
+"""Digits of a whole number: what a file's size can have."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+
+
+class Kind(StrEnum):
+    """What a bundle holds."""
+
+    SAVE = "save"
+    TREE = "tree"
+    """A sandbox: its checkpoints, and its disk if it was stopped."""
+    IMAGE = "image"
+    """What a guest boots from; its manifest is another one, that of the specification."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A file in the bundle."""
+
+    name: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "size": self.size, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, value: object) -> Member:
+        plain = _mapping(value, "a file")
+        size = plain.get("size")
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**63:
+            raise ValueError(f"a file of {size!r} bytes")
+        digest = _text(plain, "sha256")
+        if not _SHA256.fullmatch(digest):
+            raise ValueError(f"the digest of a file is {digest[:80]!r}")
+        return cls(name=_text(plain, "name"), size=size, sha256=digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The image below the disk."""
+
+    name: str
+    version: str
+    digest: str
+    """Of the image store: of all files, command line and recipe."""
+    arch: str
+    recipe: str = ""
+    cmdline: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What else its manifest in the image store says."""
+
+    def __str__(self) -> str:
+        version = f" version {self.version}" if self.version else ""
+        return f"{self.name!r}{version}, digest {self.digest[:12]}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, value: object) -> Base:
+        plain = _mapping(value, "base")
+        digest = _text(plain, "digest")
+        if not _SHA256.fullmatch(digest):
+            raise ValueError(f"the digest of its base is {digest[:80]!r}")
+        return cls(
+            name=check_image_name(plain.get("name")),
+            version=_text(plain, "version"),
+            digest=digest,
+            arch=Architecture.parse(plain.get("arch")).value,
+            recipe=_text(plain, "recipe"),
+            cmdline=check_cmdline(_text(plain, "cmdline")),
+            about=_mapping(plain.get("about", {}), "about"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """Whose checkpoints these are."""
+
+    id: str
+    config: SandboxConfig
+    layers: tuple[str, ...] = ()
+    """Frozen layers of its disk, the lowest first."""
+    top: str | None = None
+    """The layer that its guest wrote to; None if the disk as it is now is not in the bundle."""
+    node: str | None = None
+    """The checkpoint that it stands on."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "config": self.config.to_json(),
+            "layers": list(self.layers),
+            "top": self.top,
+            "node": self.node,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Sandbox:
+        plain = _mapping(value, "sandbox")
+        layers = plain.get("layers")
+        if not isinstance(layers, list):
+            raise ValueError("layers is no list")
+        top = plain.get("top")
+        return cls(
+            id=_id(plain.get("id")),
+            config=SandboxConfig.parse(_mapping(plain.get("config"), "config")),
+            layers=tuple(_id(layer) for layer in layers),
+            top=None if top is None else _id(top),
+            node=None if plain.get("node") is None else _id(plain.get("node")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """What a bundle says of itself."""
+
+    name: str
+    """Of the save or the sandbox."""
+    created: float
+    """Unix time: of the save, or of the latest checkpoint."""
+    content: SaveManifest | Sandbox
+    base: Base
+    files: tuple[Member, ...]
+    """All that follow the manifest, in their order."""
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.SAVE if isinstance(self.content, SaveManifest) else Kind.TREE
+
+    @property
+    def is_full(self) -> bool:
+        """The base is inside."""
+        return any(file.name in IMAGE_FILES for file in self.files)
+
+    @property
+    def config(self) -> SandboxConfig:
+        return self.content.config
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def encode(self) -> bytes:
+        """The same bytes for the same bundle."""
+        plain = {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind.value,
+            "name": self.name,
+            "full": self.is_full,
+            "created": self.created,
+            ("save" if self.kind is Kind.SAVE else "sandbox"): self.content.to_json(),
+            "base": self.base.to_json(),
+            "files": [file.to_json() for file in self.files],
+        }
+        text = json.dumps({**plain, "sha256": _digest(plain)}, indent=1, allow_nan=False)
+        return text.encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Bundle:
+        """Raises ValueError saying what is wrong."""
+        version = value.get("version")
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise ValueError(f"version {version!r} is no version of a bundle")
+        if version > VERSION:
+            raise ValueError(
+                f"its version {version} is newer than {VERSION}, the newest that this program knows"
+            )
+        plain = {key: found for key, found in value.items() if key != "sha256"}
+        if value.get("format") != FORMAT or value.get("sha256") != _digest(plain):
+            raise ValueError(f"{MANIFEST} is damaged: its digest does not fit")
+        kind = Kind(str(value.get("kind")))
+        content: SaveManifest | Sandbox
+        if kind is Kind.SAVE:
+            content = SaveManifest.from_json(value.get("save"))
+        elif kind is Kind.TREE:
+            content = Sandbox.from_json(value.get("sandbox"))
+        else:
+            raise ValueError(f"a bundle of the kind {kind.value!r} has another manifest")
+        created = value.get("created")
+        if isinstance(created, bool) or not isinstance(created, int | float):
+            raise ValueError("created is no time")
+        files = value.get("files")
+        if not isinstance(files, list):
+            raise ValueError("files is no list")
+        found = cls(
+            name=_text(value, "name"),
+            created=float(created),
+            content=content,
+            base=Base.from_json(value.get("base")),
+            files=tuple(Member.from_json(file) for file in files),
+        )
+        found._check(value)
+        return found
+
+    def _check(self, value: Mapping[str, Any]) -> None:
+        """Raise ValueError unless its parts fit each other."""
+        if not math.isfinite(self.created):
+            raise ValueError("created is no time")
+        names = [file.name for file in self.files]
+        if len(set(names)) != len(names):
+            raise ValueError("two of its files have the same name")
+        images = [name for name in names if name in IMAGE_FILES]
+        if value.get("full") is not bool(images) or images not in ([], list(IMAGE_FILES)):
+            raise ValueError("it does not say rightly whether its base is inside")
+        if names[len(names) - len(images) :] != images:
+            raise ValueError("the files of its base do not come last")
+        if self.config.image != self.base.name:
+            raise ValueError(f"it lies on {self.config.image!r}, and its base is {self.base}")
+        if isinstance(self.content, SaveManifest):
+            self._check_save(self.content, names[: len(names) - len(images)])
+
+    def _check_save(self, save: SaveManifest, names: list[str]) -> None:
+        layers = save.layers or ()
+        if save.base is None or save.base.digest != self.base.digest:
+            raise ValueError("the save is of another base")
+        if save.base.name != self.base.name or save.arch != self.base.arch:
+            raise ValueError("the save is of another base")
+        if not layers or names != [overlay_name(n) for n in range(len(layers))]:
+            raise ValueError("its files are not the layers of the save")
+        for layer, file in zip(layers, self.files, strict=False):
+            if (layer.size, layer.sha256) != (file.size, file.sha256):
+                raise ValueError(f"{file.name} is not the layer that the save tells of")
+
+
+def overlay_name(number: int) -> str:
+    return f"{OVERLAYS}/{number}.qcow2"
+
+
+def parse_json(data: bytes, what: str = MANIFEST) -> dict[str, Any]:
+    """A JSON object of somebody else. Raises ValueError."""
+
+    def refuse(word: str) -> NoReturn:
+        raise ValueError(f"{what} has the number {word[:24]}")
+
+    def whole(word: str) -> int:
+        return int(word) if len(word) <= NUMBER_MAX else refuse(word)
+
+    def real(word: str) -> float:
+        number = float(word)
+        return number if math.isfinite(number) else refuse(word)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError(f"{what} says something twice")
+        return found
+
+    try:
+        value = json.loads(
+            data,
+            parse_constant=refuse,
+            parse_int=whole,
+            parse_float=real,
+            object_pairs_hook=unique,
+        )
+    except RecursionError:
+        raise ValueError(f"{what} is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{what} is no text") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no JSON object")
+    return value
+
+
+def check_image_name(name: object) -> str:
+    """``name`` if a directory of the image store may be called so. Raises ValueError."""
+    if not isinstance(name, str) or not _IMAGE_NAME.fullmatch(name):
+        raise ValueError(f"{str(name)[:100]!r} is no name for an image")
+    return name
+
+
+def check_cmdline(text: str) -> str:
+    """Words for the guest's kernel. Raises ValueError."""
+    if len(text) > CMDLINE_MAX or not text.isprintable():
+        raise ValueError("the kernel's command line is too long, or cannot be printed")
+    return text
+
+
+def _digest(plain: Mapping[str, Any]) -> str:
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _mapping(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no JSON object")
+    return value
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    found = value.get(name)
+    if not isinstance(found, str):
+        raise ValueError(f"{name} is no text")
+    return found
+
+
+def _id(value: object) -> str:
+    if not is_id(value):
+        raise ValueError(f"{str(value)[:40]!r} is no id")
+    return value

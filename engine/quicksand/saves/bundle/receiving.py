@@ -1,0 +1,249 @@
+"""Members of a bundle on their way to the disk: checked while they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from quicksand.errors import DiskSpaceError, StateError
+from quicksand.host.files import is_locked, lock_within, map_os_errors, try_lock
+from quicksand.host.paths import make_private_dir
+from quicksand.saves.bundle.manifest import Member
+from quicksand.saves.bundle.tar import Header, TarReader
+from quicksand.snapshots.pages import CHUNK, seal
+from quicksand.snapshots.records import File
+from quicksand.snapshots.verified import Verified
+
+RESERVE = 64 * 1024 * 1024
+"""Bytes that must stay free."""
+
+HOLE = 64 * 1024
+"""So many zeros become a hole in the file."""
+
+LOCK_WAIT_S = 10.0
+
+_ZEROS = bytes(HOLE)
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, bytes done and the total. What it raises ends the work cleanly."""
+
+
+def stopping(progress: Progress | None, stop: Callable[[], None]) -> Progress:
+    """Progress that calls ``stop`` before it tells of itself."""
+
+    def say(stage: str, done: int, total: int) -> None:
+        stop()
+        if progress is not None:
+            progress(stage, done, total)
+
+    return say
+
+
+IMPORTING = ".importing-"
+"""Begins the names of directories of things in the making; each has a lock."""
+
+
+class Receiver:
+    """Takes one member after the other, as the manifest lists them."""
+
+    def __init__(self, reader: TarReader, total: int, progress: Progress | None) -> None:
+        """``total``: bytes of all members."""
+        self._reader = reader
+        self._total = total
+        self._progress = progress or (lambda stage, done, total: None)
+        self._done = 0
+
+    def next(self, member: Member) -> None:
+        """Go to the member that comes next, which is to be ``member``. Raises ValueError."""
+        header = self._reader.next()
+        if header != Header(member.name, member.size):
+            found = "its end" if header is None else f"{header.name!r} of {header.size} bytes"
+            raise ValueError(f"{member.name} of {member.size} bytes is expected, not {found}")
+
+    def end(self) -> None:
+        """The last one has been taken. Raises ValueError if there is more."""
+        header = self._reader.next()
+        if header is not None:
+            raise ValueError(f"it has {header.name!r}, which its manifest does not list")
+
+    def take_small(self, member: Member, limit: int) -> bytes:
+        """The content of a member that has ``limit`` bytes at most. Raises ValueError."""
+        self.next(member)
+        data = self._reader.small_content(limit, member.name)
+        self._advance(len(data))
+        check_digest(member, hashlib.sha256(data).hexdigest())
+        return data
+
+    def skip(self, member: Member) -> None:
+        """Look at a member that is not needed. Raises ValueError if it is damaged."""
+        self.next(member)
+        digest = hashlib.sha256()
+        for data in self._reader.content():
+            digest.update(data)
+            self._advance(len(data))
+        check_digest(member, digest.hexdigest())
+
+    def write(self, member: Member, path: Path, expected: File | None = None) -> None:
+        """Have a member as the new file ``path``, on the disk; zeros become holes. ``expected``: a
+        record that knows its checksums; that file is noted as verified.
+
+        Raises ValueError if it is damaged, DiskSpaceError, PathError.
+        """
+        self.next(member)
+        self.write_content(path, member=member, expected=expected)
+
+    def write_content(
+        self, path: Path, *, member: Member | None = None, expected: File | None = None
+    ) -> str:
+        """As `write`, of the member that has been gone to already. Returns its digest."""
+        with map_os_errors(path):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o600)
+        try:
+            digest, crcs = hashlib.sha256(), Crcs()
+            at = 0
+            for data in self._reader.content():
+                digest.update(data)
+                if expected is not None:
+                    crcs.update(data)
+                with map_os_errors(path):
+                    _write_sparse(descriptor, data, at)
+                at += len(data)
+                self._advance(len(data))
+            if member is not None:
+                check_digest(member, digest.hexdigest())
+            if expected is not None:
+                crcs.check(expected, at)
+            with map_os_errors(path):
+                os.ftruncate(descriptor, at)
+                seal(descriptor)
+            if expected is not None:
+                verified = Verified.of_user()
+                verified.add(verified.mark(descriptor, expected))
+            return digest.hexdigest()
+        finally:
+            os.close(descriptor)
+
+    def _advance(self, count: int) -> None:
+        self._done += count
+        self._progress("reading", self._done, max(self._total, self._done))
+
+
+class Crcs:
+    """The CRC-32 of each chunk of a file that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._found: list[int] = []
+        self._crc = self._filled = 0
+
+    def update(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            part = view[: CHUNK - self._filled]
+            self._crc, self._filled = zlib.crc32(part, self._crc), self._filled + len(part)
+            if self._filled == CHUNK:
+                self._found.append(self._crc)
+                self._crc = self._filled = 0
+            view = view[len(part) :]
+
+    def check(self, expected: File, size: int) -> None:
+        """Raise ValueError unless it was that file."""
+        found = [*self._found, self._crc] if self._filled else self._found
+        if size != expected.size or tuple(found) != expected.crcs:
+            raise ValueError(f"{expected.name} is not the file that its record tells of")
+
+
+def check_digest(member: Member, found: str) -> None:
+    """Raise ValueError unless the content has the digest that the manifest tells."""
+    if found != member.sha256:
+        raise ValueError(
+            f"{member.name} is damaged: its digest is {found[:12]}…, not {member.sha256[:12]}…"
+        )
+
+
+def _write_sparse(descriptor: int, data: bytes, at: int) -> None:
+    view = memoryview(data)
+    start: int | None = None
+    for offset in range(0, len(data), HOLE):
+        if view[offset : offset + HOLE] == _ZEROS[: len(data) - offset]:
+            if start is not None:
+                _write_at(descriptor, view[start:offset], at + start)
+            start = None
+        elif start is None:
+            start = offset
+    if start is not None:
+        _write_at(descriptor, view[start:], at + start)
+
+
+def _write_at(descriptor: int, data: memoryview, offset: int) -> None:
+    while data:
+        moved = os.pwrite(descriptor, data, offset)
+        data, offset = data[moved:], offset + moved
+
+
+def require_space(root: Path, need: int) -> None:
+    """Raise DiskSpaceError unless ``need`` bytes fit where ``root`` is, or will be."""
+    place = next(p for p in (root, *root.parents) if p.exists())
+    with map_os_errors(place):
+        found = os.statvfs(place)
+    free = found.f_bavail * found.f_frsize
+    if free < need + RESERVE:
+        raise DiskSpaceError(
+            f"the bundle says that it holds {need >> 20} MiB, and {place} has {free >> 20} MiB of "
+            "free space",
+            hint="free some disk space, if the bundle is to be believed",
+        )
+
+
+@contextlib.contextmanager
+def staging(root: Path) -> Iterator[Path]:
+    """A directory in ``root`` for something in the making, gone afterwards; what others have left
+    who died goes before."""
+    place = root / f"{IMPORTING}{secrets.token_hex(6)}"
+    with _gate(root):
+        _sweep(root)
+        with map_os_errors(place):
+            place.mkdir(mode=0o700)
+            lock = try_lock(place / "lock")
+    try:
+        with map_os_errors(place):
+            (place / "made").mkdir(mode=0o700)
+        yield place / "made"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def sweep(root: Path) -> None:
+    """Remove what others have left there who died."""
+    if any(path.is_dir() for path in root.glob(f"{IMPORTING}*")):
+        with _gate(root):
+            _sweep(root)
+
+
+def _sweep(root: Path) -> None:
+    for path in root.glob(f"{IMPORTING}*"):
+        if path.is_dir() and not is_locked(path / "lock"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _gate(root: Path) -> Iterator[None]:
+    """A directory of which nobody holds the lock is anybody's to remove: so it gets both in one
+    go."""
+    make_private_dir(root)
+    with map_os_errors(root):
+        gate = lock_within(root / f"{IMPORTING}lock", LOCK_WAIT_S)
+    if gate is None:
+        raise StateError(f"another program is preparing something in {root} for too long")
+    try:
+        yield
+    finally:
+        os.close(gate)

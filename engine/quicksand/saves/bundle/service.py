@@ -1,0 +1,144 @@
+"""Exports and imports of this user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from quicksand.errors import QuicksandError, SaveNotFoundError, StateError
+from quicksand.host.arch import Architecture
+from quicksand.host.paths import Paths, paths
+from quicksand.host.threads import in_stoppable_thread
+from quicksand.images.store import ImageStore
+from quicksand.registry import Record, Registry
+from quicksand.saves.bundle.exporting import Exported, export_save
+from quicksand.saves.bundle.importing import Imported, Options, import_bundle
+from quicksand.saves.bundle.manifest import Kind
+from quicksand.saves.bundle.receiving import Progress, stopping
+from quicksand.saves.bundle.trees import export_tree
+from quicksand.saves.finding import find_save
+from quicksand.saves.store import Save, SaveStore
+
+
+async def export_any(
+    name: str | Path,
+    target: Path | BinaryIO,
+    *,
+    full: bool,
+    tree: bool,
+    compress: bool,
+    progress: Progress | None,
+) -> Exported:
+    """Export a save, or a sandbox.
+
+    Raises SaveNotFoundError or SandboxNotFoundError, SaveError or HistoryError for what is damaged,
+    StateError, HostError.
+    """
+    places = paths()
+    if tree:
+        registry = Registry(places)
+        record = _require_record(registry, str(name))
+        return await export_tree(
+            registry, record, target, full=full, compress=compress, progress=progress
+        )
+    save = _find_save(name, places)
+
+    def work(stop: Callable[[], None]) -> Exported:
+        say = stopping(progress, stop)
+        return export_save(save, target, places, full=full, compress=compress, progress=say)
+
+    return await in_stoppable_thread(work)
+
+
+async def import_any(
+    source: Path | BinaryIO,
+    *,
+    name: str | None,
+    replace: bool,
+    trusted: bool,
+    progress: Progress | None,
+) -> Imported:
+    """Import whatever it is; say of checkpoints if this host cannot go on from them.
+
+    Raises BundleError for a file that is damaged or not harmless, SaveError or NameTakenError for a
+    name that is taken, ImageError, ConfigError, HostError.
+    """
+    places = paths()
+    registry = Registry(places)
+
+    def work(stop: Callable[[], None]) -> Imported:
+        options = Options(
+            name=name,
+            replace=replace,
+            trusted=trusted,
+            progress=stopping(progress, stop),
+            stop=stop,
+        )
+        stores = SaveStore(places.saves), ImageStore(places.images)
+        return import_bundle(source, *stores, registry, options)
+
+    return await _with_reasons(registry, await in_stoppable_thread(work))
+
+
+def _require_record(registry: Registry, name: str) -> Record:
+    entry = registry.find(name)
+    if entry.record is None:
+        raise StateError(f"the record of {name!r} cannot be read: {entry.error}")
+    return entry.record
+
+
+def _find_save(name: str | Path, places: Paths) -> Save:
+    try:
+        return find_save(name, places)
+    except SaveNotFoundError as error:
+        if any(str(name) in (entry.name, entry.id) for entry in Registry(places).list()):
+            hint = f"{name!r} is a sandbox: --tree exports its checkpoints; or `save` it first"
+            raise SaveNotFoundError(str(error), hint=hint) from error
+        raise
+
+
+async def _with_reasons(registry: Registry, imported: Imported) -> Imported:
+    """Say of a sandbox's checkpoints why this host cannot go on from them, if it cannot."""
+    if imported.kind is not Kind.TREE or not imported.checkpoints:
+        return imported
+    record = _require_record(registry, imported.id)
+    reasons = await find_reasons(registry, record)
+    return replace(imported, notes=(*imported.notes, *reasons))
+
+
+async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
+    """Why checkpoints of a stopped sandbox cannot be gone on from here; empty if all can."""
+    from quicksand.qemu.accelerator import choose_accelerator
+    from quicksand.qemu.binaries import find_binaries
+    from quicksand.snapshots.restore import cpu_for, differences
+
+    config = record.config
+    arch = config.arch or Architecture.host()
+    try:
+        binaries = find_binaries(arch.value)
+        status = await choose_accelerator(binaries, config.accel, arch)
+    except QuicksandError as error:
+        return [f"no checkpoint of it can be started here: {error}"]
+    shape = {
+        "arch": arch.value,
+        "accel": status.accelerator.value,
+        "memory": config.memory_bytes,
+        "cpus": config.cpus,
+        "network": config.network_mode.value,
+        "qemu": binaries.version_text,
+        "image": record.image_digest,
+        "extra": list(config.extra_qemu_args),
+        "cpu": cpu_for(status.accelerator.value),
+    }
+
+    def reasons() -> Iterator[str]:
+        found: dict[str, list[str]] = {}
+        for node in registry.history(record.id).nodes():
+            if why := "; ".join(differences(node, shape)):
+                found.setdefault(why, []).append(node.tag)
+        for why, tags in found.items():
+            yield f"cannot be started here, of another machine: {', '.join(tags)} ({why})"
+
+    return list(reasons())

@@ -1,0 +1,240 @@
+"""A bundle as a stream of bytes: read from a file or a pipe, packed or not; written so that its
+file is there when it is whole, and not before."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import select
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from quicksand.errors import PathError
+from quicksand.host import zstd
+from quicksand.host.files import map_os_errors, sync_dir
+
+PIECE = 1 << 20
+"""Bytes that are read at one time, at most."""
+
+STOP_POLL_S = 0.2
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}
+"""open(2), O_TMPFILE: not every kernel and file system has it."""
+
+Write = Callable[[bytes], None]
+
+
+class Readable(Protocol):
+    """A file as `Source` needs it."""
+
+    def read(self, size: int, /) -> bytes | None: ...
+
+
+class _Pipe:
+    """What may keep its reader waiting: so that waits for data only as long as it may."""
+
+    def __init__(self, descriptor: int, stop: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._stop = stop
+
+    def read(self, size: int, /) -> bytes:
+        while not select.select([self._descriptor], [], [], STOP_POLL_S)[0]:
+            self._stop()
+        return os.read(self._descriptor, size)
+
+
+class Source:
+    """A bundle that is read, unpacked if it is packed; by what it begins with, not by its name."""
+
+    def __init__(self, file: Readable) -> None:
+        self.taken = 0
+        """Bytes of the file that have been read."""
+        self._file = file
+        begin = self._some()
+        raw = self._pieces(begin)
+        if begin.startswith(zstd.MAGIC):
+            self._unpacked = zstd.unpack(raw)
+        elif begin.startswith(GZIP_MAGIC):
+            self._unpacked = _gunzip(raw)
+        else:
+            self._unpacked = raw
+        self.is_packed = self._unpacked is not raw
+        self._rest = memoryview(b"")
+
+    def close(self) -> None:
+        close = getattr(self._unpacked, "close", None)
+        if close is not None:
+            close()
+
+    def read(self, size: int) -> bytes:
+        """So many bytes; fewer only at the end. Raises ValueError, PathError."""
+        parts: list[bytes] = []
+        while size:
+            if not self._rest:
+                piece = next(self._unpacked, b"")
+                if not piece:
+                    break
+                self._rest = memoryview(piece)
+            parts.append(bytes(self._rest[:size]))
+            self._rest = self._rest[size:]
+            size -= len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _pieces(self, begin: bytes) -> Iterator[bytes]:
+        while begin:
+            yield begin
+            begin = self._some()
+
+    def _some(self) -> bytes:
+        try:
+            data = self._file.read(PIECE) or b""
+        except OSError as error:
+            raise PathError(f"the bundle cannot be read: {error.strerror}") from error
+        self.taken += len(data)
+        return data
+
+
+def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    for piece in pieces:
+        if unpacker.eof:
+            raise ValueError("something follows its compressed data")
+        data = piece
+        while data and not unpacker.eof:
+            try:
+                unpacked = unpacker.decompress(data, PIECE)
+            except zlib.error as error:
+                raise ValueError("its compressed data are damaged") from error
+            data = unpacker.unconsumed_tail
+            if unpacked:
+                yield unpacked
+        if unpacker.unused_data:
+            raise ValueError("something follows its compressed data")
+    if last := unpacker.flush():  # of a match that has begun
+        yield last
+    if not unpacker.eof:
+        raise ValueError("it is cut off")
+
+
+@contextlib.contextmanager
+def open_source(
+    path: Path | BinaryIO, stop: Callable[[], None] = lambda: None
+) -> Iterator[tuple[Source, int | None]]:
+    """A bundle, and how many bytes its file has: None for a pipe. ``stop`` is called while that has
+    nothing to read, and may raise. Raises PathError."""
+    with ExitStack() as stack:
+        file: Readable
+        if isinstance(path, Path):
+            try:
+                # Not to wait for a writer, should it be a FIFO.
+                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                file = stack.enter_context(open(descriptor, "rb", buffering=0))  # noqa: PTH123
+            except OSError as error:
+                raise PathError(f"cannot read {path}: {error.strerror}") from error
+        else:
+            file = path
+        size = None
+        # What is in memory only has no descriptor.
+        with contextlib.suppress(OSError, AttributeError):
+            number = file.fileno()
+            found = os.fstat(number)
+            if stat.S_ISREG(found.st_mode):
+                size = found.st_size
+            else:
+                file = _Pipe(number, stop)
+        source = Source(file)
+        stack.callback(source.close)
+        yield source, size
+
+
+@contextlib.contextmanager
+def open_target(path: Path | BinaryIO, *, compress: bool) -> Iterator[Write]:
+    """What takes a new bundle. ``path`` is as it was until all has been taken; then it is the new
+    one, and on the disk. Only its owner can read it.
+
+    Raises HostError; the file is as it was then.
+    """
+    with ExitStack() as stack:
+        if isinstance(path, Path):
+            write: Write = stack.enter_context(_new_file(path))
+        else:
+            write = _stream_writer(path)
+        if compress:
+            packer = stack.enter_context(zstd.Packer(write))
+            yield packer.feed
+            packer.feed(b"", final=True)
+        else:
+            yield write
+        if not isinstance(path, Path):
+            path.flush()
+
+
+def _stream_writer(file: BinaryIO) -> Write:
+    def write(data: bytes) -> None:
+        file.write(data)
+
+    return write
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[Write]:
+    path = path.absolute()
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise PathError(
+                f"{path} is there and is no file", hint="name a new file, or - for stdout"
+            )
+    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
+    with map_os_errors(path):
+        descriptor, unnamed = _open_new(temporary)
+    try:
+        yield lambda data: _write_all(path, descriptor, data)
+        with map_os_errors(path):
+            os.fsync(descriptor)
+            if unnamed:
+                _give_name(descriptor, temporary)
+            temporary.replace(path)
+        sync_dir(path.parent)
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _open_new(temporary: Path) -> tuple[int, bool]:
+    """A file without a name, which goes with this process; where there are none, ``temporary``."""
+    unnamed = getattr(os, "O_TMPFILE", None)
+    if unnamed is not None:
+        try:
+            flags = unnamed | os.O_WRONLY | os.O_CLOEXEC
+            return os.open(temporary.parent, flags, 0o600), True
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED:
+                raise
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(temporary, flags, 0o600), False
+
+
+def _give_name(descriptor: int, name: Path) -> None:
+    directory = os.open(name.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # With a directory's descriptor Python calls linkat(2), which can follow the link in /proc.
+        source = f"/proc/self/fd/{descriptor}"
+        os.link(source, name.name, src_dir_fd=directory, dst_dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+def _write_all(path: Path, descriptor: int, data: bytes) -> None:
+    with map_os_errors(path):
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]

@@ -1,0 +1,560 @@
+"""Bundles by somebody who wants something. All are refused within a second, with a reason, little
+memory is used, and nothing on the disk is another."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand.errors import BundleError, DiskSpaceError, QuicksandError
+from quicksand.saves.bundle.tar import END, encode_header, padding
+
+from tests.unit.bundles.making import Home, contents, forge, members, pack, sign
+from tests.unit.test_qcow2 import header
+
+SECONDS = 1.0
+TIB = 1024**4
+SECRET = "the secret of the host"
+
+Change = Callable[[dict[str, Any], dict[str, bytes]], None]
+
+
+@pytest.fixture
+def bundle(here: Home, tmp_path: Path) -> bytes:
+    (tmp_path / "secret").write_text(SECRET)
+    return here.export(tmp_path / "good", full=True)
+
+
+def refusal(there: Home, data: bytes, tmp_path: Path, **options: Any) -> str:
+    """Why it is refused."""
+    before = contents(tmp_path)
+    started = time.monotonic()
+    with pytest.raises(QuicksandError) as caught:
+        there.import_(data, **options)
+    assert time.monotonic() - started < SECONDS
+    assert contents(tmp_path) == before
+    assert SECRET not in str(caught.value)
+    return str(caught.value)
+
+
+# Members
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "../../../outside",
+        "overlays/../../../outside",
+        "overlays/2.qcow2",
+        "manifest.json",
+        "lock",
+        "overlays/0.qcow2/",
+        "",
+    ],
+)
+@pytest.mark.parametrize("where", ["instead", "more", "first"])
+def test_names_that_are_not_the_bundles(
+    there: Home, bundle: bytes, tmp_path: Path, name: str, where: str
+) -> None:
+    files = [*members(bundle).items()]
+    at = {"instead": 1, "more": len(files), "first": 0}[where]
+    if where == "instead":
+        files[at] = (name, files[at][1])
+    else:
+        files.insert(at, (name, b"x"))
+    assert refusal(there, pack_list(files), tmp_path)
+
+
+def pack_list(files: list[tuple[str, bytes]]) -> bytes:
+    parts = []
+    for name, data in files:
+        parts += [encode_header(name, len(data), 1.0), data, padding(len(data))]
+    return b"".join(parts) + END
+
+
+@pytest.mark.parametrize("position", range(6))
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
+)
+def test_links_and_devices(
+    there: Home, bundle: bytes, tmp_path: Path, kind: bytes, position: int
+) -> None:
+    files = members(bundle)
+    name = list(files)[position]
+
+    def change(info: tarfile.TarInfo) -> None:
+        if info.name == name:
+            info.type, info.linkname, info.size = kind, str(tmp_path / "secret"), 0
+
+    assert "only files are taken" in refusal(there, pack(files, change), tmp_path)
+
+
+def test_a_sparse_file_of_gnu_tar(there: Home, bundle: bytes, tmp_path: Path) -> None:
+    """`tar -S` on a file with holes, in the old format and as pax."""
+    directory = tmp_path / "sparse"
+    directory.mkdir()
+    for name, data in members(bundle).items():
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_bytes(data)
+    names = list(members(bundle))
+    with (directory / names[1]).open("r+b") as file:
+        file.truncate(1 << 30)
+    for kind in ("gnu", "posix"):
+        path = tmp_path / kind
+        argv = ["tar", "-S", f"--format={kind}", "-C", directory, "-cf", path, *names]
+        subprocess.run(argv, check=True)
+        assert path.stat().st_size < 10 << 20
+        assert refusal(there, path.read_bytes(), tmp_path)
+
+
+@pytest.mark.parametrize("order", [(1, 0), (0, 2, 1), (0, 1, 2, 4, 3, 5), (0, 1, 2, 3)])
+def test_members_out_of_order_or_missing(
+    there: Home, bundle: bytes, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    files = list(members(bundle).items())
+    assert refusal(there, pack_list([files[n] for n in order]), tmp_path)
+
+
+def test_a_member_twice(there: Home, bundle: bytes, tmp_path: Path) -> None:
+    files = list(members(bundle).items())
+    assert "expected" in refusal(there, pack_list([*files[:2], *files[1:]]), tmp_path)
+
+    def twice(manifest: dict[str, Any], _: object) -> None:
+        manifest["files"].insert(1, manifest["files"][0])
+
+    assert "the same name" in refusal(there, forge(bundle, twice), tmp_path)
+
+
+# Sizes
+
+
+def claim(size: int) -> Change:
+    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
+        del files["overlays/0.qcow2"]
+        manifest["files"][0]["size"] = manifest["save"]["layers"][0]["size"] = size
+
+    return change
+
+
+@pytest.mark.parametrize("size", [10 * TIB, 2**62])
+def test_ten_terabytes_are_refused_at_once(
+    there: Home, bundle: bytes, tmp_path: Path, size: int
+) -> None:
+    data = forge(bundle, claim(size))
+    path = tmp_path / "claims"
+    path.write_bytes(data)
+    # Of a pipe nobody knows how long it is: free space tells.
+    assert "of free space" in refusal(there, data, tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(BundleError, match="cut off"):
+        there.import_(path)
+    assert contents(tmp_path) == before
+
+
+def test_ten_terabytes_of_zeros_packed_to_nothing(
+    there: Home, bundle: bytes, tmp_path: Path
+) -> None:
+    """The manifest says little, the stream brings much; or it says much."""
+    files = members(bundle)
+    small = encode_header("manifest.json", len(files["manifest.json"]), 1.0)
+    small += files["manifest.json"] + padding(len(files["manifest.json"]))
+    bomb = gzip.compress(
+        small + encode_header("overlays/0.qcow2", 10 * TIB, 1.0) + bytes(20 << 20), 1
+    )
+    assert "is expected" in refusal(there, bomb, tmp_path)
+    honest = forge(bundle, claim(10 * TIB))
+    assert "of free space" in refusal(there, gzip.compress(honest, 1), tmp_path)
+
+
+@pytest.mark.parametrize("size", [-1, 2**63, 1.5, True, "1", None])
+def test_impossible_sizes(there: Home, bundle: bytes, tmp_path: Path, size: object) -> None:
+    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
+        del files["overlays/0.qcow2"]
+        manifest["files"][0]["size"] = size
+
+    assert "bytes" in refusal(there, forge(bundle, change), tmp_path)
+
+
+def test_manifests_have_a_limit(there: Home, bundle: bytes, tmp_path: Path) -> None:
+    files = members(bundle)
+    for manifest in (
+        files["manifest.json"] + b" " * (1 << 20),
+        b'{"a":' * 200_000 + b"1" + b"}" * 200_000,
+        b"[" * 500_000 + b"]" * 500_000,
+    ):
+        assert refusal(there, pack({**files, "manifest.json": manifest}), tmp_path)
+
+
+# The manifest
+
+
+def test_a_save_of_version_7(there: Home, bundle: bytes, tmp_path: Path) -> None:
+    def change(manifest: dict[str, Any], _: object) -> None:
+        manifest["save"]["version"] = 7
+
+    assert "version 7 is newer than 6" in refusal(there, forge(bundle, change), tmp_path)
+
+
+def test_a_bundle_of_version_2(there: Home, bundle: bytes, tmp_path: Path) -> None:
+    def change(manifest: dict[str, Any], _: object) -> None:
+        manifest["version"] = 2
+
+    assert "its version 2 is newer than 1" in refusal(there, forge(bundle, change), tmp_path)
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [], {}, True, -1.5, [[]], [{}], {"name": "x"}])
+@pytest.mark.parametrize(
+    "place",
+    ["version", "kind", "full", "created", "save", "base", "files", "save.config", "save.layers",
+     "save.base", "save.created", "save.id", "save.arch", "base.name", "base.digest", "base.arch",
+     "base.recipe", "base.cmdline", "base.about", "files.0", "save.config.image", "save.layers.0"],
+)  # fmt: skip
+def test_values_of_another_type(
+    there: Home, bundle: bytes, tmp_path: Path, place: str, value: object
+) -> None:
+    files = members(bundle)
+    manifest = json.loads(files["manifest.json"])
+    at: Any = manifest
+    *path, last = place.split(".")
+    for word in path:
+        at = at[int(word) if isinstance(at, list) else word]
+    at[int(last) if isinstance(at, list) else last] = value
+    data = pack({**files, "manifest.json": sign(manifest)})
+    of_time = place in ("created", "save.created") and value in (7, -1.5)
+    if of_time or (place == "base.about" and isinstance(value, dict)) or (place, value) == SAME:
+        there.import_(data)
+    else:
+        assert refusal(there, data, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'{"format": "quicksand-bundle", "format": "x"}', "twice"),
+        (b'{"format": NaN}', "number"),
+        (b'{"format": 1e999}', "number"),
+        (b'{"format": ' + b"9" * 5000 + b"}", "number"),
+        (b'{"format": "\xff"}', "no text"),
+        (b"[]", "no JSON object"),
+        (b"", "Expecting value"),
+        (b"not JSON", "Expecting value"),
+    ],
+)
+def test_json_that_means_two_things(there: Home, tmp_path: Path, text: bytes, said: str) -> None:
+    assert said in refusal(there, pack({"manifest.json": text}), tmp_path)
+
+
+def test_a_manifest_that_was_changed_without_doing_the_sums(
+    there: Home, bundle: bytes, tmp_path: Path
+) -> None:
+    assert "digest" in refusal(there, bundle.replace(b"a note", b"a vote"), tmp_path)
+
+
+SAME = ("full", True)
+
+
+# Digests
+
+
+@pytest.mark.parametrize(
+    "name", ["overlays/0.qcow2", "overlays/1.qcow2", "image.qcow2", "image.kernel", "image.initrd"]
+)
+def test_wrong_digests(there: Home, bundle: bytes, tmp_path: Path, name: str) -> None:
+    files = members(bundle)
+    data = bytearray(files[name])
+    data[-1] ^= 1
+    said = refusal(there, pack({**files, name: bytes(data)}), tmp_path)
+    assert f"{name} is damaged" in said
+
+
+def test_another_image_than_its_digest_says(there: Home, bundle: bytes, tmp_path: Path) -> None:
+    """So that nobody's image takes the place of another one's digest."""
+
+    def change(_: object, files: dict[str, bytes]) -> None:
+        files["image.kernel"] = b"another kernel"
+
+    assert "digest of its base" in refusal(there, forge(bundle, change), tmp_path)
+
+
+def test_another_command_line_than_its_digest_says(
+    there: Home, bundle: bytes, tmp_path: Path
+) -> None:
+    def change(manifest: dict[str, Any], _: object) -> None:
+        manifest["base"]["cmdline"] = "init=/evil"
+
+    assert "digest of its base" in refusal(there, forge(bundle, change), tmp_path)
+
+
+# What reaches the host
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"extra_qemu_args": ["-drive", "file=/etc/shadow"]}, "QEMU arguments"),
+        ({"mounts": [{"host": "/", "guest": "/mnt"}]}, "mounts directories"),
+        ({"image": "/etc/passwd"}, "its base is"),
+        ({"image": "../x"}, "its base is"),
+        ({"memory": "1 banana"}, "is not a size"),
+    ],
+)
+def test_configurations_that_reach_the_host(
+    there: Home, bundle: bytes, tmp_path: Path, config: dict[str, Any], said: str
+) -> None:
+    def change(manifest: dict[str, Any], _: object) -> None:
+        manifest["save"]["config"].update(config)
+
+    assert said in refusal(there, forge(bundle, change), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc", "a/b", ".hidden", "", "a" * 200, "a\nb"])
+def test_names_of_images_that_are_paths(
+    there: Home, bundle: bytes, tmp_path: Path, name: str
+) -> None:
+    def change(manifest: dict[str, Any], _: object) -> None:
+        manifest["base"]["name"] = manifest["save"]["base"]["name"] = name
+        manifest["save"]["config"]["image"] = name
+
+    assert "name for an image" in refusal(there, forge(bundle, change), tmp_path) or not name
+
+
+def test_what_is_allowed_and_yet_should_be_known(there: Home, bundle: bytes) -> None:
+    def change(manifest: dict[str, Any], _: object) -> None:
+        manifest["save"]["config"] |= {
+            "network_mode": "full",
+            "port_forwards": [{"host": 8080, "guest": 80}],
+        }
+
+    notes = there.import_(forge(bundle, change)).notes
+    assert "reaches this host's own services" in notes[0]
+    assert "8080 -> 80" in notes[1]
+
+
+# Disks
+
+
+def backed(name: bytes, **fields: Any) -> bytes:
+    content = bytearray(header(backing_offset=512, backing_size=len(name), **fields))
+    content[512 : 512 + len(name)] = name
+    return bytes(content)
+
+
+def extension(kind: int, data: bytes) -> bytes:
+    return struct.pack(">II", kind, len(data)) + data.ljust(-(-len(data) // 8) * 8, b"\0")
+
+
+def snapshots(entry: bytes, count: int = 1) -> bytes:
+    content = bytearray(header(snapshots=count, snapshots_offset=2 * 65536))
+    content[2 * 65536 : 2 * 65536 + len(entry)] = entry
+    return bytes(content)
+
+
+def entry(**changes: int) -> bytes:
+    values = {"l1_offset": 196608, "l1_size": 2, "id": 1, "name": 1, "state": 0, "extra": 16}
+    values |= changes
+    packed = struct.pack(
+        ">QIHHIIQII",
+        values["l1_offset"], values["l1_size"], values["id"], values["name"],
+        0, 0, 0, values["state"], values["extra"],
+    )  # fmt: skip
+    return (
+        packed + struct.pack(">QQ", values.get("state64", 0), values.get("disk", 1 << 20)) + b"1n"
+    )
+
+
+DISKS = {
+    "a vmdk": b"# Disk DescriptorFile\nRW 63 FLAT \"/etc/passwd\" 0\n".ljust(4096),
+    "a raw disk": bytes(65536),
+    "an external data file, as a feature": header(incompatible=4),
+    "an external data file, as an extension": header(
+        extensions=extension(0x44415441, b"/etc/passwd") + bytes(8)
+    ),
+    "encryption": header(crypt=2),
+    "unknown features": header(incompatible=1 << 40),
+    "60 TiB": header(size=60 * TIB, l1_size=120_000),
+    "a table beyond the end": header(l1_offset=1 << 40),
+    "many snapshots": header(snapshots=65, snapshots_offset=2 * 65536),
+    "very many snapshots": header(snapshots=2**32 - 1, snapshots_offset=65536),
+    "a snapshot whose table is not there": snapshots(entry(l1_offset=1 << 40)),
+    "a snapshot whose table is huge": snapshots(entry(l1_size=2**31)),
+    "a snapshot with much memory": snapshots(entry(state=2**31)),
+    "a snapshot with very much memory": snapshots(entry(state64=2**60)),
+    "a snapshot of a huge disk": snapshots(entry(disk=2**60)),
+    "a snapshot with much more": snapshots(entry(extra=2**31)),
+    "a table of snapshots that ends too soon": snapshots(entry(name=65535, id=65535)),
+    "cut off": header()[:300],
+    "no file": b"",
+}  # fmt: skip
+BACKING = [
+    b"/etc/passwd",
+    b"/dev/sda",
+    b"json:{\"driver\":\"file\",\"filename\":\"/etc/passwd\"}",
+    b"json:{}.qcow2",
+    b"nbd://host/x.qcow2",
+    b"http://host/x.qcow2",
+    b"fat:/home/x.qcow2",
+    b"file:/home/x.qcow2",
+    b"blkdebug::/x.qcow2",
+    b"../../secret.qcow2",
+    b"/srv/../home/secret.qcow2",
+]  # fmt: skip
+DISKS |= {f"backed by {name.decode()}": backed(name) for name in BACKING}
+
+
+@pytest.mark.parametrize("what", DISKS)
+@pytest.mark.parametrize("place", ["overlays/0.qcow2", "overlays/1.qcow2", "image.qcow2"])
+def test_disks_that_reach_the_host(
+    there: Home, bundle: bytes, tmp_path: Path, what: str, place: str
+) -> None:
+    disk = DISKS[what]
+    if place == "image.qcow2" and "snapshot" in what and "very many" not in what:
+        disk = backed(b"x.qcow2")
+
+    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
+        files[place] = disk
+
+    data = forge(bundle, change)
+    if place == "image.qcow2":
+        data = rebase(data)
+    said = refusal(there, data, tmp_path)
+    assert place in said or not disk
+
+
+def rebase(bundle: bytes) -> bytes:
+    """With the digest that fits its image."""
+    parts = {"image.qcow2": "disk", "image.kernel": "kernel", "image.initrd": "initrd"}
+
+    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
+        words = [
+            f"{part} {hashlib.sha256(files[name]).hexdigest()}" for name, part in parts.items()
+        ]
+        base = manifest["base"]
+        words += [f"cmdline {base['cmdline']}", f"recipe {base['recipe']}"]
+        digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
+        base["digest"] = manifest["save"]["base"]["digest"] = digest
+
+    return forge(bundle, change)
+
+
+@pytest.mark.parametrize(
+    "disk",
+    [
+        header(),
+        backed(b"/home/x/images/debian/abc/disk.qcow2"),
+        backed(b"layers/abcdef012345.qcow2"),
+        backed(b"C:\\Users\\x\\base.qcow2"),
+        snapshots(entry()),
+    ],
+)
+def test_disks_that_are_harmless(there: Home, bundle: bytes, disk: bytes) -> None:
+    def change(_: object, files: dict[str, bytes]) -> None:
+        files["overlays/0.qcow2"] = disk
+
+    there.import_(forge(bundle, change))
+    assert (there.paths.saves / "env/overlays/0.qcow2").read_bytes() == disk
+
+
+# Not bundles at all
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", b"#!/bin/sh\nrm -rf /\n" * 1000, b"PK\x03\x04" + bytes(600), bytes(10240),
+     gzip.compress(b"x"), b"\x28\xb5\x2f\xfd" + b"x" * 600, b"\x1f\x8b" + b"x" * 600],
+)  # fmt: skip
+def test_what_is_no_bundle(there: Home, tmp_path: Path, data: bytes) -> None:
+    assert refusal(there, data, tmp_path)
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with pytest.raises(BundleError, match=f"{path} cannot be imported"):
+        there.import_(path)
+
+
+@pytest.mark.parametrize("packer", [bytes, gzip.compress])
+def test_a_truncated_bundle_says_so(
+    there: Home, bundle: bytes, tmp_path: Path, packer: Callable[[bytes], bytes]
+) -> None:
+    data = packer(bundle)
+    path = tmp_path / "cut"
+    for part in (0.02, 0.3, 0.5, 0.9, 0.999):
+        path.write_bytes(data[: int(len(data) * part)])
+        before = contents(tmp_path)
+        with pytest.raises(BundleError, match="cut off"):
+            there.import_(path)
+        with pytest.raises(BundleError, match="cut off"):
+            there.import_(path.read_bytes())
+        assert contents(tmp_path) == before
+
+
+# Memory
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.unit.bundles.making import Home, places_in
+from quicksand.errors import QuicksandError
+try:
+    Home(places_in(Path(sys.argv[1]))).import_(Path(sys.argv[2]))
+except QuicksandError as error:
+    print("refused", error)
+lines = Path("/proc/self/status").read_text().splitlines()
+print(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024)
+"""
+
+
+def large_things(bundle: bytes) -> dict[str, bytes]:
+    files = members(bundle)
+    begin = encode_header("manifest.json", len(files["manifest.json"]), 1.0)
+    begin += files["manifest.json"] + padding(len(files["manifest.json"]))
+    pax = bytearray(encode_header("x", 1 << 40, 1.0))
+    pax[156] = ord("x")
+    pax[148:156] = b" " * 8
+    pax[148:156] = b"%06o\0 " % sum(pax)
+    many = json.loads(files["manifest.json"])
+    many["files"] = [many["files"][0]] * 6500
+    return {
+        "a manifest of a tebibyte": encode_header("manifest.json", 1 << 40, 1.0) + bytes(1 << 20),
+        "an extended header of a tebibyte": bytes(pax) + bytes(1 << 20),
+        "much JSON": pack({"manifest.json": b"[" + b"[]," * 349_000 + b"1]"}),
+        "many numbers": pack({"manifest.json": b'{"a":[' + b"1," * 520_000 + b"1]}"}),
+        "many files": pack({"manifest.json": sign(many)}),
+        "a bomb": gzip.compress(begin + bytes(1 << 30), 1),
+        "a bomb before anything": gzip.compress(bytes(1 << 30), 1),
+        "a claim": forge(bundle, claim(10 * TIB)),
+    }
+
+
+@pytest.mark.timeout(120)
+def test_little_memory_is_used(there: Home, bundle: bytes, tmp_path: Path) -> None:
+    for what, data in large_things(bundle).items():
+        path = tmp_path / "large"
+        path.write_bytes(data)
+        result = subprocess.run(
+            [sys.executable, "-c", PROGRAM, tmp_path / "there", path],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert result.returncode == 0, (what, result.stderr)
+        said, peak = result.stdout.rsplit("\n", 2)[:2]
+        assert said.startswith("refused"), what
+        assert int(peak) < 256, what
+
+
+def test_a_full_disk_is_no_bundles_fault(there: Home, bundle: bytes) -> None:
+    with pytest.raises(DiskSpaceError) as caught:
+        there.import_(forge(bundle, claim(TIB * 8)))
+    assert not isinstance(caught.value, BundleError)
