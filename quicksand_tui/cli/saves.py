@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quicksand_tui.cli.options import json_option
-from quicksand_tui.cli.saves_change import prune, remove, restore
+from quicksand_tui.cli.saves_change import prune, rebase, remove, restore
 from quicksand_tui.cli.saves_verify import verify
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ NOTE_MAX = 60
 @json_option
 @click.pass_context
 def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
-    """List, remove, restore, verify and prune saves.
+    """List, remove, restore, verify, prune and rebase saves.
 
     Without a further word this lists them: those in ./.quicksand, then your own. Deleting one
     frees its OWN bytes; SHARED ones belong to other saves or sandboxes too.
@@ -39,7 +39,7 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
         raise click.UsageError("--all goes with the list", ctx)
 
 
-for part in (remove, restore, verify, prune):
+for part in (remove, restore, verify, prune, rebase):
     command.add_command(part)
 
 

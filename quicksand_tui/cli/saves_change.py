@@ -12,6 +12,8 @@ from quicksand_tui.cli.options import complete_saves, complete_trash, json_optio
 if TYPE_CHECKING:
     from quicksand.saves.keeping import Removed
 
+    from quicksand_tui.cli.runner import Signals
+
 DAY_S = 86400
 
 
@@ -147,3 +149,43 @@ def _sweep() -> None:
     if gone:
         names = ", ".join(clean(trashed.save.name) for trashed in gone)
         say(f"a week in the trash has passed for {names}: gone for good")
+
+
+@click.command("rebase")
+@click.argument("name", shell_complete=complete_saves)
+@click.option("--onto", metavar="IMAGE", help="The image.  [default: its own, as it is now]")
+@json_option
+def rebase(name: str, onto: str | None, as_json: bool) -> int:
+    """Bring a save to another image, or to another version of its own: its disk is copied whole.
+
+    The disk stays as it is; guests boot with the kernel of that image then. The old save goes to
+    the trash, and `images prune` may remove the old image.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.host.threads import in_thread_to_the_end
+    from quicksand.saves.finding import find_save
+    from quicksand.saves.rebasing import rebase as rebase_save
+
+    from quicksand_tui.cli.output import print_json, show_size
+    from quicksand_tui.cli.progress import Rate, shown
+    from quicksand_tui.cli.runner import run_async
+
+    save = find_save(name, paths())
+    manifest = save.require()
+    image = onto or (manifest.base.name if manifest.base else manifest.config.image)
+    rate = Rate(f"{save.name}: onto {image}")
+
+    async def main(signals: Signals) -> int:
+        async with shown(rate.describe):
+            made = await in_thread_to_the_end(
+                lambda: rebase_save(save, image, paths(), report=rate.report)
+            )
+        found = made.require()
+        if as_json:
+            print_json({"path": str(made.root), **found.to_json()})
+        else:
+            size = show_size(sum(layer.size for layer in found.layers or ()))
+            print(f"{made.name}  {size}  {found.base}")
+        return Exit.OK
+
+    return run_async(main)

@@ -81,6 +81,13 @@ def stack_of(save: Save, paths: Paths) -> list[Save]:
     return found
 
 
+def save_files(save: Save, paths: Paths) -> tuple[Path, ...]:
+    """All files above the image, the lowest first. Raises SaveError."""
+    return tuple(
+        path for one in stack_of(save, paths) for path in overlay_paths(one.root, one.require())
+    )
+
+
 def layers_digest(manifest: SaveManifest) -> str:
     """One digest of all layers, "" if the save does not tell theirs."""
     if manifest.layers is None:
