@@ -12,7 +12,7 @@ from quicksand.host.paths import Paths
 from quicksand.saves.census import Census, SaveInfo, expire_trash, freed_by
 from quicksand.saves.finding import all_stores, find_save
 from quicksand.saves.store import Save, SaveStore, Trashed
-from quicksand.saves.workspaces import known_stores
+from quicksand.saves.workspaces import known_stores, remember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,9 @@ def restore_save(
     # Of one name in several stores those that are looked in by name come first.
     near = {store.root for store in all_stores(paths, cwd)}
     chosen, store = max(wanted, key=lambda pair: (pair[1].root in near, pair[0].removed))
-    return store.restore(chosen.id, new_name)
+    restored = store.restore(chosen.id, new_name)
+    remember(store.root, paths)
+    return restored
 
 
 def _not_in_trash(name: str, trash: Iterable[Trashed]) -> SaveNotFoundError:

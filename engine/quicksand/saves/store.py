@@ -165,13 +165,7 @@ class SaveStore:
                     if is_first or now is not None:
                         _remove_tree(ready)
                     raise
-        self._remember()
         return load_save(target)
-
-    def _remember(self) -> None:
-        from quicksand.saves.workspaces import remember
-
-        remember(self.root)
 
     def _finish(self, ready: Path, name: str) -> None:
         """Bring the save in ``ready`` to its name. What has the name already goes to the trash."""
@@ -269,7 +263,6 @@ class SaveStore:
                 (found.root / "save").rename(target)
                 sync_dir(self.root)
             _remove_tree(found.root)
-        self._remember()
         return load_save(target)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:

@@ -17,7 +17,6 @@ from quicksand.images import users
 from quicksand.images.store import CURRENT, ImageStore, StoredImage
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Record
-from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import OVERLAYS, Base
 from quicksand.saves.store import SaveStore
 
@@ -25,7 +24,7 @@ from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_templates import make_template
-from tests.unit.saves.making import make_save
+from tests.unit.saves.making import make_save, workspace_of
 from tests.unit.test_store import publish
 
 Output = pytest.CaptureFixture[str]
@@ -238,7 +237,7 @@ def test_an_image_that_a_save_lies_on_is_not_removed(
     old = publish(images, content="1")
     publish(images, content="2")
     make_save(store, "env", b"1", base=base_of(old))
-    make_save(all_stores(places, tmp_path / "there")[0], "far", b"1", base=base_of(old))
+    make_save(workspace_of(places, tmp_path / "there"), "far", b"1", base=base_of(old))
     assert run(["images", "rm", "debian"]) == Exit.FAILURE
     err = capsys.readouterr().err
     far = tmp_path / "there" / ".quicksand" / "sandboxes" / "far"

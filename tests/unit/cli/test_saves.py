@@ -25,7 +25,7 @@ from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.saves import HEADS
 from tests.unit.cli.run_cli import make_stopped, quicksand
-from tests.unit.saves.making import make_published, make_save, publish_image
+from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
 
 Output = pytest.CaptureFixture[str]
 
@@ -118,7 +118,7 @@ def test_problems_are_listed(store: SaveStore, base: Base, capsys: Output) -> No
 def test_saves_of_other_workspaces_are_listed_on_demand(
     places: Paths, store: SaveStore, tmp_path: Path, capsys: Output
 ) -> None:
-    other = all_stores(places, tmp_path / "there")[0]
+    other = workspace_of(places, tmp_path / "there")
     make_save(other, "far", b"1")
     assert read_json(capsys, "saves") == []
     (far,) = read_json(capsys, "saves", "--all")

@@ -12,6 +12,7 @@ from quicksand.host.files import write_json
 from quicksand.host.paths import Paths, make_private_dir
 from quicksand.images.overlay import CLUSTER, create_overlay
 from quicksand.images.store import ImageStore, StoredImage
+from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import (
     MANIFEST,
     OVERLAYS,
@@ -21,6 +22,7 @@ from quicksand.saves.manifest import (
     SaveManifest,
 )
 from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.workspaces import remember
 
 from tests.unit.diskdiff.disks import write_clusters
 
@@ -32,6 +34,13 @@ def make_layer(path: Path, content: bytes, *, size: int = 64 * MIB) -> Path:
     create_overlay(path, backing=path.with_name("none.qcow2"), size=size)
     write_clusters(path, {1: content[:CLUSTER]})
     return path
+
+
+def workspace_of(places: Paths, cwd: Path) -> SaveStore:
+    """The saves in the workspace of a directory, known as after a save."""
+    store = all_stores(places, cwd)[0]
+    remember(store.root, places)
+    return store
 
 
 def fill_save(

@@ -26,7 +26,6 @@ from quicksand.saves.census import (
     freed_by,
     list_trash,
 )
-from quicksand.saves.finding import all_stores
 from quicksand.saves.keeping import choose_old, remove_save
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.source import Source
@@ -34,7 +33,7 @@ from quicksand.saves.store import TRASH_KEPT_S, SaveStore
 from quicksand.saves.workspaces import known_stores, workspaces_dir
 
 from tests.unit.cli.run_cli import make_stopped
-from tests.unit.saves.making import make_published, make_save, publish_image
+from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
 
 CLUSTER = 65536
 
@@ -224,7 +223,7 @@ def test_ages(places: Paths, store: SaveStore) -> None:
 def test_saves_of_other_workspaces_are_known(places: Paths, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for cwd in (here, there):
-        make_save(all_stores(places, cwd)[0], cwd.name, b"1")
+        make_save(workspace_of(places, cwd), cwd.name, b"1")
     make_save(SaveStore(places.saves), "own", b"1")
     assert [found.name for found in Census(places, here).list()] == ["here", "own"]
     everywhere = Census(places, here).list(everywhere=True)
@@ -233,16 +232,13 @@ def test_saves_of_other_workspaces_are_known(places: Paths, tmp_path: Path) -> N
     # One that has gone is forgotten in time.
     shutil.rmtree(there)
     assert len(known_stores(places, here)) == 2
-    make_save(all_stores(places, tmp_path / "new")[0], "new", b"1")
+    make_save(workspace_of(places, tmp_path / "new"), "new", b"1")
     assert len(list(workspaces_dir(places).iterdir())) == 2
 
 
-def test_a_save_is_made_where_workspaces_cannot_be_remembered(
-    places: Paths, tmp_path: Path
-) -> None:
+def test_that_workspaces_cannot_be_remembered_is_no_error(places: Paths, tmp_path: Path) -> None:
     workspaces_dir(places).write_text("in the way")
-    store = all_stores(places, tmp_path)[0]
-    assert make_save(store, "env", b"1").error == ""
+    store = workspace_of(places, tmp_path)
     assert known_stores(places, tmp_path)[0].root == store.root
 
 
