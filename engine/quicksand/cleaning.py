@@ -123,13 +123,22 @@ class Cleaner:
         for heap in chosen:
             with contextlib.suppress(QuicksandError, OSError):
                 work[heap.kind](heap)
+        self._tidy()
+        left = Footprint(*(path for heap in chosen for path in heap.paths if path.exists()))
+        return max(0, before - left.own)
+
+    def _tidy(self) -> None:
+        """What those have left who died."""
+        from quicksand.saves.bundle.receiving import sweep
+
         for store in self._stores:
             with contextlib.suppress(QuicksandError):
                 if store.root.exists():
                     store.recover()
+        for root in (self._paths.images, self._paths.sandboxes):
+            with contextlib.suppress(QuicksandError):
+                sweep(root)
         Registry(self._paths).reap()
-        left = Footprint(*(path for heap in chosen for path in heap.paths if path.exists()))
-        return max(0, before - left.own)
 
     def _clean_templates(self, heap: Heap) -> None:
         if self._why_not():
