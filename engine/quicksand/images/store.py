@@ -173,7 +173,8 @@ class ImageStore:
         for part in PARTS:
             name = str(manifest["files"][part]["name"])
             path = staging / name
-            _sync_file(path)
+            with map_os_errors(path):
+                _sync_file(path)
             files[part] = {"name": name, "size": path.stat().st_size, "sha256": sha256_file(path)}
         digest = image_digest(
             files, str(manifest.get("cmdline", "")), str(manifest.get("recipe", ""))

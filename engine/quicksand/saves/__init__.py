@@ -109,6 +109,4 @@ async def import_(
     from quicksand.saves.bundle.service import import_any
 
     source = file if not isinstance(file, str) else Path(file)
-    return await import_any(
-        source, name=name, replace=replace, trusted=trusted, progress=progress
-    )
+    return await import_any(source, name=name, replace=replace, trusted=trusted, progress=progress)

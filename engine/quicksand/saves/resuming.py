@@ -58,7 +58,7 @@ def merge_config(save: Save, options: Mapping[str, Any]) -> SandboxConfig:
 def source_of(save: Save, paths: Paths) -> Source:
     """What a sandbox that begins from ``save`` is to remember."""
     manifest = save.require()
-    *below, _ = _stack(save, paths)
+    *below, _ = find_stack(save, paths)
     return Source(
         path=str(save.root),
         below=tuple(str(lower.root) for lower in below),
@@ -68,7 +68,7 @@ def source_of(save: Save, paths: Paths) -> Source:
     )
 
 
-def _stack(save: Save, paths: Paths) -> list[Save]:
+def find_stack(save: Save, paths: Paths) -> list[Save]:
     """The saves that one lies on, and itself, the lowest first. Ours have all their layers; the
     published packages' may name another save as their image."""
     found = [save]
@@ -92,7 +92,7 @@ def layers_digest(manifest: SaveManifest) -> str:
 def find_base(save: Save, paths: Paths, base_dir: Path | None = None) -> ResolvedImage:
     """The image that a save lies on; in ``base_dir`` it is looked for first. Raises SaveError
     naming it if it is not here."""
-    manifest, resolver = _stack(save, paths)[0].require(), ImageResolver(paths)
+    manifest, resolver = find_stack(save, paths)[0].require(), ImageResolver(paths)
     arch = Architecture.parse(manifest.arch)
     base = manifest.base
     if base is not None and base.digest:

@@ -39,7 +39,7 @@ class Home:
 
     @classmethod
     def make(cls, root: Path) -> Home:
-        (root / "data").mkdir(parents=True)
+        (root / "data").mkdir(parents=True, exist_ok=True)
         return cls(places_in(root))
 
     @property

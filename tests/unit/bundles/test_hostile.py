@@ -113,7 +113,7 @@ def test_a_sparse_file_of_gnu_tar(there: Home, bundle: bytes, tmp_path: Path) ->
         file.truncate(1 << 30)
     for kind in ("gnu", "posix"):
         path = tmp_path / kind
-        argv = ["tar", "-S", f"--format={kind}", "-C", directory, "-cf", path, *names]
+        argv = ["tar", "-S", f"--format={kind}", "-C", str(directory), "-cf", str(path), *names]
         subprocess.run(argv, check=True)
         assert path.stat().st_size < 10 << 20
         assert refusal(there, path.read_bytes(), tmp_path)
