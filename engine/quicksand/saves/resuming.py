@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.config import SandboxConfig
-from quicksand.errors import ImageError, ImageNotFound, SaveError, SaveNotFoundError
+from quicksand.errors import ConfigError, ImageError, ImageNotFound, SaveError, SaveNotFoundError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.paths import Paths
@@ -51,6 +51,12 @@ def look_up(name: str, paths: Paths, workspace: Path | None = None) -> Save | No
 def merge_config(save: Save, options: Mapping[str, Any]) -> SandboxConfig:
     """The save's config with ``options`` in place of its own. Raises ConfigError."""
     own = save.require().config.to_json()
+    if own["extra_qemu_args"] and "extra_qemu_args" not in options:
+        words = " ".join(own["extra_qemu_args"])
+        raise ConfigError(
+            f"the save {save.name!r} has arguments for QEMU, which can reach this host: {words}",
+            hint="if you want them give them as extra_qemu_args, or [] to go without",
+        )
     # Where the disk came from decides what it can run on.
     return SandboxConfig.parse({**own, **options, "image": own["image"]})
 

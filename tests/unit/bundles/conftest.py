@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from quicksand import config
 from quicksand.host.paths import Paths, paths
 
 from tests.unit.bundles.making import Home
@@ -34,3 +35,9 @@ def here(tmp_path: Path) -> Home:
 def there(tmp_path: Path) -> Home:
     """Empty."""
     return Home.make(tmp_path / "there")
+
+
+@pytest.fixture(autouse=True)
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is copied often is to be small."""
+    monkeypatch.setattr(config, "MEMORY_MIN", 1024 * 1024)

@@ -39,7 +39,7 @@ class Home:
 
     @classmethod
     def make(cls, root: Path) -> Home:
-        (root / "data").mkdir(parents=True)
+        (root / "data").mkdir(parents=True, exist_ok=True)
         return cls(places_in(root))
 
     @property
@@ -98,7 +98,7 @@ def contents(root: Path) -> dict[str, str]:
     found = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if path.name in (".lock", ".importing-lock", ".names.lock"):
+        if path.name in (".lock", ".importing-lock", ".names.lock", "history.lock"):
             continue
         if path.is_symlink():
             found[name] = f"-> {os.readlink(path)}"

@@ -23,12 +23,9 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     here = Home.make(root / "here")
     here.add_image()
     here.add_save()
-    for name, options in (
-        ("thin", {}),
-        ("full", {"full": True}),
-        ("packed", {"full": True, "compress": True}),
-    ):
-        here.export(root / name, **options)
+    here.export(root / "thin")
+    here.export(root / "full", full=True)
+    here.export(root / "packed", full=True, compress=True)
     yield root
     shutil.rmtree(root)
 

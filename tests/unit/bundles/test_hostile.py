@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import os
-import struct
 import subprocess
 import sys
 import tarfile
@@ -20,6 +19,7 @@ import pytest
 from quicksand.errors import BundleError, DiskSpaceError, QuicksandError
 from quicksand.saves.bundle.tar import END, encode_header, padding
 
+from tests.unit.bundles.disks import backed, entry, extension, snapshots
 from tests.unit.bundles.making import Home, contents, forge, members, pack, sign
 from tests.unit.test_qcow2 import header
 
@@ -113,7 +113,7 @@ def test_a_sparse_file_of_gnu_tar(there: Home, bundle: bytes, tmp_path: Path) ->
         file.truncate(1 << 30)
     for kind in ("gnu", "posix"):
         path = tmp_path / kind
-        argv = ["tar", "-S", f"--format={kind}", "-C", directory, "-cf", path, *names]
+        argv = ["tar", "-S", f"--format={kind}", "-C", str(directory), "-cf", str(path), *names]
         subprocess.run(argv, check=True)
         assert path.stat().st_size < 10 << 20
         assert refusal(there, path.read_bytes(), tmp_path)
@@ -345,35 +345,6 @@ def test_what_is_allowed_and_yet_should_be_known(there: Home, bundle: bytes) -> 
 # Disks
 
 
-def backed(name: bytes, **fields: Any) -> bytes:
-    content = bytearray(header(backing_offset=512, backing_size=len(name), **fields))
-    content[512 : 512 + len(name)] = name
-    return bytes(content)
-
-
-def extension(kind: int, data: bytes) -> bytes:
-    return struct.pack(">II", kind, len(data)) + data.ljust(-(-len(data) // 8) * 8, b"\0")
-
-
-def snapshots(entry: bytes, count: int = 1) -> bytes:
-    content = bytearray(header(snapshots=count, snapshots_offset=2 * 65536))
-    content[2 * 65536 : 2 * 65536 + len(entry)] = entry
-    return bytes(content)
-
-
-def entry(**changes: int) -> bytes:
-    values = {"l1_offset": 196608, "l1_size": 2, "id": 1, "name": 1, "state": 0, "extra": 16}
-    values |= changes
-    packed = struct.pack(
-        ">QIHHIIQII",
-        values["l1_offset"], values["l1_size"], values["id"], values["name"],
-        0, 0, 0, values["state"], values["extra"],
-    )  # fmt: skip
-    return (
-        packed + struct.pack(">QQ", values.get("state64", 0), values.get("disk", 1 << 20)) + b"1n"
-    )
-
-
 DISKS = {
     "a vmdk": b"# Disk DescriptorFile\nRW 63 FLAT \"/etc/passwd\" 0\n".ljust(4096),
     "a raw disk": bytes(65536),
@@ -503,6 +474,7 @@ def test_a_truncated_bundle_says_so(
 PROGRAM = """
 import sys
 from pathlib import Path
+from tests.unit.bundles.disks import backed, entry, extension, snapshots
 from tests.unit.bundles.making import Home, places_in
 from quicksand.errors import QuicksandError
 try:

@@ -244,7 +244,7 @@ def test_an_image_that_is_there_is_not_written_again(
     # It is looked at all the same.
     damaged = bundle.replace(b"kernel" + bytes(506), b"kermel" + bytes(506))
     assert damaged != bundle
-    with pytest.raises(BundleError, match="image.kernel is damaged"):
+    with pytest.raises(BundleError, match=r"image\.kernel is damaged"):
         there.import_(damaged, name="again")
 
 
@@ -285,6 +285,21 @@ def test_a_published_save_moves_and_is_bound_to_its_base(
     assert len({layer.id for layer in found.layers or ()}) == 3
 
 
+def test_a_published_save_brings_the_saves_below_it(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    """Theirs name another save as their image; what moves needs nobody but the image."""
+    make_published(here.paths.saves / "theirs", b"three", image="env")
+    make_published(here.paths.saves / "upper", b"four", image="theirs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here.paths.saves)
+        there.import_(here.export(tmp_path / "b", "upper", full=True))
+    found = there.saves.find("upper")
+    below = [here.saves.find(name) for name in ("env", "theirs", "upper")]
+    assert digests(found) == [digest for save in below for digest in digests(save)]
+    assert found.require().config.image == "debian"
+
+
 def test_what_nobody_knows_is_kept(here: Home, there: Home, tmp_path: Path) -> None:
     path = here.saves.find("env").root / "manifest.json"
     plain = {**json.loads(path.read_text()), "colour": {"of": ["the", "sky"]}}
@@ -304,7 +319,7 @@ def test_a_damaged_layer_is_not_exported(here: Home, tmp_path: Path) -> None:
     data[-1] ^= 1
     path.write_bytes(data)
     (tmp_path / "b").write_bytes(b"old")
-    with pytest.raises(BundleError, match="1.qcow2.* is damaged"):
+    with pytest.raises(BundleError, match=r"1\.qcow2.* is damaged"):
         here.export(tmp_path / "b")
     assert (tmp_path / "b").read_bytes() == b"old"
     path.write_bytes(data[:-1])
@@ -394,7 +409,7 @@ async def test_the_public_functions(here: Home, there: Home, tmp_path: Path) -> 
     with pytest.raises(PathError, match="missing"):
         await saves.import_(tmp_path / "missing")
     with pytest.raises(AttributeError):
-        _ = saves.nothing
+        _ = saves.nothing  # type: ignore[attr-defined]
 
 
 async def test_a_save_in_the_workspace_is_exported(there: Home, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from quicksand.saves.bundle.receiving import Progress
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
 from quicksand.saves.manifest import MANIFEST, Base, SavedLayer, SaveManifest
+from quicksand.saves.resuming import stack_of
 from quicksand.saves.store import Save, overlay_paths
 
 
@@ -56,18 +57,21 @@ def export_save(
     """
     say = progress or (lambda stage, done, total: None)
     with ExitStack() as stack:
-        manifest = save.require()
-        layers = _layers(save, manifest)
+        stack_of_saves = stack_of(save, paths)
+        layers = [file for lower in stack_of_saves for file in _layers(lower)]
+        for number, file in enumerate(layers):
+            file.name = overlay_name(number)
         open_all(layers, stack)
         find_digests(layers, say)
-        found = _find_base(manifest, paths)
+        found = _find_base(stack_of_saves[0], paths)
         base_files = require_files(found, save.name) if full else []
         open_all(base_files, stack)
         files = [*layers, *base_files]
+        manifest = _complete(save, layers, found.base)
         bundle = Bundle(
             name=save.name,
-            created=manifest.created or _time_of(save),
-            content=_complete(manifest, layers, found.base, _time_of(save)),
+            created=manifest.created,
+            content=manifest,
             base=found.base,
             files=tuple(file.member for file in files),
         )
@@ -84,25 +88,22 @@ def export_save(
     )
 
 
-def _layers(save: Save, manifest: SaveManifest) -> list[Outgoing]:
+def _layers(save: Save) -> list[Outgoing]:
     """Raises SaveError for one that no import would take."""
+    manifest = save.require()
     files = []
     for number, path in enumerate(overlay_paths(save.root, manifest)):
-        name = overlay_name(number)
         check_layer(path, str(path), snapshots=True)
-        known = manifest.layers[number] if manifest.layers is not None else None
-        file = Outgoing(name=name, path=path)
-        if known is not None:
+        file = Outgoing(name=path.name, path=path)
+        if manifest.layers is not None:
+            known = manifest.layers[number]
             file.size, file.sha256 = known.size, known.sha256
         files.append(file)
     return files
 
 
-def _time_of(save: Save) -> float:
-    return float(int((save.root / MANIFEST).stat().st_mtime))
-
-
-def _find_base(manifest: SaveManifest, paths: Paths) -> FoundBase:
+def _find_base(lowest: Save, paths: Paths) -> FoundBase:
+    manifest = lowest.require()
     known = manifest.base or Base(name=manifest.config.image)
     arch = Architecture.parse(manifest.arch)
     try:
@@ -111,7 +112,7 @@ def _find_base(manifest: SaveManifest, paths: Paths) -> FoundBase:
         raise SaveError(
             f"the image {known} that the save lies on cannot be told: {error}", hint=error.hint
         ) from error
-    if found.base.version != known.version and not found.files:
+    if not found.files:
         return FoundBase(base=replace(found.base, version=known.version))
     return found
 
@@ -129,26 +130,25 @@ def require_files(found: FoundBase, name: str) -> list[Outgoing]:
     ]
 
 
-def _complete(
-    manifest: SaveManifest, layers: list[Outgoing], base: bundles.Base, created: float
-) -> SaveManifest:
+def _complete(save: Save, layers: list[Outgoing], base: bundles.Base) -> SaveManifest:
     """The manifest with what one of the published packages does not tell, so that whoever imports
     the save can tell what it lies on and whether it is whole."""
-    base_of_save = Base(name=base.name, version=base.version, digest=base.digest)
-    config = replace(manifest.config, image=base.name)
+    manifest = replace(
+        save.require(),
+        config=replace(save.require().config, image=base.name),
+        arch=base.arch,
+        base=Base(name=base.name, version=base.version, digest=base.digest),
+    )
     if manifest.id:
-        return replace(manifest, config=config, base=base_of_save, arch=base.arch)
+        return manifest
     known = tuple(
         SavedLayer(id=_name(f"{number} {file.sha256}"), size=file.size, sha256=file.sha256)
         for number, file in enumerate(layers)
     )
     return replace(
         manifest,
-        config=config,
-        arch=base.arch,
         id=_name(" ".join(layer.id for layer in known)),
-        created=created,
-        base=base_of_save,
+        created=float(int((save.root / MANIFEST).stat().st_mtime)),
         layers=known,
     )
 

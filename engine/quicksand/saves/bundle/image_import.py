@@ -14,6 +14,7 @@ from quicksand.saves.bundle.bases import NAMES, publish_image
 from quicksand.saves.bundle.checks import check_disk
 from quicksand.saves.bundle.importing import Imported, Options
 from quicksand.saves.bundle.manifest import (
+    FORMAT,
     IMAGE_FILES,
     MANIFEST,
     MANIFEST_MAX,
@@ -59,7 +60,7 @@ def import_image(
                 raise ValueError(f"it has {header.name!r}, which no image has, or has it twice")
             header = reader.next()
         missing = [name for name in IMAGE_FILES if name not in digests]
-        if manifest is None or "format" in manifest or missing:
+        if manifest is None or manifest.get("format") == FORMAT or missing:
             raise ValueError(f"it has no {(*missing, MANIFEST)[0]} of an image")
         check_disk(made / NAMES["disk"], "image.qcow2")
         _check_digests(manifest, digests)

@@ -17,6 +17,7 @@ from quicksand.registry import Registry
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.checks import check_config, check_layer, warnings
 from quicksand.saves.bundle.manifest import (
+    FORMAT,
     IMAGE_FILES,
     MANIFEST,
     MANIFEST_MAX,
@@ -109,7 +110,7 @@ def _import(
     value = None
     if first.name == MANIFEST:
         value = parse_json(reader.small_content(MANIFEST_MAX, MANIFEST))
-    if value is None or "format" not in value:
+    if value is None or value.get("format") != FORMAT:
         from quicksand.saves.bundle.image_import import import_image
 
         stem = Path(label).stem if label.endswith(".quicksand") else ""

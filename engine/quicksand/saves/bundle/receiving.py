@@ -58,6 +58,14 @@ class Receiver:
         self._total = total
         self._progress = progress or (lambda stage, done, total: None)
         self._done = 0
+        self._verified = Verified.of_user()
+        self._whole: list[Path] = []
+
+    def note_verified(self) -> None:
+        """What was written is where it stays: files whose checksums were known need not be read
+        again before they are used."""
+        for mark in self._whole:
+            self._verified.add(mark)
 
     def next(self, member: Member) -> None:
         """Go to the member that comes next, which is to be ``member``. Raises ValueError."""
@@ -91,7 +99,7 @@ class Receiver:
 
     def write(self, member: Member, path: Path, expected: File | None = None) -> None:
         """Have a member as the new file ``path``, on the disk; zeros become holes. ``expected``: a
-        record that knows its checksums; that file is noted as verified.
+        record that knows its checksums.
 
         Raises ValueError if it is damaged, DiskSpaceError, PathError.
         """
@@ -124,8 +132,7 @@ class Receiver:
                 os.ftruncate(descriptor, at)
                 seal(descriptor)
             if expected is not None:
-                verified = Verified.of_user()
-                verified.add(verified.mark(descriptor, expected))
+                self._whole.append(self._verified.mark(descriptor, expected))
             return digest.hexdigest()
         finally:
             os.close(descriptor)

@@ -77,6 +77,7 @@ def import_tree(
             _write_records(place, sandbox, nodes)
             image = base.publish()
         _publish(registry, record, image, place)
+    receiver.note_verified()
     return Imported(
         kind=Kind.TREE,
         name=record.name,

@@ -126,6 +126,8 @@ def _look(history: History, record: Record, *, present: bool) -> Tree:
             "exported without any",
         )
     stands_on = None if head is None else history.find_visible(head.node)
+    if stands_on not in [node.id for node in nodes]:
+        stands_on = None  # it is gone
     sandbox = Sandbox(id=record.id, config=record.config, node=stands_on)
     if present and head is not None:
         if head.previous is not None:
