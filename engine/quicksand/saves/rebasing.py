@@ -14,10 +14,11 @@ from quicksand.images.merge import write_merged
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.resolve import ImageResolver
 from quicksand.images.store import sha256_file
+from quicksand.saves.keeping import find_stored
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer
 from quicksand.saves.resuming import find_base, save_files
 from quicksand.saves.saving import Report
-from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.store import Save
 from quicksand.snapshots.records import new_id
 
 
@@ -33,9 +34,8 @@ def rebase(save: Save, image: str, paths: Paths, *, report: Report | None = None
     new = ImageResolver(paths).resolve(image, Architecture.parse(manifest.arch))
     if old.digest and old.digest == new.digest:
         raise SaveError(f"the save {save.name!r} lies on that version of {image!r} already")
-    if not save.root.is_dir():
-        raise SaveError(f"{save.root} is one file", hint="start it, and save the sandbox")
-    store, files = SaveStore(save.root.parent), save_files(save, paths)
+    store, _ = find_stored(save.root, paths)
+    files = save_files(save, paths)
     with store.making() as made:
         disk = made / OVERLAYS / "0.qcow2"
         write_merged(

@@ -150,7 +150,12 @@ def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) ->
     ids: list[str] = []
     with map_os_errors(place.layers):
         for root in map(Path, (*source.below, source.path)):
+            before = root.stat()
             ids += _adopt_one(root, _check(root), place)
+            after = root.stat()
+            # Replaced meanwhile, it may have given layers of both.
+            if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino):
+                raise SaveError(f"the save at {root} was replaced in this moment; try again")
     lower = check_qcow2(place.layer(ids[-1]), allow_backing=True).virtual_size
     base = check_qcow2(image.chain[-1], allow_backing=len(image.chain) > 1).virtual_size
     head = Head(layers=tuple(ids), top=new_id(), machine=FIRST)
