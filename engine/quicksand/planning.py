@@ -189,7 +189,7 @@ def check_space(root: Path, need: int = 0) -> None:
     if found.f_bavail * found.f_frsize < need + DISK_RESERVE:
         raise DiskSpaceError(
             f"{root} has less than {(need + DISK_RESERVE) // 2**20} MiB of free space",
-            hint="`quicksand-tui ps -a` shows what sandboxes take; remove one, or free some space",
+            hint="`quicksand-tui du` shows where it goes, `quicksand-tui clean` frees some",
         )
 
 

@@ -563,9 +563,11 @@ class Sandbox:
         note: str = "",
         compress: bool = False,
         freeze: bool | None = None,
+        report: Progress | None = None,
     ) -> Snapshot:
         """Write the disk to one portable file, running or not; a running VM goes on. The file
         needs the image, here or elsewhere, and nothing else. One that is there is replaced.
+        ``report`` is told a stage, bytes done, and all.
 
         Raises as `save`.
         """
@@ -573,7 +575,9 @@ class Sandbox:
         from quicksand.saves.saving import Options, write_snapshot
 
         target = Path(path).absolute()
-        options = Options(note=note, compress=compress, freeze=freeze, progress=self._progress)
+        options = Options(
+            note=note, compress=compress, freeze=freeze, progress=report or self._progress
+        )
         await write_snapshot(
             self._registry, self._require_record(), target, options, self._agent_asker()
         )

@@ -5,7 +5,9 @@
 //! waiting to write: neither on the runtime nor on the threads for files.
 //! Should the agent be killed meanwhile, its guard thaws.
 
-use std::io;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,11 +82,38 @@ impl Freezable for Root {
 
     fn freeze(&mut self, limit: Duration) -> io::Result<()> {
         self.guard = Some(Guard::start(limit + GUARD_MARGIN)?);
+        let _expedited = Expedited::begin();
         self.mounted.freeze()
     }
 
     fn thaw(&self) -> io::Result<()> {
         self.mounted.thaw()
+    }
+}
+
+/// Has the kernel not wait for RCU grace periods to pass by themselves. Freezing
+/// takes three, with all writers held up from the first: 36 ms and more, else 5.
+struct Expedited(Option<fs::File>);
+
+impl Expedited {
+    fn begin() -> Self {
+        let switch = fs::OpenOptions::new().write(true).open("/sys/kernel/rcu_expedited");
+        // A kernel without it freezes all the same.
+        let mut switch = switch.ok();
+        if let Some(file) = &mut switch
+            && file.write_all(b"1").is_err()
+        {
+            switch = None;
+        }
+        Self(switch)
+    }
+}
+
+impl Drop for Expedited {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            file.write_all_at(b"0", 0).ok();
+        }
     }
 }
 

@@ -142,6 +142,7 @@ def command(image: str, runs: int, stream_mb: int, quick: bool, as_json: bool) -
 
     Medians, and the range in brackets. Takes some minutes.
     """
+    from quicksand_tui.cli.benchmark_saves import measure_saves
     from quicksand_tui.cli.benchmark_snapshots import describe, measure_snapshots
 
     def say(line: str) -> None:
@@ -149,7 +150,8 @@ def command(image: str, runs: int, stream_mb: int, quick: bool, as_json: bool) -
 
     async def measure_all() -> tuple[list[Figure], dict[str, Any]]:
         figures, facts = await measure(image, max(1, runs), max(1, stream_mb), say)
-        return figures + await measure_snapshots(image, max(1, runs), quick=quick, say=say), facts
+        figures += await measure_snapshots(image, max(1, runs), quick=quick, say=say)
+        return figures + await measure_saves(image, max(1, runs), say), facts
 
     load = os.getloadavg()[0]
     figures, facts = asyncio.run(measure_all())

@@ -47,9 +47,15 @@ _file = click.argument("file", type=click.Path(allow_dash=True), metavar="FILE")
 @click.option(
     "--tree", is_flag=True, help="NAME is a sandbox: all its checkpoints, memory included."
 )
-@click.option("--compress", is_flag=True, help="Compress it (Zstandard).")
+@click.option(
+    "--compress/--no-compress",
+    default=None,
+    help="Compress it (Zstandard).  [default: with --tree, whose memory is mostly empty]",
+)
 @json_option
-def export(name: str, file: str, full: bool, tree: bool, compress: bool, as_json: bool) -> int:
+def export(
+    name: str, file: str, full: bool, tree: bool, compress: bool | None, as_json: bool
+) -> int:
     """Write a save to one file, which `import` takes on another host.
 
     Without --full the other host must have the image that the save lies on. With --tree NAME is a
@@ -67,11 +73,12 @@ def export(name: str, file: str, full: bool, tree: bool, compress: bool, as_json
         raise click.UsageError("--json and - as FILE do not go together: both are for stdout")
     target = _stdout() if file == STREAM else Path(file)
     rate = Rate(f"{name}: exporting")
+    packed = tree if compress is None else compress
 
     async def main(signals: Signals) -> int:
         async with shown(rate.describe):
             done = await saves.export(
-                name, target, full=full, tree=tree, compress=compress, progress=rate.report
+                name, target, full=full, tree=tree, compress=packed, progress=rate.report
             )
         _note(name, done.notes)
         if as_json:

@@ -16,6 +16,8 @@ from quicksand_tui.cli.warm import warm
 
 if TYPE_CHECKING:
     from quicksand.images.resolve import ImageResolver
+    from quicksand.images.store import StoredImage
+    from quicksand.images.users import Users
     from quicksand.templates import TemplateInfo
 
     from quicksand_tui.cli.runner import Signals
@@ -28,7 +30,7 @@ DIGEST_SHOWN = 12
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List, build, warm up, inspect and remove images.
+    """List, build, warm up, inspect, remove and prune images.
 
     Without a further word this lists them.
     """
@@ -123,6 +125,7 @@ def _facts(name: str) -> dict[str, Any]:
             "errors": list(stored.errors),
             "files": files,
             "sandboxes": _sandboxes_on(stored.root.parent),
+            "saves": list(_users(resolver.store.versions(name)).saves),
             "templates": _template_facts([stored.digest]),
         }
     image = resolver.resolve(name, Architecture.host())
@@ -157,40 +160,120 @@ def _templates_of(digests: list[str]) -> list[TemplateInfo]:
     return [t for t in list_templates(paths()) if wanted and t.image_digest.startswith(wanted)]
 
 
+def _users(versions: list[StoredImage]) -> Users:
+    from quicksand.host.paths import paths
+    from quicksand.images.users import ImageUsers
+
+    return ImageUsers(paths()).of_all(versions)
+
+
 def _sandboxes_on(place: Path) -> list[str]:
     """Names of the sandboxes whose disks lie on files under ``place``."""
     from quicksand.host.paths import paths
     from quicksand.registry import Registry
 
+    place = place.resolve()
     return [
         entry.name
         for entry in Registry(paths()).list()
         if entry.record is not None
-        and any(Path(layer).is_relative_to(place) for layer in entry.record.chain)
+        and any(Path(layer).resolve().is_relative_to(place) for layer in entry.record.chain)
     ]
 
 
 @command.command("rm")
 @click.argument("name", shell_complete=complete_images)
 def remove(name: str) -> None:
-    """Remove an image from the store, if no sandbox lies on it, and its templates."""
-    from quicksand.errors import QuicksandError, StateError
-    from quicksand.templates import discard
+    """Remove an image from the store with all its versions and its templates.
+
+    Not one that a sandbox or a save lies on: that is named.
+    """
+    from quicksand.errors import StateError
 
     store = _resolver().store
-    if users := _sandboxes_on(store.root / name):
+    versions = store.versions(name)
+    users = _users(versions)
+    if users.sandboxes:
         raise StateError(
-            f"the image {name!r} is what the disks of {', '.join(users)} lie on",
-            hint=f"`quicksand-tui rm {' '.join(users)}` removes them",
+            f"the image {name!r} is what the disks of {', '.join(users.sandboxes)} lie on",
+            hint=f"`quicksand-tui rm {' '.join(users.sandboxes)}` removes them",
         )
-    is_there = store.get(name) is not None
-    versions = [path.name for path in (store.root / name).iterdir()] if is_there else []
+    if users.saves:
+        raise StateError(
+            f"the image {name!r} is what the saves {', '.join(users.saves)} lie on",
+            hint=f"`quicksand-tui saves rm {' '.join(users.saves)} --now` removes them, "
+            "`quicksand-tui images prune` only what nothing needs",
+        )
+    if users.trashed:
+        raise StateError(
+            f"the image {name!r} is what the saves {', '.join(users.trashed)} in the trash lie on",
+            hint="`quicksand-tui saves trash --empty` removes them for good",
+        )
     store.remove(name)
-    for template in _templates_of(versions):
+    _discard_templates(versions)
+    print(name)
+
+
+def _discard_templates(versions: list[StoredImage]) -> None:
+    from quicksand.errors import QuicksandError
+    from quicksand.templates import discard
+
+    for template in _templates_of([image.root.name for image in versions]):
         # The last used ones are kept only: what stays goes in time.
         with contextlib.suppress(QuicksandError):
             discard(template.root)
-    print(name)
+
+
+@command.command("prune")
+@click.option("--dry-run", is_flag=True, help="Remove nothing, only list.")
+@json_option
+def prune(dry_run: bool, as_json: bool) -> None:
+    """Remove old versions of images that no sandbox and no save lies on.
+
+    The versions in use stay, and what a save in the trash lies on.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.images.users import find_unneeded
+
+    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
+
+    store = _resolver().store
+    found = [(image, image.size) for image in find_unneeded(paths())]
+    if not dry_run:
+        found = [(image, size) for image, size in found if store.remove_old(image)]
+        _discard_templates([image for image, _ in found])
+    total = sum(size for _, size in found)
+    if as_json:
+        print_json(
+            {
+                "removed": not dry_run,
+                "freed": total,
+                "images": [
+                    {
+                        "name": image.root.parent.name,
+                        "version": image.version,
+                        "digest": image.digest or image.root.name,
+                        "size": size,
+                    }
+                    for image, size in found
+                ],
+            }
+        )
+        return
+    if found:
+        rows = [
+            (
+                image.root.parent.name,
+                image.version,
+                image.root.name,
+                show_size(size),
+                "" if image.created is None else show_age(image.created),
+            )
+            for image, size in found
+        ]
+        print_table(("NAME", "VERSION", "DIGEST", "SIZE", "AGE"), rows)
+    what = "would be free" if dry_run else "are free again"
+    say(f"{show_size(total)} {what}" if found else "every version is in use or needed")
 
 
 @command.command("build")

@@ -52,6 +52,7 @@ def _places() -> dict[str, Any]:
         "cache": str(found.cache),
         "sandboxes": str(found.sandboxes),
         "images": str(found.images),
+        "saves": str(found.saves),
     }
 
 

@@ -49,6 +49,33 @@ def complete_images(
     ]
 
 
+def complete_saves(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of saves."""
+    from quicksand.host.paths import paths
+    from quicksand.saves.finding import all_stores
+
+    return [
+        CompletionItem(save.name, help=save.manifest.note if save.manifest else "damaged")
+        for store in all_stores(paths())
+        for save in store.list()
+        if save.name.startswith(incomplete)
+    ]
+
+
+def complete_trash(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of saves in the trash."""
+    from quicksand.host.paths import paths
+    from quicksand.saves.census import list_trash
+    from quicksand.saves.workspaces import known_stores
+
+    names = {found.save.name for found in list_trash(known_stores(paths()))}
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
 def complete_tags(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

@@ -88,6 +88,14 @@ def show_age(since: float, now: float | None = None) -> str:
     return f"{seconds:.0f}s"
 
 
+def show_date(when: float) -> str:
+    """A day, as people of all countries write it: ``2026-07-14``."""
+    try:
+        return time.strftime("%Y-%m-%d", time.localtime(when))
+    except (OverflowError, ValueError, OSError):
+        return "never"
+
+
 def is_unicode(stream: Any) -> bool:
     """Whether a stream can show characters beyond ASCII."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"

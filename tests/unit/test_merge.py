@@ -115,6 +115,22 @@ def test_where_clusters_fit_the_base_is_not_needed(made: list[Made], compress: b
         }
 
 
+@settings(max_examples=100, deadline=None)
+@given(made=st.lists(ODD, min_size=1, max_size=5), size=SIZES)
+def test_a_base_can_be_hidden(made: list[Made], size: int | None) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        paths = [write_layer(directory / str(at), layer) for at, layer in enumerate(made)]
+        target = directory / "target"
+        write_merged(paths, target, backing=BACKING, size=size, hide_base=True)
+        disk = b""
+        for layer in made:
+            disk = layer.lay_over(disk)
+        size = len(disk) if size is None else -(-size // 512) * 512
+        expected = disk[:size].ljust(size, b"\0")
+        assert read_disk(write_layer(directory / "base", BASE), target) == expected
+
+
 def expected_kinds(layers: list[Made]) -> dict[int, str]:
     kinds: dict[int, str] = {}
     for made in layers:

@@ -42,6 +42,7 @@ def write_merged(
     base: Sequence[Path] = (),
     size: int | None = None,
     compress: bool = False,
+    hide_base: bool = False,
     progress: Progress | None = None,
 ) -> None:
     """Write what ``layers``, from the bottom to the top, have above their base as one overlay.
@@ -50,6 +51,7 @@ def write_merged(
     disk of its own. ``base`` are the base's own files: they are read only where a layer covers
     a part of a cluster of 64 KiB (because its clusters are smaller, or it ends there), and no zeros
     are kept beyond their end. A ``size`` that is larger than the highest layer adds zeros.
+    ``hide_base``: where no layer has anything there are zeros, whatever the base has.
 
     ``target`` appears, or is replaced, when it is whole; whatever goes wrong, nothing else is left.
     Raises ImageError naming a layer that is damaged or the want of ``base``, ConfigError,
@@ -59,7 +61,8 @@ def write_merged(
         raise ConfigError("there are no layers to merge")
     if size is not None and not 0 < size <= VIRTUAL_SIZE_MAX:
         raise ConfigError(f"a disk of {size} bytes is not possible")
-    known = None if backing is not None and not base else base
+    known = None if backing is not None and not base and not hide_base else base
+    nothing = ZERO if hide_base else NOTHING
     with open_visible(layers, known, size=size) as disk:
         total = disk.filled() * CLUSTER
         with new_file(target) as descriptor:
@@ -67,7 +70,7 @@ def write_merged(
             with _deflating(out) if compress else contextlib.nullcontext(out.add_clusters) as store:
                 done = 0
                 for part in disk.parts():
-                    table = [ZERO if entry == ZERO else 0 for entry in part.entries]
+                    table = [ZERO if entry == ZERO else nothing for entry in part.entries]
                     for at, data in _pieces(disk, part):
                         entries = _store(data, store)
                         table[at : at + len(entries)] = entries
@@ -75,6 +78,8 @@ def write_merged(
                         if progress is not None:
                             progress(done, total)
                     out.add_table(part.number, table)
+                if hide_base:
+                    out.add_missing_tables(ZERO)
             out.finish()
 
 

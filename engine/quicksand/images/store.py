@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
-from quicksand.host.files import map_os_errors, read_json, sync_dir, write_json
+from quicksand.host.files import map_os_errors, read_json, sync_dir, try_lock, write_json
 from quicksand.host.paths import make_private_dir
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
 CURRENT = "current"
+REMOVED = ".removed-"
 PARTS = ("disk", "kernel", "initrd")
 DIGEST_SHOWN = 12
 """Hexadecimal digits of a digest that name its directory."""
@@ -119,6 +120,20 @@ class ImageStore:
                     return image
         return None
 
+    def versions(self, name: str) -> builtins.list[StoredImage]:
+        """Every version of an image, also those that are not in use; a broken one carries its
+        errors."""
+        place = self.root / name
+        if not _is_name(name) or not place.is_dir():
+            return []
+        found = []
+        for path in sorted(p for p in place.iterdir() if p.is_dir() and p.name[0] != "."):
+            try:
+                found.append(self.load(path))
+            except QuicksandError as error:
+                found.append(StoredImage(root=path, name=name, errors=(str(error),)))
+        return found
+
     @staticmethod
     def load(directory: Path) -> StoredImage:
         """The image in ``directory``. Files are compared with the manifest by size.
@@ -207,10 +222,34 @@ class ImageStore:
         if not _is_name(name) or not place.is_dir():
             raise ImageNotFound(f"Image not found: {name!r} is not in the store")
         with map_os_errors(place):
-            # Out of sight first, so that nothing starts from a half-removed image.
-            doomed = self.root / f".removed-{secrets.token_hex(4)}"
-            place.rename(doomed)
-            shutil.rmtree(doomed)
+            self._remove_tree(place)
+
+    def remove_old(self, image: StoredImage) -> bool:
+        """Remove one version, unless it is the one in use or an image of that name is being built;
+        returns whether it was removed. Raises PathError.
+
+        Whoever calls has made sure that nothing lies on it.
+        """
+        name = image.root.parent.name
+        with map_os_errors(image.root):
+            # Who builds an image that is there already makes it the one in use again.
+            lock = try_lock(self.root / f".{name}.lock")
+            if lock is None:
+                return False
+            try:
+                current = self.get(name)
+                if current is None or current.root == image.root or not image.root.is_dir():
+                    return False
+                self._remove_tree(image.root)
+            finally:
+                os.close(lock)
+        return True
+
+    def _remove_tree(self, place: Path) -> None:
+        # Out of sight first, so that nothing starts from a half-removed image.
+        doomed = self.root / f"{REMOVED}{secrets.token_hex(4)}"
+        place.rename(doomed)
+        shutil.rmtree(doomed)
 
 
 def sha256_file(path: Path) -> str:

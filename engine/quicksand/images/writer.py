@@ -136,6 +136,13 @@ class Qcow2Writer:
         self._write(_numbers(entries).ljust(self.cluster, b"\0"), place)
         self._l1[number] = place | COPIED
 
+    def add_missing_tables(self, entry: int) -> None:
+        """Give all clusters that have no second-level table this entry. Raises DiskSpaceError,
+        PathError."""
+        entries = [entry] * (self.cluster // 8)
+        for number in [number for number, table in enumerate(self._l1) if not table]:
+            self.add_table(number, entries)
+
     def finish(self) -> None:
         """Write what leads to the rest. Raises DiskSpaceError, PathError."""
         place, count = self._place_refcount_table()

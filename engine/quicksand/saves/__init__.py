@@ -57,12 +57,12 @@ def restore(name: str, *, new_name: str | None = None) -> Save:
 async def verify(
     name: str | Path, *, deep: bool = False, progress: Report | None = None
 ) -> Verdict:
-    """Look at a save from outside, or ``deep`` at every byte of it and of its base."""
+    """Look at a save, or the file of a snapshot, from outside, or ``deep`` at every byte of it and
+    of what it lies on."""
     from quicksand.host.paths import paths
-    from quicksand.saves.finding import find_save
-    from quicksand.saves.verifying import verify_saves
+    from quicksand.saves.verifying import find_any, verify_saves
 
-    save = find_save(name, paths())
+    save = find_any(name, paths())
     return (await verify_saves([save], paths(), deep=deep, progress=progress))[0]
 
 

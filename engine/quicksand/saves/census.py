@@ -44,7 +44,11 @@ class SaveInfo:
     base_state: BaseState
     parent: Parent | None
     children: tuple[str, ...]
-    """Names of the saves that were made of sandboxes that began with this one."""
+    """Names of the saves that were made of sandboxes that began with this one; they need it no
+    more."""
+    above: tuple[str, ...]
+    """Names of the saves that lie on this one, as only those of the published packages do: they
+    cannot be used without it."""
     sandboxes: tuple[str, ...]
     """Names of the sandboxes that began with it."""
     problems: tuple[str, ...]
@@ -62,7 +66,7 @@ class Census:
     """All saves, images and sandboxes at one moment. Blocks for I/O."""
 
     def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
-        self._images = ImageStore(paths.images)
+        self._paths = paths
         self._stores = all_stores(paths, cwd)
         self._known = known_stores(paths, cwd)
         self._saves = [(store, save) for store in self._known for save in store.list()]
@@ -71,6 +75,8 @@ class Census:
         for _, save in self._saves:
             if save.manifest is not None and save.manifest.parent is not None:
                 self._children.setdefault(save.manifest.parent.id, []).append(save.name)
+        self._lower = {save.root: self._find_lower(save, store) for store, save in self._saves}
+        self._states: dict[tuple[Base, Path], BaseState] = {}
 
     def list(self, *, everywhere: bool = False) -> Sequence[SaveInfo]:
         """The saves that are found by name, those of the workspace first; or ``everywhere`` those
@@ -82,7 +88,7 @@ class Census:
         """What is known of one save."""
         footprint, manifest = Footprint(save.root), save.manifest
         base = None if manifest is None else base_of(save)
-        state = BaseState.UNKNOWN if base is None else base_state(base, self._images)
+        state = self._base_state(save)
         return SaveInfo(
             save=save,
             store=store,
@@ -93,8 +99,42 @@ class Census:
             base_state=state,
             parent=None if manifest is None else manifest.parent,
             children=self.children(save),
+            above=self.above(save),
             sandboxes=self.sandboxes(save),
             problems=tuple(filter(None, (save.error, _base_problem(base, state)))),
+        )
+
+    def _find_lower(self, save: Save, store: SaveStore) -> Save | None:
+        """The save that one of the published packages lies on, if it lies on one."""
+        manifest = save.manifest
+        if manifest is None or manifest.base is not None:
+            return None
+        places = dict.fromkeys((store.root, *(near.root for near in self._stores)))
+        for place in places:
+            for other_store, other in self._saves:
+                if other_store.root == place and other.name == manifest.config.image:
+                    # One that has the name of its image lies on the image.
+                    return None if other.root == save.root else other
+        return None
+
+    def _base_state(self, save: Save) -> BaseState:
+        seen: set[Path] = set()
+        while (lower := self._lower.get(save.root)) is not None and save.root not in seen:
+            seen.add(save.root)
+            save = lower
+        if save.manifest is None:
+            return BaseState.UNKNOWN
+        key = base_of(save), save.root.parent
+        if key not in self._states:
+            self._states[key] = base_state(key[0], self._paths, key[1])
+        return self._states[key]
+
+    def above(self, save: Save) -> tuple[str, ...]:
+        """Names of the saves that lie on it."""
+        return tuple(
+            other.name
+            for _, other in self._saves
+            if (lower := self._lower[other.root]) is not None and lower.root == save.root
         )
 
     def children(self, save: Save) -> tuple[str, ...]:
@@ -108,8 +148,7 @@ class Census:
         return tuple(
             entry.name
             for entry in self._sandboxes
-            if _began_with(entry, save)
-            and not (starting and entry.record is not None and entry.record.committed)
+            if (_starts_with(entry, save) if starting else _began_with(entry, save))
         )
 
 
@@ -122,6 +161,13 @@ def _began_with(entry: Entry, save: Save) -> bool:
     return source.path == str(save.root)
 
 
+def _starts_with(entry: Entry, save: Save) -> bool:
+    record = entry.record
+    if record is None or record.source is None or record.committed:
+        return False
+    return _began_with(entry, save) or str(save.root) in record.source.below
+
+
 def base_of(save: Save) -> Base:
     """What a save lies on; of one that does not tell, the image of its config. Raises SaveError if
     it cannot be used."""
@@ -129,15 +175,17 @@ def base_of(save: Save) -> Base:
     return manifest.base or Base(name=manifest.config.image)
 
 
-def base_state(base: Base, images: ImageStore) -> BaseState:
-    """Whether an image is here, as its manifest says."""
+def base_state(base: Base, paths: Paths, near: Path) -> BaseState:
+    """Whether an image is here, as its manifest says; ``near`` is the directory of the save."""
+    images = ImageStore(paths.images)
     if base.digest:
-        if images.find_version(base.name, base.digest) is not None:
+        from quicksand.saves.portable import find_image
+
+        if images.find_version(base.name, base.digest) or find_image(base.digest, paths, [near]):
             return BaseState.HERE
         return BaseState.MISSING if images.get(base.name) is None else BaseState.OTHER
     if images.get(base.name) is not None:
         return BaseState.HERE
-    # Not loaded: that would run their code.
     from importlib.metadata import entry_points
 
     from quicksand.images.resolve import GROUP

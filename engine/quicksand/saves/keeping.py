@@ -12,7 +12,7 @@ from quicksand.host.paths import Paths
 from quicksand.saves.census import Census, SaveInfo, expire_trash, freed_by
 from quicksand.saves.finding import all_stores, find_save
 from quicksand.saves.store import Save, SaveStore, Trashed
-from quicksand.saves.workspaces import known_stores
+from quicksand.saves.workspaces import known_stores, remember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def remove_save(
     """Move a save to the trash, or remove it for good ``now``.
 
     Saves and sandboxes that came from it keep what they share with it. Raises SaveNotFoundError,
-    SaveError if a sandbox is just starting from it, HostError.
+    SaveError if a sandbox is just starting from it or another save lies on it, HostError.
     """
     store, save = find_stored(name, paths, cwd)
     census = Census(paths, cwd)
@@ -54,6 +54,11 @@ def remove_save(
             hint="try again when that is done",
         )
     info = census.look_at(save, store)
+    if info.above:
+        raise SaveError(
+            f"the save {save.name!r} is needed: {', '.join(info.above)} lies on it",
+            hint="remove that first, or save a sandbox of it anew: then it has all its layers",
+        )
     if now:
         store.delete(save.root.name)
         return Removed(info=info, trashed=None)
@@ -79,7 +84,9 @@ def restore_save(
     # Of one name in several stores those that are looked in by name come first.
     near = {store.root for store in all_stores(paths, cwd)}
     chosen, store = max(wanted, key=lambda pair: (pair[1].root in near, pair[0].removed))
-    return store.restore(chosen.id, new_name)
+    restored = store.restore(chosen.id, new_name)
+    remember(store.root, paths)
+    return restored
 
 
 def _not_in_trash(name: str, trash: Iterable[Trashed]) -> SaveNotFoundError:
@@ -101,12 +108,12 @@ def choose_old(
     keep: int | None = None,
     now: float | None = None,
 ) -> list[SaveInfo]:
-    """The saves that are older, but for the newest ``keep``; oldest first. One that cannot be read
-    is never among them."""
+    """The saves that are older, but for the newest ``keep``; oldest first. One that cannot be read,
+    or that another one lies on, is never among them."""
     now = time.time() if now is None else now
     usable = [info for info in saves if info.save.manifest is not None]
     ordered = sorted(usable, key=lambda info: (info.created, info.name), reverse=True)
-    old = ordered[keep or 0 :]
+    old = [info for info in ordered[keep or 0 :] if not info.above]
     if older_than_s is not None:
         old = [info for info in old if now - info.created > older_than_s]
     return old[::-1]

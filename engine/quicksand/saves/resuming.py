@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.config import SandboxConfig
-from quicksand.errors import ImageError, ImageNotFound, SaveError, SaveNotFoundError
+from quicksand.errors import ConfigError, ImageError, ImageNotFound, SaveError, SaveNotFoundError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.paths import Paths
@@ -51,6 +51,12 @@ def look_up(name: str, paths: Paths, workspace: Path | None = None) -> Save | No
 def merge_config(save: Save, options: Mapping[str, Any]) -> SandboxConfig:
     """The save's config with ``options`` in place of its own. Raises ConfigError."""
     own = save.require().config.to_json()
+    if own["extra_qemu_args"] and "extra_qemu_args" not in options:
+        words = " ".join(own["extra_qemu_args"])
+        raise ConfigError(
+            f"the save {save.name!r} has arguments for QEMU, which can reach this host: {words}",
+            hint="if you want them give them as extra_qemu_args, or [] to go without",
+        )
     # Where the disk came from decides what it can run on.
     return SandboxConfig.parse({**own, **options, "image": own["image"]})
 
@@ -58,7 +64,7 @@ def merge_config(save: Save, options: Mapping[str, Any]) -> SandboxConfig:
 def source_of(save: Save, paths: Paths) -> Source:
     """What a sandbox that begins from ``save`` is to remember."""
     manifest = save.require()
-    *below, _ = find_stack(save, paths)
+    *below, _ = stack_of(save, paths)
     return Source(
         path=str(save.root),
         below=tuple(str(lower.root) for lower in below),
@@ -68,7 +74,7 @@ def source_of(save: Save, paths: Paths) -> Source:
     )
 
 
-def find_stack(save: Save, paths: Paths) -> list[Save]:
+def stack_of(save: Save, paths: Paths) -> list[Save]:
     """The saves that one lies on, and itself, the lowest first. Ours have all their layers; the
     published packages' may name another save as their image."""
     found = [save]
@@ -79,6 +85,13 @@ def find_stack(save: Save, paths: Paths) -> list[Save]:
             break
         found.insert(0, lower)
     return found
+
+
+def save_files(save: Save, paths: Paths) -> tuple[Path, ...]:
+    """All files above the image, the lowest first. Raises SaveError."""
+    return tuple(
+        path for one in stack_of(save, paths) for path in overlay_paths(one.root, one.require())
+    )
 
 
 def layers_digest(manifest: SaveManifest) -> str:
@@ -92,7 +105,7 @@ def layers_digest(manifest: SaveManifest) -> str:
 def find_base(save: Save, paths: Paths, base_dir: Path | None = None) -> ResolvedImage:
     """The image that a save lies on; in ``base_dir`` it is looked for first. Raises SaveError
     naming it if it is not here."""
-    manifest, resolver = find_stack(save, paths)[0].require(), ImageResolver(paths)
+    manifest, resolver = stack_of(save, paths)[0].require(), ImageResolver(paths)
     arch = Architecture.parse(manifest.arch)
     base = manifest.base
     if base is not None and base.digest:
@@ -137,7 +150,12 @@ def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) ->
     ids: list[str] = []
     with map_os_errors(place.layers):
         for root in map(Path, (*source.below, source.path)):
+            before = root.stat()
             ids += _adopt_one(root, _check(root), place)
+            after = root.stat()
+            # Replaced meanwhile, it may have given layers of both.
+            if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino):
+                raise SaveError(f"the save at {root} was replaced in this moment; try again")
     lower = check_qcow2(place.layer(ids[-1]), allow_backing=True).virtual_size
     base = check_qcow2(image.chain[-1], allow_backing=len(image.chain) > 1).virtual_size
     head = Head(layers=tuple(ids), top=new_id(), machine=FIRST)

@@ -141,7 +141,9 @@ class SaveStore:
         """Give the whole save in ``made`` (of `making`) its name; its files are synced already, its
         manifest is there. One that has the name goes to the trash.
 
-        Raises SaveError if the name is taken and not to be replaced; PathError, DiskSpaceError.
+        Raises SaveError if the name is taken and not to be replaced; PathError, DiskSpaceError:
+        then the name leads to what it led to before, or, where only the last sync failed, to the
+        new one.
         """
         check_save_name(name)
         with self._locked():
@@ -160,32 +162,28 @@ class SaveStore:
                     sync_dir(self.root)
                 self._finish(ready, name)
             except HostError:
-                if (now := _inode(target)) != inode:
-                    # While there is neither the old one nor the new one `recover` has to go on.
-                    if is_first or now is not None:
-                        _remove_tree(ready)
-                    raise
-        self._remember()
+                now = _inode(target)
+                # While there is neither the old one nor the new one `recover` has to go on.
+                if now != inode and (is_first or now is not None):
+                    _remove_tree(ready)
+                raise
         return load_save(target)
 
-    def _remember(self) -> None:
-        from quicksand.saves.workspaces import remember
-
-        remember(self.root)
-
     def _finish(self, ready: Path, name: str) -> None:
-        """Bring the save in ``ready`` to its name. What has the name already goes to the trash."""
+        """Bring the save in ``ready`` to its name. What has the name already goes to the trash, if
+        need be the next time."""
         target, new = self.root / name, ready / "save"
         with map_os_errors(target):
-            if os.path.lexists(target) and not exchange(new, target):
-                self._to_trash(target, name)
-            if os.path.lexists(target):
-                # They have changed places.
-                self._to_trash(new, name)
-            else:
+            exchanged = os.path.lexists(target) and exchange(new, target)
+            if not exchanged:
+                if os.path.lexists(target):
+                    self._to_trash(target, name)
                 new.rename(target)
             sync_dir(self.root)
-        shutil.rmtree(ready, ignore_errors=True)
+        with contextlib.suppress(HostError):
+            if exchanged:
+                self._to_trash(new, name)
+            _remove_tree(ready)
 
     def remove(self, name: str) -> Trashed:
         """Move a save to the trash. Raises SaveNotFoundError, HostError."""
@@ -263,12 +261,12 @@ class SaveStore:
                 raise SaveNotFoundError(f"there is no {id_!r} in the trash of {self.root}")
             target = self.root / check_save_name(name or found.save.name)
             if os.path.lexists(target):
-                raise taken(target.name, self.root)
+                again = f"quicksand-tui saves restore {id_} --as NEW"
+                raise taken(target.name, self.root, hint=f"`{again}` gives it another name")
             with map_os_errors(target):
                 (found.root / "save").rename(target)
                 sync_dir(self.root)
             _remove_tree(found.root)
-        self._remember()
         return load_save(target)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:
@@ -357,7 +355,5 @@ def _remove_tree(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def taken(name: str, root: Path) -> SaveError:
-    return SaveError(
-        f"there is a save {name!r} in {root} already", hint="choose another name, or replace it"
-    )
+def taken(name: str, root: Path, *, hint: str = "choose another name, or replace it") -> SaveError:
+    return SaveError(f"there is a save {name!r} in {root} already", hint=hint)

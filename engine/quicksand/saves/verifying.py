@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from quicksand.diskdiff.bounds import Stopped
-from quicksand.errors import ImageError, SaveError
+from quicksand.errors import ImageError, QuicksandError, SaveError
 from quicksand.host.paths import Paths
-from quicksand.images.store import ImageStore, StoredImage
-from quicksand.saves.census import BaseState, base_of, base_state
+from quicksand.images.resolve import ResolvedImage
+from quicksand.images.store import ImageStore
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.store import Save, overlay_paths
 
@@ -55,6 +57,8 @@ class _Part:
     path: Path
     sha256: str
     """"" if nobody has told: then its data are looked for, all of them."""
+    size: int | None = None
+    """Bytes that it is of; None: the whole file."""
 
 
 _Key = tuple[int, int, bool]
@@ -66,13 +70,13 @@ class Verifier:
 
     def __init__(
         self,
-        images: ImageStore,
+        paths: Paths,
         *,
         deep: bool = False,
         progress: Report | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        self._images = images
+        self._paths = paths
         self._deep = deep
         self._progress = progress
         self._stop = stop or threading.Event()
@@ -97,19 +101,21 @@ class Verifier:
         """What is to be read of a save, and what is wrong with it already."""
         if save.manifest is None:
             return [], {MANIFEST: save.error}
+        from quicksand.saves.resuming import find_base, stack_of
+
         problems: dict[str, str] = {}
         parts: list[_Part] = []
-        base = base_of(save)
-        if (state := base_state(base, self._images)) is not BaseState.HERE:
-            there = ", only another version of it" if state is BaseState.OTHER else ""
-            problems[BASE] = f"the image {base} is not here{there}"
+        try:
+            below = stack_of(save, self._paths)[:-1]
+            image = find_base(save, self._paths)
+        except QuicksandError as error:
+            problems[BASE] = str(error)
+            below, image = [], None
         if self._deep:
-            try:
-                parts = list(_parts_of_save(save))
-            except SaveError as error:  # it is being removed
-                problems[OVERLAYS] = str(error)
-            image = self._images.find_version(base.name, base.digest) if base.digest else None
-            if image is not None:
+            parts += _parts_of_save(save, "", problems)
+            for lower in below:
+                parts += _parts_of_save(lower, f"{lower.name}: ", problems)
+            if image is not None and image.digest:
                 parts += _parts_of_image(image)
         return parts, problems
 
@@ -128,17 +134,19 @@ class Verifier:
 
     def _read(self, part: _Part) -> str | Exception:
         try:
-            return self._hash(part.path) if part.sha256 else self._walk(part.path)
+            return self._hash(part.path, part.size) if part.sha256 else self._walk(part.path)
         except (OSError, ImageError) as error:
             return error
 
-    def _hash(self, path: Path) -> str:
+    def _hash(self, path: Path, size: int | None) -> str:
         digest, buffer = hashlib.sha256(), memoryview(bytearray(CHUNK))
+        left = sys.maxsize if size is None else size
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123
-            while count := file.readinto(buffer):
+            while count := file.readinto(buffer[:left]):
                 digest.update(buffer[:count])
                 self._count(count)
+                left -= count
         return digest.hexdigest()
 
     def _walk(self, path: Path) -> str:
@@ -189,21 +197,30 @@ class Verifier:
         return Verdict(save=save, deep=self._deep, problems=problems)
 
 
-def _parts_of_save(save: Save) -> Iterator[_Part]:
-    """Raises SaveError."""
+def _parts_of_save(save: Save, prefix: str, problems: dict[str, str]) -> Iterator[_Part]:
+    """The files of its disk; ``prefix`` goes before their names."""
     manifest = save.require()
-    for number, path in enumerate(overlay_paths(save.root, manifest)):
-        layers = manifest.layers
-        yield _Part(
-            name=f"{OVERLAYS}/{path.name}",
-            path=path,
-            sha256="" if layers is None else layers[number].sha256,
-        )
+    if save.root.is_file():  # a portable snapshot, with its metadata behind the disk
+        for layer in manifest.layers or ():
+            yield _Part(name=save.root.name, path=save.root, sha256=layer.sha256, size=layer.size)
+        return
+    try:
+        paths = overlay_paths(save.root, manifest)
+    except SaveError as error:  # it is being removed
+        problems[f"{prefix}{OVERLAYS}"] = str(error)
+        return
+    for number, path in enumerate(paths):
+        sha256 = "" if manifest.layers is None else manifest.layers[number].sha256
+        yield _Part(name=f"{prefix}{OVERLAYS}/{path.name}", path=path, sha256=sha256)
 
 
-def _parts_of_image(image: StoredImage) -> Iterator[_Part]:
-    for found in image.files.values():
-        yield _Part(name=BASE, path=image.root / str(found["name"]), sha256=str(found["sha256"]))
+def _parts_of_image(image: ResolvedImage) -> Iterator[_Part]:
+    """What its manifest vouches for."""
+    with contextlib.suppress(QuicksandError):
+        stored = ImageStore.load(image.kernel.parent)
+        for found in stored.files.values():
+            path = stored.root / str(found["name"])
+            yield _Part(name=BASE, path=path, sha256=str(found["sha256"]))
 
 
 def _key(part: _Part) -> _Key | None:
@@ -224,12 +241,21 @@ def _size(path: Path) -> int:
         return 0
 
 
+def find_any(name_or_path: str | Path, paths: Paths) -> Save:
+    """A save, by name or path, or a snapshot file. Raises SaveNotFoundError, SaveError."""
+    from quicksand.saves.finding import find_save
+    from quicksand.saves.portable import find_portable
+
+    snapshot = find_portable(Path(name_or_path).absolute())
+    return find_save(name_or_path, paths) if snapshot is None else snapshot
+
+
 async def verify_saves(
     saves: Sequence[Save], paths: Paths, *, deep: bool = False, progress: Report | None = None
 ) -> list[Verdict]:
     """Look at saves from outside, or ``deep`` at every byte. A cancellation stops it at once."""
     stop = threading.Event()
-    verifier = Verifier(ImageStore(paths.images), deep=deep, progress=progress, stop=stop)
+    verifier = Verifier(paths, deep=deep, progress=progress, stop=stop)
     task = asyncio.create_task(asyncio.to_thread(verifier.verify, saves), name="quicksand-verify")
     try:
         return await asyncio.shield(task)

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from quicksand.errors import QuicksandError
-from quicksand.host.paths import Paths, make_private_dir, paths
+from quicksand.host.paths import Paths, make_private_dir
 from quicksand.saves.finding import all_stores
 from quicksand.saves.store import SaveStore
 
@@ -21,9 +21,8 @@ def workspaces_dir(places: Paths) -> Path:
     return places.data / "workspaces"
 
 
-def remember(root: Path, places: Paths | None = None) -> None:
+def remember(root: Path, places: Paths) -> None:
     """Note that there are saves in ``root``. That it fails is no reason not to save."""
-    places = places or paths()
     if root == places.saves:
         return
     directory = workspaces_dir(places)

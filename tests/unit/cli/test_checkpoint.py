@@ -260,6 +260,16 @@ async def test_a_revert_is_told_at_once_and_with_what_it_means() -> None:
 
 def test_the_verbs_are_in_the_help() -> None:
     found = {verb.name: verb for verb in VERBS if verb.section == "Go back"}
-    assert set(found) == {"checkpoint", "revert", "undo", "tree", "diff", "save"}
+    assert set(found) == {
+        "checkpoint",
+        "revert",
+        "undo",
+        "tree",
+        "diff",
+        "save",
+        "snapshot",
+        "export",
+        "import",
+    }
     for verb in found.values():
         assert isinstance(verb.load(), click.Command)

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from quicksand.config import SandboxConfig
 from quicksand.host.files import write_json
+from quicksand.host.paths import Paths, make_private_dir
 from quicksand.images.overlay import CLUSTER, create_overlay
+from quicksand.images.store import ImageStore, StoredImage
+from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import (
     MANIFEST,
     OVERLAYS,
@@ -19,6 +22,7 @@ from quicksand.saves.manifest import (
     SaveManifest,
 )
 from quicksand.saves.store import Save, SaveStore
+from quicksand.saves.workspaces import remember
 
 from tests.unit.diskdiff.disks import write_clusters
 
@@ -30,6 +34,13 @@ def make_layer(path: Path, content: bytes, *, size: int = 64 * MIB) -> Path:
     create_overlay(path, backing=path.with_name("none.qcow2"), size=size)
     write_clusters(path, {1: content[:CLUSTER]})
     return path
+
+
+def workspace_of(places: Paths, cwd: Path) -> SaveStore:
+    """The saves in the workspace of a directory, known as after a save."""
+    store = all_stores(places, cwd)[0]
+    remember(store.root, places)
+    return store
 
 
 def fill_save(
@@ -85,6 +96,28 @@ def make_save(
     with store.making() as made:
         fill_save(made, *contents, shared=shared, parent=parent, note=note, base=base)
         return store.publish(made, name, replace=replace)
+
+
+def publish_image(places: Paths, content: str = "1", name: str = "debian") -> StoredImage:
+    """An image in the store, with a disk that is empty."""
+    store = ImageStore(places.images)
+    staging = make_private_dir(store.root) / f".building-{name}-{os.urandom(4).hex()}"
+    staging.mkdir()
+    create_overlay(staging / "disk.qcow2", backing=None, size=64 * MIB)
+    for part in ("kernel", "initrd"):
+        (staging / part).write_text(f"{part} {content}")
+    manifest = {
+        "name": name,
+        "version": "13",
+        "arch": "x86_64",
+        "created": 1_700_000_000,
+        "files": {
+            "disk": {"name": "disk.qcow2"},
+            "kernel": {"name": "kernel"},
+            "initrd": {"name": "initrd"},
+        },
+    }
+    return store.publish(staging, manifest)
 
 
 def make_published(root: Path, *contents: bytes, image: str = "debian") -> Path:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.host.files import write_json
+from quicksand.errors import SaveError
+from quicksand.host.files import try_lock, write_json
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
+from quicksand.registry import Record
 from quicksand.saves.census import (
     BaseState,
     Census,
@@ -24,14 +26,14 @@ from quicksand.saves.census import (
     freed_by,
     list_trash,
 )
-from quicksand.saves.finding import all_stores
+from quicksand.saves.keeping import choose_old, remove_save
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.source import Source
 from quicksand.saves.store import TRASH_KEPT_S, SaveStore
 from quicksand.saves.workspaces import known_stores, workspaces_dir
 
 from tests.unit.cli.run_cli import make_stopped
-from tests.unit.saves.making import make_published, make_save
-from tests.unit.test_store import publish
+from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
 
 CLUSTER = 65536
 
@@ -125,18 +127,16 @@ def test_children_and_sandboxes_are_named(places: Paths, store: SaveStore) -> No
     make_save(store, "second", b"2", over=first)
     make_save(store, "third", b"3", over=first)
     record = make_stopped(places, "box")
-    change_source(places, record.id, path="/elsewhere", name="first", id=first.require().id)
+    change_source(places, record, path="/elsewhere", name="first", id=first.require().id)
     found = info(places, "first")
     assert (found.children, found.sandboxes) == (("second", "third"), ("box",))
     assert info(places, "second").parent == info(places, "third").parent
     assert info(places, "second").sandboxes == ()
 
 
-def change_source(places: Paths, id_: str, **source: str) -> None:
-    path = sandbox_dir(places, id_).record
-    record = Registry(places).inspect(id_)
-    assert record is not None and record.record is not None
-    write_json(path, {**record.record.to_json(), "source": {"digest": "", "below": [], **source}})
+def change_source(places: Paths, record: Record, **source: str) -> None:
+    began = replace(record, source=Source(digest="", **source))  # type: ignore[arg-type]
+    write_json(sandbox_dir(places, record.id).record, began.to_json())
 
 
 def test_a_sandbox_of_a_published_save_is_known_by_its_path(
@@ -144,16 +144,12 @@ def test_a_sandbox_of_a_published_save_is_known_by_its_path(
 ) -> None:
     root = make_published(store.root / "env", b"1")
     record = make_stopped(places, "box")
-    change_source(places, record.id, path=str(root), name="env", id="")
+    change_source(places, record, path=str(root), name="env", id="")
     assert info(places, "env").sandboxes == ("box",)
 
 
 def test_bases_are_known_by_digest(places: Paths, store: SaveStore) -> None:
-    from quicksand.images.store import ImageStore
-
-    images = ImageStore(places.images)
-    old = publish(images, name="debian", content="1")
-    new = publish(images, name="debian", content="2")
+    old, new = publish_image(places, "1"), publish_image(places, "2")
     for name, base in {
         "old": Base(name="debian", digest=old.digest),
         "new": Base(name="debian", digest=new.digest),
@@ -179,7 +175,39 @@ def test_bases_are_known_by_digest(places: Paths, store: SaveStore) -> None:
     assert info(places, "new").problems == ()
     assert MANIFEST in info(places, "broken").problems[0]
     shutil.rmtree(old.root)
-    assert base_state(Base(name="debian", digest=old.digest), images) is BaseState.OTHER
+    assert base_state(Base(name="debian", digest=old.digest), places, store.root) is BaseState.OTHER
+
+
+def test_what_a_published_save_lies_on_is_known(places: Paths, store: SaveStore) -> None:
+    publish_image(places)
+    make_published(store.root / "low", b"1")
+    make_published(store.root / "top", b"2", image="low")
+    low, top = info(places, "low"), info(places, "top")
+    assert (low.above, top.above) == (("top",), ())
+    assert (low.base_state, top.base_state) == (BaseState.HERE, BaseState.HERE)
+    with pytest.raises(SaveError, match="top lies on it"):
+        remove_save("low", places)
+    assert {found.name for found in choose_old(Census(places).list(), keep=0)} == {"top"}
+    remove_save("top", places)
+    remove_save("low", places)
+    # One that has the name of its image lies on the image.
+    make_published(store.root / "debian", b"3")
+    assert (info(places, "debian").above, info(places, "debian").base_state) == ((), "here")
+
+
+def test_a_sandbox_that_starts_needs_what_its_save_lies_on(places: Paths, store: SaveStore) -> None:
+    low = make_published(store.root / "low", b"1")
+    record = make_stopped(places, "box")
+    source = Source(path="/top", below=(str(low),), name="top", id="", digest="")
+    place = sandbox_dir(places, record.id)
+    write_json(place.record, replace(record, source=source, committed=False).to_json())
+    lock = try_lock(place.lock)
+    assert lock is not None
+    try:
+        with pytest.raises(SaveError, match="box is just starting"):
+            remove_save("low", places)
+    finally:
+        os.close(lock)
 
 
 def test_ages(places: Paths, store: SaveStore) -> None:
@@ -195,7 +223,7 @@ def test_ages(places: Paths, store: SaveStore) -> None:
 def test_saves_of_other_workspaces_are_known(places: Paths, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for cwd in (here, there):
-        make_save(all_stores(places, cwd)[0], cwd.name, b"1")
+        make_save(workspace_of(places, cwd), cwd.name, b"1")
     make_save(SaveStore(places.saves), "own", b"1")
     assert [found.name for found in Census(places, here).list()] == ["here", "own"]
     everywhere = Census(places, here).list(everywhere=True)
@@ -204,16 +232,13 @@ def test_saves_of_other_workspaces_are_known(places: Paths, tmp_path: Path) -> N
     # One that has gone is forgotten in time.
     shutil.rmtree(there)
     assert len(known_stores(places, here)) == 2
-    make_save(all_stores(places, tmp_path / "new")[0], "new", b"1")
+    make_save(workspace_of(places, tmp_path / "new"), "new", b"1")
     assert len(list(workspaces_dir(places).iterdir())) == 2
 
 
-def test_a_save_is_made_where_workspaces_cannot_be_remembered(
-    places: Paths, tmp_path: Path
-) -> None:
+def test_that_workspaces_cannot_be_remembered_is_no_error(places: Paths, tmp_path: Path) -> None:
     workspaces_dir(places).write_text("in the way")
-    store = all_stores(places, tmp_path)[0]
-    assert make_save(store, "env", b"1").error == ""
+    store = workspace_of(places, tmp_path)
     assert known_stores(places, tmp_path)[0].root == store.root
 
 

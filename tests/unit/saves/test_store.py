@@ -1,15 +1,11 @@
-"""The store of saves: names, the trash, a full disk, what is damaged, several processes at once."""
+"""The store of saves: names, the trash, what is damaged."""
 
 from __future__ import annotations
 
-import errno
 import json
-import multiprocessing
 import os
-import random
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.errors import (
     ConfigError,
-    DiskSpaceError,
-    QuicksandError,
     SaveError,
     SaveNotFoundError,
 )
@@ -26,13 +20,7 @@ from quicksand.saves import store as store_module
 from quicksand.saves.manifest import MANIFEST, NAME_MAX, OVERLAYS, check_save_name
 from quicksand.saves.store import READY, TRASH, Save, SaveStore
 
-from tests.faults import Fault, fault
 from tests.unit.saves.making import fill_save, make_published, make_save
-
-__all__ = ["fault"]
-
-DEADLINE_S = 60.0
-PROCESSES, ROUNDS = 4, 25
 
 
 @pytest.fixture
@@ -283,173 +271,3 @@ def test_any_manifest_is_read_or_refused(tmp_path: Path, content: bytes) -> None
     (root / MANIFEST).write_bytes(content)
     (found,) = store.list()
     assert (found.manifest is None) == (found.error != "")
-
-
-# A full disk
-
-
-def each_failure(
-    fault: Fault, root: Path, attempt: Callable[[], object], look: Callable[[bool], None]
-) -> int:
-    """Let every write of ``attempt`` fail in turn until none is left to fail; ``look`` is told
-    whether the attempt failed."""
-    for number in range(1, 200):
-        failed = False
-        with fault.at(number, root, errno.ENOSPC):
-            try:
-                attempt()
-            except (DiskSpaceError, OSError):  # the latter by those who put files into it
-                failed = True
-        look(failed)
-        if not fault.struck:
-            assert not failed
-            return number - 1
-    raise AssertionError("it never succeeded")
-
-
-@pytest.mark.parametrize("exchanged", [True, False])
-def test_a_full_disk_while_saving_over_a_save(
-    store: SaveStore, fault: Fault, monkeypatch: pytest.MonkeyPatch, exchanged: bool
-) -> None:
-    if not exchanged:
-        monkeypatch.setattr(store_module, "exchange", lambda *_: False)
-    numbers = iter(range(1000))
-    make_save(store, "env", b"1", note="-1")
-    before = ["-1"]
-
-    def attempt() -> None:
-        make_save(store, "env", b"2", note=str(next(numbers)), replace=True)
-
-    def look(failed: bool) -> None:
-        now = note(store.get("env"))
-        if failed and now == before[-1]:
-            assert store.get("env") is not None
-        else:
-            before.append(now)
-        assert [note(found.save) for found in store.trash()] == before[:-1] or not failed
-        store.recover()
-        assert [note(found.save) for found in store.trash()] == before[:-1]
-        assert names(store) <= {"env", ".lock", TRASH}
-
-    assert each_failure(fault, store.root, attempt, look) > 10
-    assert len(before) > 1
-
-
-def test_a_full_disk_while_removing_and_bringing_back(store: SaveStore, fault: Fault) -> None:
-    make_save(store, "env", b"1", note="kept")
-
-    def look(_: bool) -> None:
-        found = [note(store.get("env")), *(note(trashed.save) for trashed in store.trash())]
-        assert sorted(filter(None, found)) == ["kept"]
-        if store.get("env") is None:
-            store.restore(store.trash()[0].id)
-        assert names(store) <= {"env", ".lock", TRASH}
-        assert not store.trash()
-
-    assert each_failure(fault, store.root, lambda: store.remove("env"), look) > 3
-
-    def restore() -> None:
-        store.restore(store.trash()[0].id)
-
-    def look_back(failed: bool) -> None:
-        look(failed)
-        store.remove("env")
-
-    store.remove("env")
-    assert each_failure(fault, store.root, restore, look_back) > 1
-
-
-def test_removing_for_good_needs_no_space(
-    store: SaveStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("env", "replaced"):
-        make_save(store, name, b"1")
-    # Of somebody who died when they had changed places; it is to go to the trash.
-    ready = store.root / f"{READY}dead"
-    ready.mkdir()
-    (store.root / "replaced").rename(ready / "save")
-    (ready / "ready.json").write_text('{"name": "replaced", "inode": 0}')
-
-    def is_full(path: Path, _: object) -> None:
-        raise DiskSpaceError(f"no space left for {path}")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store_module, "write_json", is_full)
-        with pytest.raises(DiskSpaceError):
-            store.remove("env")
-        assert store.find("env").error == ""
-        store.delete("env")
-    store.recover()
-    assert [found.save.name for found in store.trash()] == ["replaced"]
-    assert names(store) == {".lock", TRASH}
-
-
-# Several processes
-
-
-def disturb(root: Path, seed: int) -> None:
-    """Save over one name, remove it, bring it back, look at it, all at once with others."""
-    store, draw = SaveStore(root), random.Random(seed)
-    for number in range(ROUNDS):
-        try:
-            match draw.randrange(5):
-                case 0 | 1:
-                    make_save(store, "env", os.urandom(8 * draw.randrange(1, 9)), replace=True)
-                case 2:
-                    store.remove("env")
-                case 3:
-                    store.restore(draw.choice(store.trash() or [store.remove("env")]).id)
-                case 4:
-                    store.empty_trash([found.id for found in store.trash()[:2]])
-        except (SaveNotFoundError, SaveError) as error:
-            assert "another program" not in str(error), number
-        for save in store.list():
-            assert save.error == "", save.error
-
-
-def test_several_processes_at_one_name(store: SaveStore) -> None:
-    context = multiprocessing.get_context("fork")
-    make_save(store, "env", b"1")
-    workers = [
-        context.Process(target=disturb, args=(store.root, seed), daemon=True)
-        for seed in range(PROCESSES)
-    ]
-    for worker in workers:
-        worker.start()
-    deadline = time.monotonic() + DEADLINE_S
-    try:
-        while any(worker.is_alive() for worker in workers):
-            assert time.monotonic() < deadline, "they wait for each other"
-            save = store.get("env")
-            # It may be removed while it is looked at; it is never half of one.
-            assert save is None or save.error == "" or not save.is_still_there(), save.error
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.join()
-    assert [worker.exitcode for worker in workers] == [0] * PROCESSES
-    store.recover()
-    assert names(store) <= {"env", ".lock", TRASH}
-
-
-def test_a_store_that_another_program_holds_is_refused_in_time(
-    store: SaveStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "LOCK_WAIT_S", 0.05)
-    make_save(store, "env", b"1")
-    with store._locked():
-        with pytest.raises(SaveError, match="another program"):
-            store.remove("env")
-        assert store.find("env").error == ""
-
-
-def test_a_directory_that_cannot_be_written_says_so(store: SaveStore) -> None:
-    make_save(store, "env", b"1")
-    store.root.chmod(0o500)
-    try:
-        assert store.find("env").error == ""
-        if os.geteuid() != 0:
-            with pytest.raises(QuicksandError):
-                store.remove("env")
-    finally:
-        store.root.chmod(0o700)

@@ -20,7 +20,7 @@ from quicksand.saves.bundle.receiving import Progress
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
 from quicksand.saves.manifest import MANIFEST, Base, SavedLayer, SaveManifest
-from quicksand.saves.resuming import find_stack
+from quicksand.saves.resuming import stack_of
 from quicksand.saves.store import Save, overlay_paths
 
 
@@ -57,7 +57,7 @@ def export_save(
     """
     say = progress or (lambda stage, done, total: None)
     with ExitStack() as stack:
-        stack_of_saves = find_stack(save, paths)
+        stack_of_saves = stack_of(save, paths)
         layers = [file for lower in stack_of_saves for file in _layers(lower)]
         for number, file in enumerate(layers):
             file.name = overlay_name(number)

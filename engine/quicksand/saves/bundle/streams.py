@@ -124,6 +124,11 @@ def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise ValueError("it is cut off")
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Not to wait for a writer, should it be a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 @contextlib.contextmanager
 def open_source(
     path: Path | BinaryIO, stop: Callable[[], None] = lambda: None
@@ -134,9 +139,7 @@ def open_source(
         file: Readable
         if isinstance(path, Path):
             try:
-                # Not to wait for a writer, should it be a FIFO.
-                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-                file = stack.enter_context(open(descriptor, "rb", buffering=0))  # noqa: PTH123
+                file = stack.enter_context(open(path, "rb", buffering=0, opener=_open_at_once))
             except OSError as error:
                 raise PathError(f"cannot read {path}: {error.strerror}") from error
         else:

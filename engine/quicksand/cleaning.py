@@ -1,0 +1,189 @@
+"""Removing what can be made again, and what was removed already: templates, caches, the trash."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from quicksand.errors import QuicksandError
+from quicksand.host.files import is_locked
+from quicksand.host.footprint import Footprint
+from quicksand.host.paths import Paths
+from quicksand.images.store import REMOVED
+from quicksand.registry import Registry, Status
+from quicksand.saves.store import SaveStore
+from quicksand.saves.workspaces import known_stores
+from quicksand.templates import discard, list_templates, templates_dir
+
+
+class Waste(StrEnum):
+    """What can go."""
+
+    TEMPLATES = "templates"
+    INITRDS = "initrds"
+    VERDICTS = "verdicts"
+    """Of probes and checks: which accelerator works, which files were found whole."""
+    TRASH = "trash"
+    LEFTOVERS = "leftovers"
+
+
+COST = {
+    Waste.TEMPLATES: "the next start of each machine boots",
+    Waste.INITRDS: "the next start makes them again",
+    Waste.VERDICTS: "the next start probes and checks again",
+    Waste.TRASH: "these saves cannot be brought back then",
+    Waste.LEFTOVERS: "",
+}
+"""What one has to know."""
+
+CACHED_VERDICTS = ("accelerators.json", "qemu-versions.json", "verified")
+INITRDS = "initrd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heap:
+    """All of one kind."""
+
+    kind: Waste
+    paths: tuple[Path, ...]
+    footprint: Footprint
+    kept: str = ""
+    """Why it is left alone now, or ""."""
+
+    @property
+    def frees(self) -> int:
+        """Bytes."""
+        return 0 if self.kept else self.footprint.own
+
+
+class Cleaner:
+    """Looks, then removes. What is in use by then is left alone."""
+
+    def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
+        self._paths = paths
+        self._stores = known_stores(paths, cwd)
+
+    def look(self) -> list[Heap]:
+        """What could go, and what it would free. Blocks for I/O."""
+        cache, starting = self._paths.cache, self._why_not()
+        trash = [found.root for store in self._stores for found in store.trash()]
+        found = [
+            self._heap(Waste.TEMPLATES, self._templates(), starting),
+            self._heap(Waste.INITRDS, self._initrds(), starting),
+            self._heap(Waste.VERDICTS, [cache / name for name in CACHED_VERDICTS]),
+            self._heap(Waste.TRASH, trash),
+            self._heap(Waste.LEFTOVERS, _inside(self._paths.images, REMOVED)),
+        ]
+        return [heap for heap in found if heap.paths]
+
+    @staticmethod
+    def _heap(kind: Waste, paths: Sequence[Path], kept: str = "") -> Heap:
+        there = tuple(path for path in paths if path.exists())
+        return Heap(kind=kind, paths=there, footprint=Footprint(*there), kept=kept)
+
+    def _why_not(self) -> str:
+        """Starts use templates and initrds by their paths, until QEMU has opened them."""
+        for entry in Registry(self._paths).list():
+            if entry.status is Status.STARTING:
+                return f"the sandbox {entry.name!r} is just starting"
+        root = templates_dir(self._paths)
+        if any(is_locked(lock) for lock in _inside(root, suffix=".lock")):
+            return "a template is being made"
+        return ""
+
+    def _templates(self) -> list[Path]:
+        return [template.root for template in list_templates(self._paths)]
+
+    def _initrds(self) -> list[Path]:
+        """But for those that machines run with: going back to a checkpoint starts such a one."""
+        used = {
+            word
+            for entry in Registry(self._paths).list()
+            if entry.run is not None
+            for word in entry.run.qemu_command
+        }
+        return [p for p in _inside(self._paths.cache / INITRDS) if str(p) not in used]
+
+    def clean(self, heaps: Sequence[Heap]) -> int:
+        """Remove these; returns the bytes that are free again. What cannot be removed stays."""
+        chosen = [heap for heap in heaps if not heap.kept]
+        before = Footprint.together(heap.footprint for heap in chosen).own
+        work: dict[Waste, Callable[[Heap], None]] = {
+            Waste.TEMPLATES: self._clean_templates,
+            Waste.INITRDS: self._clean_initrds,
+            Waste.VERDICTS: _remove,
+            Waste.TRASH: self._clean_trash,
+            Waste.LEFTOVERS: _remove,
+        }
+        for heap in chosen:
+            with contextlib.suppress(QuicksandError, OSError):
+                work[heap.kind](heap)
+        self._tidy()
+        left = Footprint(*(path for heap in chosen for path in heap.paths if path.exists()))
+        return max(0, before - left.own)
+
+    def _tidy(self) -> None:
+        """What those have left who died."""
+        from quicksand.saves.bundle.receiving import sweep
+
+        for store in self._stores:
+            with contextlib.suppress(QuicksandError):
+                if store.root.exists():
+                    store.recover()
+        for root in (self._paths.images, self._paths.sandboxes):
+            with contextlib.suppress(QuicksandError):
+                sweep(root)
+        Registry(self._paths).reap()
+
+    def _clean_templates(self, heap: Heap) -> None:
+        if self._why_not():
+            return
+        for root in heap.paths:
+            with contextlib.suppress(QuicksandError):
+                discard(root)
+
+    def _clean_initrds(self, heap: Heap) -> None:
+        """Out of the way first: a start that begins then makes its own again, one that had begun
+        before is seen."""
+        aside = {path: path.with_name(f".{secrets.token_hex(8)}") for path in heap.paths}
+        for path, new in aside.items():
+            path.rename(new)
+        is_used = self._why_not() != ""
+        for path, new in aside.items():
+            if is_used:
+                new.rename(path)
+            else:
+                new.unlink(missing_ok=True)
+
+    def _clean_trash(self, heap: Heap) -> None:
+        # Only what was shown.
+        shown = {path.name for path in heap.paths}
+        for store in self._stores:
+            _empty(store, shown)
+
+
+def _empty(store: SaveStore, ids: set[str]) -> None:
+    mine = [found.id for found in store.trash() if found.id in ids]
+    if mine:
+        store.empty_trash(mine)
+
+
+def _remove(heap: Heap) -> None:
+    for path in heap.paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _inside(directory: Path, prefix: str = "", suffix: str = "") -> list[Path]:
+    try:
+        found = sorted(directory.iterdir())
+    except OSError:
+        return []
+    return [p for p in found if p.name.startswith(prefix) and p.name.endswith(suffix)]

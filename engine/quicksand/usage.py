@@ -1,0 +1,149 @@
+"""Where the space goes: sandboxes, saves, images and what can be made again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from quicksand.host.footprint import Footprint
+from quicksand.host.paths import Paths
+from quicksand.layout import SandboxDir, sandbox_dir
+from quicksand.registry import Registry
+from quicksand.saves.store import TRASH
+from quicksand.saves.workspaces import known_stores
+from quicksand.templates import list_templates, templates_dir
+
+
+class Kind(StrEnum):
+    """What something on the disk is, in the order in which people ask for it."""
+
+    SANDBOX = "sandboxes"
+    SAVE = "saves"
+    TRASH = "trash"
+    """Saves that were removed and can be brought back."""
+    IMAGE = "images"
+    TEMPLATE = "templates"
+    CACHE = "caches"
+    QEMU = "qemu"
+    LEFTOVER = "leftovers"
+    """What is being made or removed, or was when somebody died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One thing that takes space."""
+
+    kind: Kind
+    name: str
+    path: Path
+    footprint: Footprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """All things of a kind."""
+
+    kind: Kind
+    number: int
+    own: int
+    """Bytes that would be free without them."""
+    shared: int
+    """Bytes that things of another kind have too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What there is."""
+
+    items: tuple[Item, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all together, each file counted once."""
+        return Footprint.together(item.footprint for item in self.items).size
+
+    def rows(self) -> list[Row]:
+        """One for each kind that there is something of."""
+        found = []
+        for kind in Kind:
+            parts = [item.footprint for item in self.items if item.kind is kind]
+            if parts:
+                together = Footprint.together(parts)
+                found.append(
+                    Row(kind=kind, number=len(parts), own=together.own, shared=together.shared)
+                )
+        return found
+
+
+def measure(paths: Paths, cwd: Path | None = None) -> Usage:
+    """Look at everything of this user's. Blocks for I/O; never raises for one thing."""
+    parts = (_sandboxes(paths), _saves(paths, cwd), _images(paths), _others(paths))
+    return Usage(items=tuple(itertools.chain(*parts)))
+
+
+def _sandboxes(paths: Paths) -> Iterator[Item]:
+    names = {entry.id: entry.name for entry in Registry(paths).list()}
+    for path in _entries(paths.sandboxes):
+        if path.name.startswith("."):
+            yield _item(Kind.LEFTOVER, path.name, path)
+        else:
+            name = names.get(path.name, path.name)
+            yield _item(Kind.SANDBOX, name, path, *_memory_of(sandbox_dir(paths, path.name)))
+
+
+def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:
+    for store in known_stores(paths, cwd):
+        for path in _entries(store.root):
+            if not path.name.startswith("."):
+                yield _item(Kind.SAVE, path.name, path)
+            elif path.name != TRASH:
+                yield _item(Kind.LEFTOVER, path.name, path)
+        for trashed in store.trash():
+            yield _item(Kind.TRASH, trashed.save.name, trashed.root)
+
+
+def _images(paths: Paths) -> Iterator[Item]:
+    for image in _entries(paths.images):
+        if image.name.startswith("."):
+            yield _item(Kind.LEFTOVER, image.name, image)
+            continue
+        for path in _entries(image):
+            if path.is_dir():
+                yield _item(Kind.IMAGE, f"{image.name} {path.name}", path)
+    for path in _entries(paths.data / "qemu"):
+        yield _item(Kind.QEMU, path.name, path)
+
+
+def _others(paths: Paths) -> Iterator[Item]:
+    known, place = {t.root: t.image for t in list_templates(paths)}, templates_dir(paths)
+    for path in _entries(place):
+        yield _item(Kind.TEMPLATE, known.get(path) or path.name, path)
+    for path in _entries(paths.cache):
+        if path != place:
+            yield _item(Kind.CACHE, path.name, path)
+
+
+def _item(kind: Kind, name: str, *paths: Path) -> Item:
+    return Item(kind=kind, name=name, path=paths[0], footprint=Footprint(*paths))
+
+
+def _memory_of(place: SandboxDir) -> Iterator[Path]:
+    """Where a sandbox's memory files are if not in its own directory."""
+    with contextlib.suppress(OSError):
+        if place.memory.is_symlink():
+            yield place.memory.readlink()
+
+
+def _entries(directory: Path) -> list[Path]:
+    """What is in a directory; locks aside, which take nothing."""
+    try:
+        with os.scandir(directory) as entries:
+            names = sorted(e.name for e in entries if not e.name.endswith("lock"))
+    except OSError:
+        return []
+    return [directory / name for name in names]

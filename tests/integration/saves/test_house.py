@@ -1,0 +1,92 @@
+"""Keeping house while sandboxes run: nothing that is in use goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox, saves
+from quicksand.host.paths import Paths, paths
+from quicksand.images import users
+from quicksand.images.store import ImageStore, StoredImage
+
+from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.main import run
+from tests.integration.guests import say
+from tests.unit.saves.making import publish_image
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def image(places: Paths) -> StoredImage:
+    """The default image, in a store of the test's own."""
+    theirs = ImageStore(places.images).get("debian")
+    assert theirs is not None
+    root = theirs.root.resolve()
+    (places.data / "images").unlink()
+    (places.images / "debian").mkdir(parents=True)
+    shutil.copytree(root, places.images / "debian" / root.name, copy_function=os.link)
+    (places.images / "debian" / "current").write_text(f"{root.name}\n")
+    found = ImageStore(places.images).get("debian")
+    assert found is not None and found.digest == theirs.digest
+    return found
+
+
+async def test_a_sandbox_runs_on_after_clean(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(places.data.parent / "cache"))
+    async with Sandbox(image="debian") as vm:
+        await say(vm, "echo kept > /root/file")
+        await vm.checkpoint("here")
+        assert run(["clean", "--yes", "--json"]) == Exit.OK
+        kinds = {heap["kind"] for heap in json.loads(capsys.readouterr().out)["heaps"]}
+        assert "verdicts" in kinds
+        # What it runs with is left alone: going back starts another QEMU with it.
+        assert len(list((paths().cache / "initrd").iterdir())) == 1
+        await say(vm, "rm /root/file")
+        await vm.revert("here")
+        assert await say(vm, "cat /root/file") == "kept"
+        await vm.save("env", workspace=places.data / "work")
+    assert run(["clean", "--yes"]) == Exit.OK
+    assert list((paths().cache / "initrd").iterdir()) == []
+    async with Sandbox(image=str(places.data / "work" / "sandboxes" / "env")) as vm:
+        assert await say(vm, "cat /root/file") == "kept"
+
+
+async def test_an_old_image_stays_for_a_save_and_the_save_goes_without_its_sandbox(
+    places: Paths,
+    image: StoredImage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Output,
+) -> None:
+    monkeypatch.setattr(users, "FRESH_S", -1.0)
+    monkeypatch.chdir(tmp_path)
+    async with Sandbox(image="debian") as vm:
+        await say(vm, "echo kept > /root/file")
+        await vm.save("env")
+    new = publish_image(places, "another version")
+    assert new.digest != image.digest
+    assert run(["images", "rm", "debian"]) == Exit.FAILURE
+    assert "the saves env lie on" in capsys.readouterr().err
+    assert run(["images", "prune"]) == Exit.OK
+    async with Sandbox(image="env") as vm:
+        (info,) = saves.list()
+        assert (info.base_state, len(info.sandboxes)) == ("here", 1)
+        assert run(["saves", "rm", "env", "--now"]) == Exit.OK
+        assert "came from it" in capsys.readouterr().err
+        # It lies on the old version still.
+        assert run(["images", "prune"]) == Exit.OK
+        assert await say(vm, "cat /root/file; head -c 1M /dev/vda | wc -c") == "kept\n1048576"
+        await vm.save("again")
+    assert (await saves.verify("again", deep=True)).problems == {}
+    assert run(["saves", "rm", "again", "--now"]) == Exit.OK
+    assert run(["images", "prune"]) == Exit.OK
+    assert [version.digest for version in ImageStore(places.images).versions("debian")] == [
+        new.digest
+    ]
