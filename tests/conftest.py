@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,17 @@ from quicksand.snapshots.origins import Origin
 PREFIX = f"qst-{os.getpid()}-"
 """Of every directory that this run makes in /tmp; others may be running beside it. Not in
 pytest's long directories: a Unix socket's path has 104 bytes."""
+
+
+ID_MAX = 80
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Whole disks are no names of tests."""
+    if not isinstance(val, str | bytes) or len(val) <= ID_MAX:
+        return None
+    data = val if isinstance(val, bytes) else val.encode("utf-8", "surrogatepass")
+    return f"{len(val)}-long-{zlib.crc32(data):x}"
 
 
 @pytest.fixture(scope="session")

@@ -312,6 +312,7 @@ def test_what_is_allowed_and_yet_should_be_known(there: Home, bundle: bytes) -> 
     "data",
     [b"", b"x", b"#!/bin/sh\nrm -rf /\n" * 1000, b"PK\x03\x04" + bytes(600), bytes(10240),
      gzip.compress(b"x"), b"\x28\xb5\x2f\xfd" + b"x" * 600, b"\x1f\x8b" + b"x" * 600],
+    ids=["nothing", "a byte", "a script", "zip", "zeros", "gzip", "broken zstd", "broken gzip"],
 )  # fmt: skip
 def test_what_is_no_bundle(there: Home, tmp_path: Path, data: bytes) -> None:
     assert refusal(there, data, tmp_path)
