@@ -129,15 +129,14 @@ class Cleaner:
 
     def _tidy(self) -> None:
         """What those have left who died."""
-        from quicksand.saves.bundle.receiving import sweep
+        from quicksand.host.staging import sweep_staging
 
         for store in self._stores:
             with contextlib.suppress(QuicksandError):
                 if store.root.exists():
                     store.recover()
-        for root in (self._paths.images, self._paths.sandboxes):
-            with contextlib.suppress(QuicksandError):
-                sweep(root)
+        with contextlib.suppress(QuicksandError):
+            sweep_staging(self._paths.images)
         Registry(self._paths).reap()
 
     def _clean_templates(self, heap: Heap) -> None:

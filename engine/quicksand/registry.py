@@ -38,6 +38,7 @@ from quicksand.host.files import (
     write_json,
 )
 from quicksand.host.paths import Paths, make_private_dir
+from quicksand.host.staging import sweep_staging
 from quicksand.layout import (
     MachineDir,
     RuntimeDir,
@@ -385,6 +386,8 @@ class Registry:
         for doomed in self.paths.sandboxes.glob(f"{REMOVED}*"):
             remove_memory(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
+        with contextlib.suppress(QuicksandError, OSError):
+            sweep_staging(self.paths.sandboxes)
         return reaped
 
     def _reap_one(self, id_: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
+from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end, to_the_end
 
 
 @pytest.mark.parametrize("cancellations", [1, 3])
@@ -55,3 +56,25 @@ async def test_an_error_after_a_cancellation_is_not_what_counts() -> None:
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_thread_can_be_stopped_where_it_looks() -> None:
+    running, cleared = threading.Event(), threading.Event()
+
+    def work(check: Callable[[], None]) -> None:
+        try:
+            while True:
+                running.set()
+                check()
+        finally:
+            cleared.set()
+
+    task = asyncio.create_task(in_stoppable_thread(work))
+    await asyncio.to_thread(running.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleared.is_set()
+    assert await in_stoppable_thread(lambda check: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        await in_stoppable_thread(lambda check: 1 // 0)

@@ -116,7 +116,7 @@ class Packer:
                 )
             )
             if target.at:
-                self._write(self._out.raw[: target.at])
+                self._write(ctypes.string_at(self._out, target.at))
 
 
 def unpack(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -144,7 +144,7 @@ def unpack(pieces: Iterator[bytes]) -> Iterator[bytes]:
                 # More may be waiting inside.
                 full = target.at == PIECE and left != 0
                 if target.at:
-                    yield out.raw[: target.at]
+                    yield ctypes.string_at(out, target.at)
         if left:
             raise ValueError("it is cut off")
     finally:

@@ -81,7 +81,7 @@ async def export(
     ``full``: with the image inside that it lies on; otherwise whoever imports it must have that
     image. ``compress``: with Zstandard. ``progress`` is told the stage, bytes done and their total.
 
-    ``file`` is the new bundle or, after an error or a cancellation, what it was.
+    After an error ``file`` is what it was; after a cancellation too, or it is the new bundle.
     """
     from quicksand.saves.bundle.service import export_any
 
@@ -100,8 +100,8 @@ async def import_(
     progress: Progress | None = None,
 ) -> Imported:
     """Take what is in a bundle: a save goes to the user's saves, an image to the image store, and
-    checkpoints make a new, stopped sandbox. Whatever is in the file, nothing else is touched; after
-    an error or a cancellation nothing has changed.
+    checkpoints make a new, stopped sandbox. Whatever is in the file, nothing else is touched. After
+    an error nothing has changed; after a cancellation nothing, or, if that came too late, all.
 
     ``replace``: a save of that name goes to the trash. ``trusted``: you know who made the bundle;
     it may have QEMU arguments and mounts of its own.

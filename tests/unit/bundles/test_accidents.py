@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from quicksand.errors import DiskSpaceError, PathError
+from quicksand.host.staging import PREFIX, staging
 from quicksand.saves.store import check_save
 
 from tests.faults import Fault, fault
@@ -239,3 +240,15 @@ def test_an_export_to_a_full_disk(here: Home, tmp_path: Path, fault: Fault, code
 
     assert each_fault(fault, place, code, lambda: here.export(target, full=True), look) > 5
     assert target.read_bytes() == new
+
+
+def test_whoever_looks_after_sandboxes_removes_what_is_left(there: Home) -> None:
+    left = there.paths.sandboxes / f"{PREFIX}abc"
+    (left / "made").mkdir(parents=True)
+    with staging(there.paths.sandboxes) as made:
+        assert not left.exists()
+        (left / "made").mkdir(parents=True)
+        there.registry.reap()
+        assert made.is_dir(), "its maker lives"
+        assert not left.exists()
+    assert [path.name for path in there.paths.sandboxes.iterdir()] == [".importing-lock"]

@@ -4,28 +4,23 @@ memory is used, and nothing on the disk is another."""
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.errors import BundleError, DiskSpaceError, QuicksandError
+from quicksand.errors import BundleError, DiskSpaceError
 from quicksand.saves.bundle.tar import END, encode_header, padding
 
-from tests.unit.bundles.disks import backed, entry, extension, snapshots
 from tests.unit.bundles.making import Home, contents, forge, members, pack, sign
-from tests.unit.test_qcow2 import header
+from tests.unit.bundles.refusing import SECRET, refusal
 
-SECONDS = 1.0
 TIB = 1024**4
-SECRET = "the secret of the host"
 
 Change = Callable[[dict[str, Any], dict[str, bytes]], None]
 
@@ -34,18 +29,6 @@ Change = Callable[[dict[str, Any], dict[str, bytes]], None]
 def bundle(here: Home, tmp_path: Path) -> bytes:
     (tmp_path / "secret").write_text(SECRET)
     return here.export(tmp_path / "good", full=True)
-
-
-def refusal(there: Home, data: bytes, tmp_path: Path, **options: Any) -> str:
-    """Why it is refused."""
-    before = contents(tmp_path)
-    started = time.monotonic()
-    with pytest.raises(QuicksandError) as caught:
-        there.import_(data, **options)
-    assert time.monotonic() - started < SECONDS
-    assert contents(tmp_path) == before
-    assert SECRET not in str(caught.value)
-    return str(caught.value)
 
 
 # Members
@@ -110,7 +93,7 @@ def test_a_sparse_file_of_gnu_tar(there: Home, bundle: bytes, tmp_path: Path) ->
         (directory / name).write_bytes(data)
     names = list(members(bundle))
     with (directory / names[1]).open("r+b") as file:
-        file.truncate(1 << 30)
+        file.truncate(64 << 20)
     for kind in ("gnu", "posix"):
         path = tmp_path / kind
         argv = ["tar", "-S", f"--format={kind}", "-C", str(directory), "-cf", str(path), *names]
@@ -156,8 +139,9 @@ def test_ten_terabytes_are_refused_at_once(
     path = tmp_path / "claims"
     path.write_bytes(data)
     # Of a pipe nobody knows how long it is: free space tells.
-    assert "of free space" in refusal(there, data, tmp_path)
     before = contents(tmp_path)
+    with pytest.raises(DiskSpaceError, match="of free space"):
+        there.import_(data)
     with pytest.raises(BundleError, match="cut off"):
         there.import_(path)
     assert contents(tmp_path) == before
@@ -214,52 +198,31 @@ def test_a_bundle_of_version_2(there: Home, bundle: bytes, tmp_path: Path) -> No
     assert "its version 2 is newer than 1" in refusal(there, forge(bundle, change), tmp_path)
 
 
-@pytest.mark.parametrize("value", [None, 7, "x", [], {}, True, -1.5, [[]], [{}], {"name": "x"}])
+VALUES: list[Any] = [None, 7, "x", [], {}, True, -1.5, [[]], [{}], {"name": "x"}]
+
+
 @pytest.mark.parametrize(
     "place",
     ["version", "kind", "full", "created", "save", "base", "files", "save.config", "save.layers",
      "save.base", "save.created", "save.id", "save.arch", "base.name", "base.digest", "base.arch",
      "base.recipe", "base.cmdline", "base.about", "files.0", "save.config.image", "save.layers.0"],
 )  # fmt: skip
-def test_values_of_another_type(
-    there: Home, bundle: bytes, tmp_path: Path, place: str, value: object
-) -> None:
+def test_values_of_another_type(there: Home, bundle: bytes, tmp_path: Path, place: str) -> None:
     files = members(bundle)
-    manifest = json.loads(files["manifest.json"])
-    at: Any = manifest
-    *path, last = place.split(".")
-    for word in path:
-        at = at[int(word) if isinstance(at, list) else word]
-    at[int(last) if isinstance(at, list) else last] = value
-    data = pack({**files, "manifest.json": sign(manifest)})
-    of_time = place in ("created", "save.created") and value in (7, -1.5)
-    if of_time or (place == "base.about" and isinstance(value, dict)) or (place, value) == SAME:
-        there.import_(data)
-    else:
-        assert refusal(there, data, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (b'{"format": "quicksand-bundle", "format": "x"}', "twice"),
-        (b'{"format": NaN}', "number"),
-        (b'{"format": 1e999}', "number"),
-        (b'{"format": ' + b"9" * 5000 + b"}", "number"),
-        (b'{"format": "\xff"}', "no text"),
-        (b"[]", "no JSON object"),
-        (b"", "Expecting value"),
-        (b"not JSON", "Expecting value"),
-    ],
-)
-def test_json_that_means_two_things(there: Home, tmp_path: Path, text: bytes, said: str) -> None:
-    assert said in refusal(there, pack({"manifest.json": text}), tmp_path)
-
-
-def test_a_manifest_that_was_changed_without_doing_the_sums(
-    there: Home, bundle: bytes, tmp_path: Path
-) -> None:
-    assert "digest" in refusal(there, bundle.replace(b"a note", b"a vote"), tmp_path)
+    for number, value in enumerate(VALUES):
+        manifest = json.loads(files["manifest.json"])
+        at: Any = manifest
+        *path, last = place.split(".")
+        for word in path:
+            at = at[int(word) if isinstance(at, list) else word]
+        at[int(last) if isinstance(at, list) else last] = value
+        data = pack({**files, "manifest.json": sign(manifest)})
+        of_time = place in ("created", "save.created") and value in (7, -1.5)
+        about = place == "base.about" and isinstance(value, dict)
+        if of_time or about or (place, value) == SAME:
+            there.import_(data, name=f"{number}")
+        else:
+            assert refusal(there, data, tmp_path, name=f"{number}")
 
 
 SAME = ("full", True)
@@ -342,101 +305,6 @@ def test_what_is_allowed_and_yet_should_be_known(there: Home, bundle: bytes) -> 
     assert "8080 -> 80" in notes[1]
 
 
-# Disks
-
-
-DISKS = {
-    "a vmdk": b"# Disk DescriptorFile\nRW 63 FLAT \"/etc/passwd\" 0\n".ljust(4096),
-    "a raw disk": bytes(65536),
-    "an external data file, as a feature": header(incompatible=4),
-    "an external data file, as an extension": header(
-        extensions=extension(0x44415441, b"/etc/passwd") + bytes(8)
-    ),
-    "encryption": header(crypt=2),
-    "unknown features": header(incompatible=1 << 40),
-    "60 TiB": header(size=60 * TIB, l1_size=120_000),
-    "a table beyond the end": header(l1_offset=1 << 40),
-    "many snapshots": header(snapshots=65, snapshots_offset=2 * 65536),
-    "very many snapshots": header(snapshots=2**32 - 1, snapshots_offset=65536),
-    "a snapshot whose table is not there": snapshots(entry(l1_offset=1 << 40)),
-    "a snapshot whose table is huge": snapshots(entry(l1_size=2**31)),
-    "a snapshot with much memory": snapshots(entry(state=2**31)),
-    "a snapshot with very much memory": snapshots(entry(state64=2**60)),
-    "a snapshot of a huge disk": snapshots(entry(disk=2**60)),
-    "a snapshot with much more": snapshots(entry(extra=2**31)),
-    "a table of snapshots that ends too soon": snapshots(entry(name=65535, id=65535)),
-    "cut off": header()[:300],
-    "no file": b"",
-}  # fmt: skip
-BACKING = [
-    b"/etc/passwd",
-    b"/dev/sda",
-    b"json:{\"driver\":\"file\",\"filename\":\"/etc/passwd\"}",
-    b"json:{}.qcow2",
-    b"nbd://host/x.qcow2",
-    b"http://host/x.qcow2",
-    b"fat:/home/x.qcow2",
-    b"file:/home/x.qcow2",
-    b"blkdebug::/x.qcow2",
-    b"../../secret.qcow2",
-    b"/srv/../home/secret.qcow2",
-]  # fmt: skip
-DISKS |= {f"backed by {name.decode()}": backed(name) for name in BACKING}
-
-
-@pytest.mark.parametrize("what", DISKS)
-@pytest.mark.parametrize("place", ["overlays/0.qcow2", "overlays/1.qcow2", "image.qcow2"])
-def test_disks_that_reach_the_host(
-    there: Home, bundle: bytes, tmp_path: Path, what: str, place: str
-) -> None:
-    disk = DISKS[what]
-    if place == "image.qcow2" and "snapshot" in what and "very many" not in what:
-        disk = backed(b"x.qcow2")
-
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        files[place] = disk
-
-    data = forge(bundle, change)
-    if place == "image.qcow2":
-        data = rebase(data)
-    said = refusal(there, data, tmp_path)
-    assert place in said or not disk
-
-
-def rebase(bundle: bytes) -> bytes:
-    """With the digest that fits its image."""
-    parts = {"image.qcow2": "disk", "image.kernel": "kernel", "image.initrd": "initrd"}
-
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        words = [
-            f"{part} {hashlib.sha256(files[name]).hexdigest()}" for name, part in parts.items()
-        ]
-        base = manifest["base"]
-        words += [f"cmdline {base['cmdline']}", f"recipe {base['recipe']}"]
-        digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
-        base["digest"] = manifest["save"]["base"]["digest"] = digest
-
-    return forge(bundle, change)
-
-
-@pytest.mark.parametrize(
-    "disk",
-    [
-        header(),
-        backed(b"/home/x/images/debian/abc/disk.qcow2"),
-        backed(b"layers/abcdef012345.qcow2"),
-        backed(b"C:\\Users\\x\\base.qcow2"),
-        snapshots(entry()),
-    ],
-)
-def test_disks_that_are_harmless(there: Home, bundle: bytes, disk: bytes) -> None:
-    def change(_: object, files: dict[str, bytes]) -> None:
-        files["overlays/0.qcow2"] = disk
-
-    there.import_(forge(bundle, change))
-    assert (there.paths.saves / "env/overlays/0.qcow2").read_bytes() == disk
-
-
 # Not bundles at all
 
 
@@ -476,6 +344,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from tests.unit.bundles.disks import backed, entry, extension, snapshots
+from tests.unit.bundles.refusing import SECRET, refusal
 from tests.unit.bundles.making import Home, places_in
 from quicksand.errors import QuicksandError
 try:
@@ -525,9 +394,3 @@ def test_little_memory_is_used(there: Home, bundle: bytes, tmp_path: Path) -> No
         said, peak = result.stdout.rsplit("\n", 2)[:2]
         assert said.startswith("refused"), what
         assert int(peak) < 256, what
-
-
-def test_a_full_disk_is_no_bundles_fault(there: Home, bundle: bytes) -> None:
-    with pytest.raises(DiskSpaceError) as caught:
-        there.import_(forge(bundle, claim(TIB * 8)))
-    assert not isinstance(caught.value, BundleError)

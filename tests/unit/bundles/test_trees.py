@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,6 @@ from quicksand.errors import (
     ConfigError,
     HistoryError,
     NameTakenError,
-    QuicksandError,
     StateError,
 )
 from quicksand.host.files import try_lock
@@ -28,13 +24,13 @@ from quicksand.saves.bundle.manifest import Kind
 from quicksand.saves.bundle.service import find_reasons
 from quicksand.saves.bundle.trees import NOTE_RUNNING, export_tree
 from quicksand.snapshots.history import History
-from quicksand.snapshots.pages import PageIndex, Run
 from quicksand.snapshots.records import Node
 
-from tests.unit.bundles.boxes import MEMORY, check_whole, make_box, place_of
-from tests.unit.bundles.disks import backed
+from tests.faults import fault
+from tests.unit.bundles.boxes import check_whole, make_box, place_of
 from tests.unit.bundles.making import Home, contents, forge, members
-from tests.unit.bundles.test_accidents import each_kill
+
+__all__ = ["fault"]
 
 
 @pytest.fixture
@@ -289,186 +285,3 @@ async def test_the_public_functions_say_it_too(
     done = await saves.import_(tmp_path / "b")
     assert ["full" in done.notes[0], "1.2.3" in done.notes[1]] == [True, True]
     assert Registry(there.paths).find("mine").id != record.id
-
-
-# Hostile ones
-
-
-Change = Callable[[dict[str, Any], dict[str, bytes]], None]
-
-
-def records(files: dict[str, bytes]) -> list[str]:
-    return [name for name in files if name.endswith("node.json")]
-
-
-def edit(**values: Any) -> Change:
-    """Change the record of the first checkpoint."""
-
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        name = records(files)[0]
-        files[name] = json.dumps({**json.loads(files[name]), **values}).encode()
-
-    return change
-
-
-def edit_sandbox(**values: Any) -> Change:
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        manifest["sandbox"].update(values)
-
-    return change
-
-
-def edit_config(**values: Any) -> Change:
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        manifest["sandbox"]["config"].update(values)
-
-    return change
-
-
-def replace_file(ending: str, data: bytes) -> Change:
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        files[next(name for name in files if name.endswith(ending))] = data
-
-    return change
-
-
-def add_file(name: str) -> Change:
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        files[name] = b"x"
-        manifest["files"].insert(len(manifest["files"]) - 3, {"name": name, "size": 1})
-
-    return change
-
-
-def drop(ending: str) -> Change:
-    def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-        name = next(name for name in files if name.endswith(ending))
-        del files[name]
-        manifest["files"] = [file for file in manifest["files"] if file["name"] != name]
-
-    return change
-
-
-def circle(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-    first, second, _ = records(files)
-    ids = [json.loads(files[name])["id"] for name in (first, second)]
-    for name, parent in ((first, ids[1]), (second, ids[0])):
-        files[name] = json.dumps({**json.loads(files[name]), "parent": parent}).encode()
-
-
-INDEX_FAR = PageIndex(MEMORY, (Run(0, 2, 0, 1),)).encode()
-INDEX_LARGE = PageIndex(1 << 50, (Run(1 << 30, 2, 0, 0),)).encode()
-
-HOSTILE: dict[str, Change] = {
-    "a circle of checkpoints": circle,
-    "a parent that is not there": edit(parent="f" * 12),
-    "another id than its directory": edit(id="f" * 12),
-    "an id that is a path": edit(id="../../x"),
-    "a layer that is a path": edit(layers=["../../../etc/x"]),
-    "a layer that is not there": edit(layers=["f" * 12]),
-    "no layers": edit(layers=[]),
-    "memory elsewhere": edit(memory="../../x"),
-    "memory that nobody vouches for": edit(image=None),
-    "an image of another size": edit(image=["x.ram", MEMORY * 2, [0] * 32]),
-    "a file that is a path": edit(firmware=["../x", 1, [0]]),
-    "a file that is not there": edit(firmware=["x.rom", 1, [0]]),
-    "devices of a tebibyte": edit(devices=["devices", 1 << 40, [0]]),
-    "an index of a tebibyte": edit(index=["pages.index", 1 << 40, [0]]),
-    "an unknown tier": edit(tier="magic"),
-    "an unknown schema": edit(schema_version=2),
-    "a tag that a terminal acts on": edit(tag="\x1b[2J"),
-    "a shape of much memory": edit(shape={"memory": 1 << 50, "image": "", "arch": "x86_64"}),
-    "no shape": edit(shape={}),
-    "values of another type": edit(shape=7),
-    "numbers without end": edit(created=float("inf")),
-    "standing nowhere": edit_sandbox(node="f" * 12),
-    "a top that is frozen": lambda m, f: m["sandbox"].update(top=m["sandbox"]["layers"][0]),
-    "a top that is a path": edit_sandbox(top="../../x"),
-    "a top that is not there": edit_sandbox(top="f" * 12),
-    "layers that are none": edit_sandbox(layers="abc"),
-    "an id of the sandbox that is a path": edit_sandbox(id="../x"),
-    "QEMU arguments": edit_config(extra_qemu_args=["-monitor", "stdio"]),
-    "unknown options": edit_config(mounts=[{"host": "/", "guest": "/mnt"}]),
-    "another image": edit_config(image="/etc/passwd"),
-    "other memory": edit_config(memory="128M"),
-    "one more file in the memory": add_file("memory/x.pages"),
-    "one more file beside it": add_file("head.json"),
-    "one more file elsewhere": add_file("../../x"),
-    "one file less": drop(".rom"),
-    "a seal less": drop(".json"),
-    "a layer of a host's file": replace_file(".qcow2", backed(b"/etc/passwd")),
-    "a layer by json": replace_file(".qcow2", backed(b"json:{}.qcow2")),
-    "another memory image": replace_file(".ram", b"x" * MEMORY),
-    "another file of pages": replace_file(".pages", b"x" * 8192),
-    "a state with a backing file": replace_file(".state", backed(b"x.qcow2")),
-    "a state that is none": replace_file(".state", b"x"),
-    "an index that leads out of its files": replace_file("pages.index", INDEX_FAR),
-    "an index of a larger memory": replace_file("pages.index", INDEX_LARGE),
-    "a seal of another file": replace_file(
-        ".json", b'{"schema_version": 1, "file": ["../x", 1, [0]]}'
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-async def test_hostile_ones_are_refused(
-    there: Home, bundle: bytes, tmp_path: Path, what: str
-) -> None:
-    data = forge(bundle, HOSTILE[what])
-    assert data != bundle
-    before = contents(tmp_path)
-    with pytest.raises(QuicksandError) as caught:
-        there.import_(data)
-    assert str(caught.value)
-    assert contents(tmp_path) == before
-    assert there.registry.list() == []
-
-
-async def test_records_that_know_the_files_are_still_looked_into(
-    there: Home, bundle: bytes, tmp_path: Path
-) -> None:
-    """As above, but by somebody who has done all the sums."""
-
-    def hostile(data: bytes, part: str) -> Change:
-        def change(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-            for record in records(files):
-                plain = json.loads(files[record])
-                own = record.replace("node.json", part)
-                if own in files:
-                    files[own] = data
-                    plain["index"] = [part, len(data), [zlib.crc32(data)]]
-                    files[record] = json.dumps(plain).encode()
-                    return
-
-        return change
-
-    for data in (INDEX_FAR, INDEX_LARGE, b"no index"):
-        before = contents(tmp_path)
-        with pytest.raises(BundleError):
-            there.import_(forge(bundle, hostile(data, "pages.index")))
-        assert contents(tmp_path) == before
-
-
-# Accidents
-
-
-async def test_an_import_that_is_killed(there: Home, bundle: bytes, tmp_path: Path) -> None:
-    """A whole sandbox, or none; never one that is seen and is not whole."""
-
-    def look() -> None:
-        for entry in there.registry.list():
-            assert entry.status is Status.STOPPED
-            assert len(check_whole(there, entry.id)) == 3
-            there.registry.remove(entry.id)
-
-    path = tmp_path / "tree"
-    count = each_kill(there.paths.data, lambda: there.import_(path), look)
-    assert count > 100
-    done = there.import_(path, name="last")
-    there.registry.reap()
-    # What its maker had no time to write a record for goes after some seconds.
-    left = {p.name for p in there.paths.sandboxes.iterdir() if p.name[0] != "."}
-    for name in left - {done.id} - {entry.id for entry in there.registry.list()}:
-        assert not (there.paths.sandboxes / name / "sandbox.json").exists()
-    hidden = {p.name for p in there.paths.sandboxes.iterdir() if p.name[0] == "."}
-    assert hidden == {".names.lock", ".importing-lock"}

@@ -22,7 +22,15 @@ def history_of(places: Paths, record: Record) -> History:
 
 
 def add(history: History, number: int, parent: int | None = None, **facts: Any) -> str:
-    """A checkpoint, taken ``number`` minutes after the first; returns its id."""
+    """Commit `node_of`; returns its id."""
+    node = node_of(number, parent, **facts)
+    (history.place.checkpoints / node.id).mkdir()
+    history.commit(node)
+    return node.id
+
+
+def node_of(number: int, parent: int | None = None, **facts: Any) -> Node:
+    """A checkpoint, taken ``number`` minutes after the first."""
     values: dict[str, Any] = {
         "id": id_of(number),
         "tag": f"tag-{number}",
@@ -43,10 +51,7 @@ def add(history: History, number: int, parent: int | None = None, **facts: Any) 
         "devices": File(name="devices", size=0, crcs=()),
         "token": "secret-token",
     }
-    node = Node(**{**values, **facts})
-    (history.place.checkpoints / node.id).mkdir()
-    history.commit(node)
-    return node.id
+    return Node(**{**values, **facts})
 
 
 def id_of(number: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from quicksand.errors import BundleError
 from quicksand.host.arch import Architecture
+from quicksand.host.staging import staging
 from quicksand.images.store import DIGEST_SHOWN, ImageStore, image_digest
 from quicksand.saves.bundle.bases import NAMES, publish_image
 from quicksand.saves.bundle.checks import check_disk
@@ -24,7 +25,7 @@ from quicksand.saves.bundle.manifest import (
     check_image_name,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Receiver, require_space, staging
+from quicksand.saves.bundle.receiving import Receiver, require_space
 from quicksand.saves.bundle.tar import Header, TarReader
 
 
@@ -66,6 +67,7 @@ def import_image(
         _check_digests(manifest, digests)
         base = _describe(manifest, digests, options.name or manifest.get("name") or fallback)
         _refuse_taken(store, base, replace=options.replace)
+        options.stop()
         image = publish_image(store, made, base, current=True)
     return Imported(
         kind=Kind.IMAGE,

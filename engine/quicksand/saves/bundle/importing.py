@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from quicksand.errors import BundleError, ConfigError, QuicksandError
 from quicksand.host.files import sync_dir, write_json
+from quicksand.host.staging import staging, sweep_staging
 from quicksand.images.store import ImageStore
 from quicksand.registry import Registry
 from quicksand.saves.bundle.bases import IncomingBase
@@ -25,7 +26,7 @@ from quicksand.saves.bundle.manifest import (
     Kind,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Progress, Receiver, require_space, staging, sweep
+from quicksand.saves.bundle.receiving import Progress, Receiver, require_space
 from quicksand.saves.bundle.streams import Source, open_source
 from quicksand.saves.bundle.tar import BLOCK, Header, TarReader
 from quicksand.saves.manifest import MANIFEST as SAVE_MANIFEST
@@ -66,7 +67,7 @@ class Options:
     """Who made it is known: it may have QEMU arguments and mounts of its own."""
     progress: Progress | None = None
     stop: Callable[[], None] = lambda: None
-    """Called while a pipe has nothing to read; may raise."""
+    """Called while a pipe has nothing to read, and before anything is published; may raise."""
 
 
 def import_bundle(
@@ -167,12 +168,13 @@ def _import_save(
             require_space(images.root, bundle.size - own)
             base.receive(receiver, stack.enter_context(staging(images.root)))
         else:
-            sweep(images.root)
+            sweep_staging(images.root)
             base.receive(receiver, made)
         receiver.end()
         write_json(made / SAVE_MANIFEST, save.to_json())
         sync_dir(made / OVERLAYS)
         sync_dir(made)
+        options.stop()
         image = base.publish()
         published = store.publish(made, name, replace=options.replace)
     return Imported(

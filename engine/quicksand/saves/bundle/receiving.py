@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
-import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from quicksand.errors import DiskSpaceError, StateError
-from quicksand.host.files import is_locked, lock_within, map_os_errors, try_lock
-from quicksand.host.paths import make_private_dir
+from quicksand.errors import DiskSpaceError
+from quicksand.host.files import map_os_errors
 from quicksand.saves.bundle.manifest import Member
 from quicksand.saves.bundle.tar import Header, TarReader
 from quicksand.snapshots.pages import CHUNK, seal
@@ -25,8 +21,6 @@ RESERVE = 64 * 1024 * 1024
 
 HOLE = 64 * 1024
 """So many zeros become a hole in the file."""
-
-LOCK_WAIT_S = 10.0
 
 _ZEROS = bytes(HOLE)
 
@@ -43,10 +37,6 @@ def stopping(progress: Progress | None, stop: Callable[[], None]) -> Progress:
             progress(stage, done, total)
 
     return say
-
-
-IMPORTING = ".importing-"
-"""Begins the names of directories of things in the making; each has a lock."""
 
 
 class Receiver:
@@ -206,51 +196,3 @@ def require_space(root: Path, need: int) -> None:
             "free space",
             hint="free some disk space, if the bundle is to be believed",
         )
-
-
-@contextlib.contextmanager
-def staging(root: Path) -> Iterator[Path]:
-    """A directory in ``root`` for something in the making, gone afterwards; what others have left
-    who died goes before."""
-    place = root / f"{IMPORTING}{secrets.token_hex(6)}"
-    with _gate(root):
-        _sweep(root)
-        with map_os_errors(place):
-            place.mkdir(mode=0o700)
-            lock = try_lock(place / "lock")
-    try:
-        with map_os_errors(place):
-            (place / "made").mkdir(mode=0o700)
-        yield place / "made"
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def sweep(root: Path) -> None:
-    """Remove what others have left there who died."""
-    if any(path.is_dir() for path in root.glob(f"{IMPORTING}*")):
-        with _gate(root):
-            _sweep(root)
-
-
-def _sweep(root: Path) -> None:
-    for path in root.glob(f"{IMPORTING}*"):
-        if path.is_dir() and not is_locked(path / "lock"):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _gate(root: Path) -> Iterator[None]:
-    """A directory of which nobody holds the lock is anybody's to remove: so it gets both in one
-    go."""
-    make_private_dir(root)
-    with map_os_errors(root):
-        gate = lock_within(root / f"{IMPORTING}lock", LOCK_WAIT_S)
-    if gate is None:
-        raise StateError(f"another program is preparing something in {root} for too long")
-    try:
-        yield
-    finally:
-        os.close(gate)

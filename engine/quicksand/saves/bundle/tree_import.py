@@ -16,6 +16,7 @@ from typing import Any
 from quicksand.config import check_name
 from quicksand.errors import ConfigError, NameTakenError
 from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.staging import staging
 from quicksand.images.store import ImageStore, StoredImage
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Record, Registry, new_id, remove_tree
@@ -23,7 +24,7 @@ from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.checks import check_disk, check_layer, warnings
 from quicksand.saves.bundle.importing import Imported, Options
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, Kind, Member, Sandbox, parse_json
-from quicksand.saves.bundle.receiving import Receiver, require_space, staging
+from quicksand.saves.bundle.receiving import Receiver, require_space
 from quicksand.saves.bundle.trees import (
     layer_files,
     memory_files,
@@ -75,6 +76,7 @@ def import_tree(
             base.receive(receiver, image_made)
             receiver.end()
             _write_records(place, sandbox, nodes)
+            options.stop()
             image = base.publish()
         _publish(registry, record, image, place)
     receiver.note_verified()
