@@ -18,10 +18,11 @@ SECRET = "the secret of the host"
 def refusal(there: Home, data: bytes, tmp_path: Path, **options: Any) -> str:
     """Why it is refused."""
     before = contents(tmp_path)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(QuicksandError) as caught:
         there.import_(data, **options)
-    assert time.monotonic() - started < SECONDS
+    # Of the processor: others may be using it, too.
+    assert time.process_time() - started < SECONDS
     assert contents(tmp_path) == before
     assert SECRET not in str(caught.value)
     return str(caught.value)
