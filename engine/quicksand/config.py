@@ -78,6 +78,7 @@ class SandboxConfig:
     port_forwards: tuple[PortForward, ...] = ()
     network_mode: NetworkMode = NetworkMode.MOUNTS_ONLY
     extra_qemu_args: tuple[str, ...] = ()
+    """QEMU runs in a directory of the sandbox's: paths in them must be absolute."""
     boot_timeout: float = 60.0
     """Seconds until `start` gives up on the agent."""
     accel: Accelerator | str | None = "auto"

@@ -51,10 +51,10 @@ QMP_MONITORS = 8
 
 
 def layer_name(name: str) -> Path:
-    """A layer as QEMU, which runs in the sandbox's directory, and the header of the layer above it
-    call it: so the same file does for clones, and both names are one. If they were not, QEMU would
-    describe the whole chain below in the name of each layer: 300 of them took it 8 s to open."""
-    return Path("layers", f"{name}.qcow2")
+    """A layer as QEMU, which runs in the directory of the layers, and the header of the layer above
+    it call it: so the same file does for clones, and both names are one. If they were not, QEMU
+    would describe the whole chain below in the name of each layer: 300 took it 8 s to open."""
+    return Path(f"{name}.qcow2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class SandboxDir:
         return self.root / "checkpoints"
 
     def layer(self, name: str) -> Path:
-        return self.root / layer_name(name)
+        return self.layers / layer_name(name)
 
     def seal(self, name: str) -> Path:
         return self.layers / f"{name}.json"

@@ -43,7 +43,7 @@ class Stage:
     def __init__(self, paths: Paths) -> None:
         self.place = sandbox_dir(paths, "box")
         self.runtime = runtime_dir(paths, "box")
-        self.place.root.mkdir(parents=True)
+        self.place.layers.mkdir(parents=True)
         self.program = paths.data / "program"
         self.owned: list[OwnedProcess] = []
 

@@ -72,7 +72,7 @@ class Machine:
     """One VM, decided in every detail; `plan` turns it into arguments."""
 
     name: str
-    """The sandbox's directory: by it its processes are known (stopping.py). QEMU runs there."""
+    """The sandbox's directory: by it its processes are known (stopping.py)."""
     arch: Architecture
     accel: Accelerator
     memory_bytes: int

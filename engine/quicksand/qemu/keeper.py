@@ -347,7 +347,7 @@ class Keeper:
                 [*argv, *monitor_arguments(theirs.fileno())],
                 self.env,
                 descriptors,
-                self.sandbox_dir,
+                os.path.join(self.sandbox_dir, "layers"),
             )
         except OSError:
             monitor.close()
