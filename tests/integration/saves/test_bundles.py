@@ -41,6 +41,7 @@ def move(prepared: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Move]:
         monkeypatch.undo()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("compress", [False, True])
 async def test_a_full_bundle_boots_where_nothing_else_is(
     move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool
@@ -93,6 +94,7 @@ async def test_a_thin_bundle_runs_where_its_image_is(
 COUNTER = "sh -c 'n=0; while :; do n=$((n+1)); echo $n > /run/count; sleep 0.05; done'"
 
 
+@pytest.mark.timeout(600)
 async def test_checkpoints_move_and_go_on_where_they_were(move: Move, tmp_path: Path) -> None:
     """Memory, processes and disk; the running source goes on meanwhile."""
     async with Sandbox(image="debian", name="box") as sb:

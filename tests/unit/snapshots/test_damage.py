@@ -80,7 +80,9 @@ def test_every_file_that_is_cut_or_changed_is_refused_by_its_name(box: Box) -> N
         # Of a layer and a seal that differ nobody can tell which is wrong.
         name = path.stem if path.suffix == ".json" else path.name
         data = path.read_bytes()
-        for offset in range(0, len(data), max(1, len(data) // OFFSETS)):
+        # Without the line feed at its end a seal is no other one.
+        size = len(data) - data.endswith(b"}\n")
+        for offset in range(0, size, max(1, size // OFFSETS)):
             flipped = data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
             for damaged in (data[:offset], flipped):
                 if path.suffix == ".json" and damaged == data[:-1]:
