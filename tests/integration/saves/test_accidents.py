@@ -62,7 +62,7 @@ async def run_client(*arguments: object) -> tuple[int, str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("points", [10, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("points", [7, pytest.param(100, marks=pytest.mark.soak)])
 async def test_kill_9_of_the_client_at_any_step(workspace: Path, points: int) -> None:
     dice = random.Random(4)
     hits = 0

@@ -67,7 +67,7 @@ async def test_a_save_on_stop_also_after_an_error(
         assert await say(sb, "cat /root/file") == "again"
 
 
-@pytest.mark.parametrize("mib", [8, pytest.param(64, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("mib", [2, pytest.param(64, marks=pytest.mark.soak)])
 async def test_three_generations_with_all_their_bytes(workspace: Path, mib: int) -> None:
     sums: dict[str, str] = {}
     image = "debian"
