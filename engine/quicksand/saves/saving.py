@@ -52,6 +52,10 @@ AGENT_S = 30.0
 FREEZE_S = 2
 """Seconds after which the guest thaws its file system by itself."""
 
+VOLATILE_MAX = 50
+PATH_MAX = 4096
+"""Of what the guest says is only in its memory: entries, and characters of each."""
+
 QUICK_S = 0.1
 """A guest that syncs so quickly can be frozen without anybody noticing."""
 
@@ -213,10 +217,17 @@ async def _settle(ask: Ask) -> _Guest:
         await ask("sync", {}, AGENT_S)
         quick = time.perf_counter() - started < QUICK_S
         found = await ask("volatile", {}, AGENT_S)
-        # A path that is no text is told in base64: it says as much as any.
-        paths = tuple(str(e.get("path", e.get("path_b64"))) for e in found["paths"])
-        return _Guest(volatile=paths, can_freeze=quick)
+        return _Guest(volatile=_volatile_paths(found), can_freeze=quick)
     return _Guest()
+
+
+def _volatile_paths(reply: dict[str, Any]) -> tuple[str, ...]:
+    """What a guest says of its memory, which may be anything."""
+    found = reply.get("paths")
+    entries = found[:VOLATILE_MAX] if isinstance(found, list) else []
+    # A path that is no text is told in base64: it says as much as any.
+    names = (e.get("path", e.get("path_b64")) for e in entries if isinstance(e, dict))
+    return tuple(name[:PATH_MAX] for name in names if isinstance(name, str))
 
 
 @contextlib.asynccontextmanager
