@@ -6,17 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from quicksand.config import SandboxConfig
 from quicksand.host.paths import Paths
 
-from tests.conftest import fresh_places, make_template, our_processes, wait_for
+from tests.conftest import fresh_places, our_processes, wait_for
 
 
-@pytest.fixture(scope="module", autouse=True)
-def start_warm(prepared: Paths) -> None:
-    """Booting is what few of these tests are about. Looked for in each module: what others do on
-    this machine may have taken it away."""
-    make_template(SandboxConfig.parse({"image": "debian"}), prepared)
+@pytest.fixture(scope="session", autouse=True)
+def start_warm(template: None) -> None:
+    """Booting is what few of these tests are about."""
 
 
 @pytest.fixture(autouse=True)

@@ -22,8 +22,10 @@ Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def image(places: Paths) -> StoredImage:
-    """The default image, in a store of the test's own."""
+def image(places: Paths, monkeypatch: pytest.MonkeyPatch) -> StoredImage:
+    """The default image, in a store of the test's own; its templates go with it, so the user's are
+    out of reach."""
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(places.data.parent / "cache"))
     theirs = ImageStore(places.images).get("debian")
     assert theirs is not None
     root = theirs.root.resolve()
