@@ -253,13 +253,39 @@ class Sandbox:
 
         A sandbox that is to be discarded is killed at once and removed. Safe at any time, in any
         state, any number of times. One that was made with ``save`` is saved first, but not if
-        ``grace`` is 0; if that fails it is kept, stopped, and the error says so.
+        ``grace`` is 0; if that fails, or is cancelled, it is kept, stopped, and the error says so.
         """
-        record = self._record
-        if record is None:
+        if self._record is None:
             return
-        if self._saving is not None and grace > 0 and self.is_running:
-            record = await self._save_at_stop(record, self._saving)
+        if self._saving is None or grace == 0 or not self.is_running:
+            await self._stop(grace)
+            return
+        try:
+            await self._save_at_stop(self._saving)
+        except BaseException as error:
+            if self._machine is None:  # whoever started it goes on with it
+                raise
+            # Its disk holds what could not be saved.
+            await to_the_end(self._keep())
+            await self._stop(grace)
+            error.add_note(f"the sandbox {self.name!r} is kept, stopped: nothing of it is lost")
+            raise
+        await self._stop(grace)
+
+    async def _save_at_stop(self, saving: AutoSave) -> None:
+        from quicksand.saves.saving import Options
+
+        await self.save_to(saving.store, saving.name, Options(progress=self._progress))
+
+    async def _keep(self) -> None:
+        """Have it stay when it is stopped."""
+        assert self._record is not None
+        self._record = replace(self._record, discard=False)
+        await asyncio.to_thread(self._registry.save, self._record)
+
+    async def _stop(self, grace: float) -> None:
+        record = self._record
+        assert record is not None
         link, self._link = self._link, None
         try:
             await stop_machine(self._registry, record, link, self._run, grace=grace)
@@ -272,26 +298,6 @@ class Sandbox:
             with contextlib.suppress(SandboxNotFoundError):
                 self._registry.remove(record.id)
             self._record = None
-
-    async def _save_at_stop(self, record: Record, saving: AutoSave) -> Record:
-        from quicksand.saves.saving import Options
-
-        try:
-            await self.save_to(saving.store, saving.name, Options(progress=self._progress))
-        except QuicksandError as error:
-            if self._machine is None:
-                raise
-            # Its disk holds what could not be saved.
-            kept = replace(record, discard=False)
-            await in_thread_to_the_end(lambda: self._registry.save(kept))
-            self._machine.process.kill()
-            await to_the_end(self._machine.process.wait())
-            self._record = kept
-            await self._end_owned()
-            self._run = None
-            error.add_note(f"the sandbox {kept.name!r} is kept, stopped: nothing of it is lost")
-            raise
-        return record
 
     async def kill(self) -> None:
         """Stop the VM at once, as pulling the plug would."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from quicksand.config import Accelerator
 from quicksand.errors import QuicksandError
+from quicksand.host.cpu import describe_cpu, read_microcode
 from quicksand.host.files import is_locked, map_os_errors, read_json
 from quicksand.host.paths import Paths
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SandboxDir
@@ -219,22 +220,10 @@ def _key(record: Record, parts: Parts) -> str:
         "" if record.source is None else record.source.digest,
         plan(machine, sockets),
         [parts.binaries.version_text, program.st_size, program.st_mtime_ns],
-        "" if machine.accel is Accelerator.TCG else _host_cpu(),
+        # A guest that runs on the processor itself has seen it.
+        "" if machine.accel is Accelerator.TCG else [describe_cpu(), read_microcode()],
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-
-
-def _host_cpu() -> str:
-    """What the processor can do: a guest that runs on it has seen it."""
-    with contextlib.suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        lines = text.split("\n\n", 1)[0].splitlines()
-        return "\n".join(
-            line
-            for line in lines
-            if line.startswith(("model name", "flags", "Features", "microcode"))
-        )
-    return ""
 
 
 def discard(root: Path) -> None:

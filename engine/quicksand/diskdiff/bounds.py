@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from threading import Event
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -23,23 +23,18 @@ def require(condition: object, message: str) -> None:
         raise Malformed(message)
 
 
-class Stopped(Exception):  # noqa: N818 - reads as a fact
-    """Nobody waits for the result any more."""
-
-
 class Budget:
     """Steps that are left."""
 
-    def __init__(self, steps: int = STEPS_MAX, *, stop: Event | None = None) -> None:
-        """Once ``stop`` is set, the next step raises Stopped."""
+    def __init__(self, steps: int = STEPS_MAX, *, check: Callable[[], None] = lambda: None) -> None:
+        """``check`` is called at each step and may raise."""
         self._left = steps
-        self._stop = stop
+        self._check = check
 
     def spend(self, steps: int = 1) -> None:
         """Raises Malformed when there are none left."""
         self._left -= steps
-        if self._stop is not None and self._stop.is_set():
-            raise Stopped
+        self._check()
         if self._left < 0:
             raise Malformed("it has more files, or more pieces of files, than are looked at")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING
 
 from quicksand.diskdiff.bounds import Budget, Malformed
@@ -19,7 +17,7 @@ from quicksand.diskdiff.ext4.filesystem import FileSystem
 from quicksand.diskdiff.layer import Layer
 from quicksand.errors import HistoryError, ImageError, QuicksandError
 from quicksand.host.files import read_json
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.snapshots.history import History
 from quicksand.snapshots.records import Head
@@ -74,19 +72,8 @@ async def _diff_once(registry: Registry, record: Record, a: str, b: str | None) 
         # Whoever removes checkpoints holds the lock; once files are open they stay readable.
         async with history.locked():
             files_a, files_b, layers = await in_thread_to_the_end(open_both)
-        stop = Event()
-        task = asyncio.create_task(
-            asyncio.to_thread(diff_files, files_a, files_b, layers, stop), name="quicksand-diff"
-        )
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # The files must not be closed, and their numbers taken by others, under its hands.
-            stop.set()
-            await asyncio.wait((task,))
-            if not task.cancelled():
-                task.exception()
-            raise
+        # The files must not be closed, and their numbers taken by others, under its hands.
+        return await in_stoppable_thread(lambda check: diff_files(files_a, files_b, layers, check))
 
 
 def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
@@ -131,15 +118,19 @@ def _present(registry: Registry, place: SandboxDir, id_: str) -> Head:
 
 
 def diff_files(
-    a: DiskFiles, b: DiskFiles, layers: dict[Path, Layer], stop: Event | None = None
+    a: DiskFiles,
+    b: DiskFiles,
+    layers: dict[Path, Layer],
+    check: Callable[[], None] = lambda: None,
 ) -> list[FileChange]:
-    """What ``b`` has different from ``a``; ``layers`` are the open files of both.
+    """What ``b`` has different from ``a``; ``layers`` are the open files of both. ``check`` is
+    called at each step and may raise.
 
-    Raises HistoryError, ImageError; `Stopped` once ``stop`` is set.
+    Raises HistoryError, ImageError.
     """
     chain_a, chain_b = (_chain(files, layers) for files in (a, b))
-    filesystem_a = _open_filesystem(a, chain_a, stop)
-    filesystem_b = _open_filesystem(b, chain_b, stop)
+    filesystem_a = _open_filesystem(a, chain_a, check)
+    filesystem_b = _open_filesystem(b, chain_b, check)
     try:
         return compare(filesystem_a, filesystem_b, differing(chain_a, chain_b))
     except (Malformed, struct.error) as error:
@@ -150,9 +141,9 @@ def _chain(files: DiskFiles, layers: dict[Path, Layer]) -> Chain:
     return Chain([layers[path] for path in files.paths])
 
 
-def _open_filesystem(files: DiskFiles, chain: Chain, stop: Event | None) -> FileSystem:
+def _open_filesystem(files: DiskFiles, chain: Chain, check: Callable[[], None]) -> FileSystem:
     try:
-        return FileSystem(chain, Budget(stop=stop))
+        return FileSystem(chain, Budget(check=check))
     except (Malformed, struct.error) as error:
         raise _unreadable(f"{files.name} cannot be read", (files,), error) from error
 

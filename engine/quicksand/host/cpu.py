@@ -13,10 +13,22 @@ _LINES = ("model name", "flags", "CPU implementer", "CPU part", "Features")
 
 def describe_cpu() -> str:
     """Its name, and a digest of what it can do: the same text for processors of one kind."""
-    text = platform.processor() or platform.machine()
+    lines = _lines(*_LINES)
+    name = next((line.partition(":")[2].strip() for line in lines if line[:5] == "model"), "")
+    facts = "\n".join(lines) or platform.processor() or platform.machine()
+    return f"{(name or platform.machine())[:28]} ({hashlib.sha256(facts.encode()).hexdigest()[:8]})"
+
+
+def read_microcode() -> str:
+    """The revision of its microcode, which may take abilities away; "" if nobody tells."""
+    return "\n".join(_lines("microcode"))
+
+
+def _lines(*beginnings: str) -> list[str]:
+    """What /proc/cpuinfo says of the first processor, the lines that begin so."""
     with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    lines = [line for line in text.split("\n\n", 1)[0].splitlines() if line.startswith(_LINES)]
-    name = next((line.partition(":")[2].strip() for line in lines if line[:5] == "model"), "")
-    facts = "\n".join(lines) or text
-    return f"{(name or platform.machine())[:28]} ({hashlib.sha256(facts.encode()).hexdigest()[:8]})"
+        return [
+            line for line in text.split("\n\n", 1)[0].splitlines() if line.startswith(beginnings)
+        ]
+    return []

@@ -133,6 +133,13 @@ def copy_range(target: int, source: int, start: int, end: int) -> None:
         start += moved
 
 
+def write_at(descriptor: int, data: memoryview, offset: int) -> None:
+    """Write all of ``data`` there. Raises OSError."""
+    while data:
+        moved = os.pwrite(descriptor, data, offset)
+        data, offset = data[moved:], offset + moved
+
+
 def _copy_plainly(target: int, source: int, start: int, end: int) -> int:
     data = os.pread(source, min(end - start, PLAIN_MAX), start)
     return os.pwrite(target, data, start) if data else 0

@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from quicksand.errors import StateError
@@ -18,17 +18,21 @@ PREFIX = ".importing-"
 LOCK_WAIT_S = 10.0
 
 
+Gate = Callable[[], contextlib.AbstractContextManager[None]]
+"""Lets one process in at a time."""
+
+
 @contextlib.contextmanager
-def staging(root: Path) -> Iterator[Path]:
+def staging(root: Path, *, prefix: str = PREFIX, gate: Gate | None = None) -> Iterator[Path]:
     """A directory in ``root`` for something in the making, gone afterwards; what others have left
-    who died goes before."""
-    place = root / f"{PREFIX}{secrets.token_hex(6)}"
-    with _gate(root):
-        _sweep(root)
-        with map_os_errors(place):
+    who died goes before. ``gate``: what keeps those apart who make or sweep such directories, if
+    ``root`` has a lock of its own."""
+    place, lock = root / f"{prefix}{secrets.token_hex(6)}", None
+    try:
+        with gate() if gate is not None else _gate(root), map_os_errors(place):
+            remove_abandoned(root, prefix)
             place.mkdir(mode=0o700)
             lock = try_lock(place / "lock")
-    try:
         with map_os_errors(place):
             (place / "made").mkdir(mode=0o700)
         yield place / "made"
@@ -42,11 +46,12 @@ def sweep_staging(root: Path) -> None:
     """Remove what others have left there who died."""
     if any(path.is_dir() for path in root.glob(f"{PREFIX}*")):
         with _gate(root):
-            _sweep(root)
+            remove_abandoned(root)
 
 
-def _sweep(root: Path) -> None:
-    for path in root.glob(f"{PREFIX}*"):
+def remove_abandoned(root: Path, prefix: str = PREFIX) -> None:
+    """As `sweep_staging`, for those who hold the gate."""
+    for path in root.glob(f"{prefix}*"):
         if path.is_dir() and not is_locked(path / "lock"):
             shutil.rmtree(path, ignore_errors=True)
 

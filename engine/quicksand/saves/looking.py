@@ -29,7 +29,7 @@ class Save:
     def is_still_there(self) -> bool:
         """Whether its path still leads to it, and not to one that has replaced it. Whoever has used
         its files by their paths asks this afterwards."""
-        return self.identity is not None and _identity(self.root) == self.identity
+        return self.identity is not None and identity_of(self.root) == self.identity
 
     def require(self) -> SaveManifest:
         """Its manifest. Raises SaveError if it cannot be used."""
@@ -49,14 +49,15 @@ def load_save(root: Path, name: str | None = None) -> Save:
 
 
 def _load(root: Path, name: str) -> Save:
-    identity = _identity(root)
+    identity = identity_of(root)
     try:
         return Save(name=name, root=root, manifest=check_save(root), identity=identity)
     except SaveError as error:
         return Save(name=name, root=root, manifest=None, error=str(error), identity=identity)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Device and inode of what is there; None if nothing is."""
     try:
         found = path.stat()
     except OSError:

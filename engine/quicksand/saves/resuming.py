@@ -19,6 +19,7 @@ from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, layer_name
 from quicksand.qemu.keeper import FIRST
 from quicksand.saves.finding import find_save, workspace_store
+from quicksand.saves.looking import identity_of
 from quicksand.saves.manifest import OVERLAYS, SaveManifest
 from quicksand.saves.portable import check_portable, find_image, find_portable
 from quicksand.saves.source import Source
@@ -150,11 +151,10 @@ def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) ->
     ids: list[str] = []
     with map_os_errors(place.layers):
         for root in map(Path, (*source.below, source.path)):
-            before = root.stat()
+            before = identity_of(root)
             ids += _adopt_one(root, _check(root), place)
-            after = root.stat()
             # Replaced meanwhile, it may have given layers of both.
-            if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino):
+            if identity_of(root) != before:
                 raise SaveError(f"the save at {root} was replaced in this moment; try again")
     lower = check_qcow2(place.layer(ids[-1]), allow_backing=True).virtual_size
     base = check_qcow2(image.chain[-1], allow_backing=len(image.chain) > 1).virtual_size

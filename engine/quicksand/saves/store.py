@@ -29,15 +29,14 @@ from pathlib import Path
 from quicksand.errors import ConfigError, HostError, SaveError, SaveNotFoundError
 from quicksand.host.files import (
     exchange,
-    is_locked,
     lock_within,
     map_os_errors,
     read_json,
     sync_dir,
-    try_lock,
     write_json,
 )
 from quicksand.host.paths import make_private_dir
+from quicksand.host.staging import remove_abandoned, staging
 from quicksand.saves.looking import Save, check_save, load_save, overlay_paths
 from quicksand.saves.manifest import OVERLAYS, check_save_name
 
@@ -123,19 +122,10 @@ class SaveStore:
         """A directory for a save in the making, on the store's file system. It is gone afterwards,
         unless `publish` has taken it; also when this process dies, at the next one's turn."""
         self.recover()
-        place, lock = self.root / f"{MAKING}{secrets.token_hex(6)}", None
-        try:
-            # Others remove one whose lock is not held.
-            with self._locked(), map_os_errors(place):
-                place.mkdir(mode=0o700)
-                lock = try_lock(place / "lock")
-            with map_os_errors(place):
-                (place / "save" / OVERLAYS).mkdir(parents=True)
-            yield place / "save"
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-            if lock is not None:
-                os.close(lock)
+        with staging(self.root, prefix=MAKING, gate=self._locked) as made:
+            with map_os_errors(made):
+                (made / OVERLAYS).mkdir()
+            yield made
 
     def publish(self, made: Path, name: str, *, replace: bool) -> Save:
         """Give the whole save in ``made`` (of `making`) its name; its files are synced already, its
@@ -289,9 +279,7 @@ class SaveStore:
                 self._recover_ready(path)
             except HostError as error:  # the others all the same
                 failure = error
-        for path in self.root.glob(f"{MAKING}*"):
-            if not is_locked(path / "lock"):
-                _remove_tree(path)
+        remove_abandoned(self.root, MAKING)
         for path in self._entries():
             if not os.path.lexists(path / "save"):
                 _remove_tree(path)

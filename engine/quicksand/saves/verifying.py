@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -14,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.diskdiff.bounds import Stopped
 from quicksand.errors import ImageError, QuicksandError, SaveError
 from quicksand.host.paths import Paths
+from quicksand.host.threads import Stopped, in_stoppable_thread
 from quicksand.images.resolve import ResolvedImage
 from quicksand.images.store import ImageStore
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
@@ -74,17 +73,19 @@ class Verifier:
         *,
         deep: bool = False,
         progress: Report | None = None,
-        stop: threading.Event | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """``check`` is called at each step, in several threads, and may raise."""
         self._paths = paths
         self._deep = deep
         self._progress = progress
-        self._stop = stop or threading.Event()
+        self._check = check
+        self._failed = threading.Event()
         self._lock = threading.Lock()
         self._done = self._total = 0
 
     def verify(self, saves: Sequence[Save]) -> list[Verdict]:
-        """The verdicts, in the same order. Never raises for a bad save; raises Stopped."""
+        """The verdicts, in the same order. Never raises for a bad save."""
         plans = [self._plan(save) for save in saves]
         wanted: dict[_Key, _Part] = {}
         for parts, _ in plans:
@@ -128,7 +129,7 @@ class Verifier:
             try:
                 results = list(readers.map(lambda item: self._read(item[1]), ordered))
             except BaseException:
-                self._stop.set()
+                self._failed.set()
                 raise
         return {key: result for (key, _), result in zip(ordered, results, strict=True)}
 
@@ -166,7 +167,8 @@ class Verifier:
         return ""
 
     def _count(self, size: int) -> None:
-        if self._stop.is_set():
+        self._check()
+        if self._failed.is_set():  # another thread
             raise Stopped
         with self._lock:
             self._done += size
@@ -254,14 +256,8 @@ async def verify_saves(
     saves: Sequence[Save], paths: Paths, *, deep: bool = False, progress: Report | None = None
 ) -> list[Verdict]:
     """Look at saves from outside, or ``deep`` at every byte. A cancellation stops it at once."""
-    stop = threading.Event()
-    verifier = Verifier(paths, deep=deep, progress=progress, stop=stop)
-    task = asyncio.create_task(asyncio.to_thread(verifier.verify, saves), name="quicksand-verify")
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        stop.set()
-        await asyncio.wait((task,))
-        if not task.cancelled():
-            task.exception()
-        raise
+
+    def verify(check: Callable[[], None]) -> list[Verdict]:
+        return Verifier(paths, deep=deep, progress=progress, check=check).verify(saves)
+
+    return await in_stoppable_thread(verify)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from quicksand.errors import HistoryError
 from quicksand.host.files import data_extents, map_os_errors
-from quicksand.host.sharing import copy_range, share_blocks
+from quicksand.host.sharing import copy_range, share_blocks, write_at
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import CHUNK, ZEROS, Run, checksums, overlay_runs, seal
 from quicksand.snapshots.records import File
@@ -106,7 +106,7 @@ def write_image(
             for run in plan.runs:
                 if run.file not in (plan.base, ZEROS):
                     data = sources[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
-                    _write_at(target, data, run.first * PAGE)
+                    write_at(target, data, run.first * PAGE)
             return _seal(path.name, target, known, verified)
     except BaseException:
         path.unlink(missing_ok=True)
@@ -199,9 +199,3 @@ def _punch_hole(descriptor: int, offset: int, length: int) -> None:
     if call(descriptor, _PUNCH_HOLE, offset, length) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def _write_at(descriptor: int, data: memoryview, offset: int) -> None:
-    while data:
-        moved = os.pwrite(descriptor, data, offset)
-        data, offset = data[moved:], offset + moved

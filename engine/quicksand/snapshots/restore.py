@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.agent.session import Session, connect
-from quicksand.config import Accelerator
+from quicksand.config import Accelerator, SandboxConfig
 from quicksand.errors import HistoryError, MachineError
 from quicksand.host.arch import Architecture
 from quicksand.host.cpu import describe_cpu
@@ -60,19 +60,30 @@ SHAPE_NAMES = {
 }
 
 
-async def shape_of(run: RunState, monitor: Monitor, config: Any, digest: str) -> dict[str, Any]:
+async def shape_of(
+    run: RunState, monitor: Monitor, config: SandboxConfig, digest: str
+) -> dict[str, Any]:
     """What a machine must be to go on from a checkpoint of this one."""
     version = (await monitor.execute("query-version"))["qemu"]
+    qemu = f"{version['major']}.{version['minor']}.{version['micro']}"
+    return make_shape(config, accel=run.accel, qemu=qemu, image=digest)
+
+
+def make_shape(config: SandboxConfig, *, accel: str, qemu: str, image: str) -> dict[str, Any]:
+    """What makes two machines take each other's checkpoints; SHAPE_NAMES tells the keys.
+
+    ``qemu``: its version, ``image``: the image's digest.
+    """
     return {
         "arch": (config.arch or Architecture.host()).value,
-        "accel": run.accel,
+        "accel": accel,
         "memory": config.memory_bytes,
         "cpus": config.cpus,
         "network": config.network_mode.value,
-        "qemu": f"{version['major']}.{version['minor']}.{version['micro']}",
-        "image": digest,
+        "qemu": qemu,
+        "image": image,
         "extra": list(config.extra_qemu_args),
-        "cpu": cpu_for(run.accel),
+        "cpu": cpu_for(accel),
     }
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand import Sandbox
+from quicksand import Sandbox, Status
 from quicksand.errors import DiskSpaceError, QuicksandError
 from quicksand.host.paths import Paths
 from quicksand.saves.store import SaveStore, check_save
@@ -143,6 +145,38 @@ async def test_what_cannot_be_saved_on_stop_is_kept(
     assert await say(kept, "cat /root/file") == "kept"
     await kept.kill()
     assert [p.name for p in (workspace / "sandboxes").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("failure", ["OSError", "cancelled"])
+async def test_whatever_ends_a_save_on_stop_it_is_kept(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    sb = Sandbox(image="debian", save="env", workspace=workspace)
+    await sb.start()
+    await say(sb, "echo kept > /root/file")
+    begun, cancelled = threading.Event(), threading.Event()
+
+    def trouble(*_: object) -> None:
+        begun.set()
+        if failure == "OSError":
+            raise OSError(errno.EIO, "Input/output error")
+        assert cancelled.wait(30)
+
+    monkeypatch.setattr("quicksand.saves.saving._publish", trouble)
+    stopping = asyncio.create_task(sb.stop())
+    assert await asyncio.to_thread(begun.wait, 30)
+    if failure == "cancelled":
+        stopping.cancel()
+        cancelled.set()
+    with pytest.raises((OSError, asyncio.CancelledError)) as caught:
+        await stopping
+    assert "is kept" in str(caught.value.__notes__)
+    (entry,) = Sandbox.list()
+    assert entry.status is Status.STOPPED
+    kept = Sandbox.open(entry.name)
+    await kept.start()
+    assert await say(kept, "cat /root/file") == "kept"
+    await kept.kill()
 
 
 @pytest.fixture

@@ -271,7 +271,7 @@ def test_no_space_is_told_before_anything_is_written(
     here: Home, there: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = here.export(tmp_path / "b", full=True)
-    monkeypatch.setattr(receiving, "RESERVE", 2**62)
+    monkeypatch.setattr(receiving, "DISK_RESERVE", 2**62)
     before = contents(tmp_path)
     with pytest.raises(DiskSpaceError, match="of free space"):
         there.import_(bundle)

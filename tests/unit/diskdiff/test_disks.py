@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 
 import pytest
 from quicksand.diskdiff import checkpoints
-from quicksand.diskdiff.bounds import Stopped
 from quicksand.diskdiff.checkpoints import DiskFiles, diff_files
 from quicksand.diskdiff.layer import Layer
 from quicksand.errors import HistoryError
 from quicksand.host.paths import Paths
+from quicksand.host.threads import Stopped
 from quicksand.images.overlay import CLUSTER, create_overlay
 from quicksand.registry import Registry
 
+from tests.conftest import wait_for
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.diskdiff.disks import MIB, Maker, brief, fill, write_clusters
 from tests.unit.diskdiff.test_layers import qemu_img
@@ -81,11 +82,12 @@ def test_a_damaged_file_system_is_named(layers: dict[str, Layer]) -> None:
 
 
 def test_it_stops_when_nobody_waits_any_more(layers: dict[str, Layer]) -> None:
-    stop = Event()
-    stop.set()
+    def check() -> None:
+        raise Stopped
+
     base = files(layers, "base")
     with pytest.raises(Stopped):
-        diff_files(base, base, by_path(layers), stop)
+        diff_files(base, base, by_path(layers), check)
 
 
 async def test_a_cancellation_waits_until_the_files_are_let_go(
@@ -95,9 +97,12 @@ async def test_a_cancellation_waits_until_the_files_are_let_go(
     disk = files(layers, "base")
     begun, ended = Event(), Event()
 
-    def work(a: DiskFiles, b: DiskFiles, opened: dict[Path, Layer], stop: Event) -> None:
+    def work(
+        a: DiskFiles, b: DiskFiles, opened: dict[Path, Layer], check: Callable[[], None]
+    ) -> None:
         begun.set()
-        assert stop.wait(10)
+        with pytest.raises(Stopped):
+            wait_for(check, what="the cancellation")
         assert opened[disk.paths[0]].read(0, 1) is not None
         ended.set()
         raise Stopped

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.config import SandboxConfig
-from quicksand.diskdiff.bounds import Stopped
 from quicksand.host.paths import Paths
+from quicksand.host.threads import Stopped
 from quicksand.images.overlay import create_overlay
 from quicksand.images.store import ImageStore
 from quicksand.saves import verifying
@@ -186,14 +186,16 @@ def make_large(store: SaveStore, size: int) -> Save:
 
 
 def test_it_stops_at_once(places: Paths, store: SaveStore) -> None:
-    save, stop, seen = make_large(store, 16 * MIB), threading.Event(), []
+    save, seen = make_large(store, 16 * MIB), [0]
 
-    def progress(done: int, total: int) -> None:
-        seen.append(done)
-        stop.set()
+    def check() -> None:
+        if any(seen):
+            raise Stopped
 
     with pytest.raises(Stopped):
-        Verifier(places, deep=True, progress=progress, stop=stop).verify([save])
+        Verifier(places, deep=True, progress=lambda done, _: seen.append(done), check=check).verify(
+            [save]
+        )
     assert max(seen) <= verifying.READERS * 2 * verifying.CHUNK
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 from quicksand.errors import DiskSpaceError
 from quicksand.host.files import map_os_errors
+from quicksand.host.sharing import write_at
+from quicksand.planning import DISK_RESERVE
 from quicksand.saves.bundle.manifest import Member
 from quicksand.saves.bundle.tar import Header, TarReader
 from quicksand.snapshots.pages import CHUNK, seal
 from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
-
-RESERVE = 64 * 1024 * 1024
-"""Bytes that must stay free."""
 
 HOLE = 64 * 1024
 """So many zeros become a hole in the file."""
@@ -170,18 +169,12 @@ def _write_sparse(descriptor: int, data: bytes, at: int) -> None:
     for offset in range(0, len(data), HOLE):
         if view[offset : offset + HOLE] == _ZEROS[: len(data) - offset]:
             if start is not None:
-                _write_at(descriptor, view[start:offset], at + start)
+                write_at(descriptor, view[start:offset], at + start)
             start = None
         elif start is None:
             start = offset
     if start is not None:
-        _write_at(descriptor, view[start:], at + start)
-
-
-def _write_at(descriptor: int, data: memoryview, offset: int) -> None:
-    while data:
-        moved = os.pwrite(descriptor, data, offset)
-        data, offset = data[moved:], offset + moved
+        write_at(descriptor, view[start:], at + start)
 
 
 def require_space(root: Path, need: int) -> None:
@@ -190,7 +183,7 @@ def require_space(root: Path, need: int) -> None:
     with map_os_errors(place):
         found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
-    if free < need + RESERVE:
+    if free < need + DISK_RESERVE:
         raise DiskSpaceError(
             f"the bundle says that it holds {need >> 20} MiB, and {place} has {free >> 20} MiB of "
             "free space",

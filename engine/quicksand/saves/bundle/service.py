@@ -112,7 +112,7 @@ async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
     """Why checkpoints of a stopped sandbox cannot be gone on from here; empty if all can."""
     from quicksand.qemu.accelerator import choose_accelerator
     from quicksand.qemu.binaries import find_binaries
-    from quicksand.snapshots.restore import cpu_for, differences
+    from quicksand.snapshots.restore import differences, make_shape
 
     config = record.config
     arch = config.arch or Architecture.host()
@@ -121,17 +121,12 @@ async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
         status = await choose_accelerator(binaries, config.accel, arch)
     except QuicksandError as error:
         return [f"no checkpoint of it can be started here: {error}"]
-    shape = {
-        "arch": arch.value,
-        "accel": status.accelerator.value,
-        "memory": config.memory_bytes,
-        "cpus": config.cpus,
-        "network": config.network_mode.value,
-        "qemu": binaries.version_text,
-        "image": record.image_digest,
-        "extra": list(config.extra_qemu_args),
-        "cpu": cpu_for(status.accelerator.value),
-    }
+    shape = make_shape(
+        config,
+        accel=status.accelerator.value,
+        qemu=binaries.version_text,
+        image=record.image_digest,
+    )
 
     def reasons() -> Iterator[str]:
         found: dict[str, list[str]] = {}
