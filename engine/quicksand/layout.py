@@ -29,6 +29,7 @@
             disk-full           while the VM waits for space on the host's disk
             tracked             the checkpoint since which the kernel tracks written memory
             loading             what QEMU writes while it loads a snapshot of its own
+            waiting.json        that it waits to take over, and from where it is to go on
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
 """
@@ -152,6 +153,10 @@ class MachineDir:
     @property
     def tracked(self) -> Path:
         return self.root / "tracked"
+
+    @property
+    def waiting(self) -> Path:
+        return self.root / "waiting.json"
 
     @property
     def loading(self) -> Path:

@@ -192,15 +192,16 @@ async def _start(
             run=head.run or new_id(),
             origin="" if node is None or node.hidden else node.tag,
         )
-        if node is not None:
-            resolved = replace(record, image_digest=parts.image.digest)
-            token = await go_on(resolved, place, machine_dir, node, run)
-            watch.mode = "checkpoint" if origin is None else "template"
-            run = replace(run, token=token)
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
         )
         undo.callback(link.close)
+        if node is not None:
+            resolved = replace(record, image_digest=parts.image.digest)
+            token = await go_on(resolved, place, machine_dir, node, run, link)
+            watch.mode = "checkpoint" if origin is None else "template"
+            run = replace(run, token=token)
+            link.renew_token(token)
         if node is None:
             await _await_agent(record, place, process, link)
             if not record.committed:
@@ -209,7 +210,6 @@ async def _start(
                 session = await link.session()
                 await session.request("set_identity", params, timeout=IDENTITY_S)
         else:
-            await link.session()
             await in_thread_to_the_end(lambda: finish_start(place, head))
         watch.lap("connect_agent_s")
         publish_state(machine_dir, run)

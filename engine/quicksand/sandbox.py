@@ -41,6 +41,7 @@ from quicksand.saves.resuming import find_base, look_up, merge_config, source_of
 from quicksand.saves.store import Save, SaveStore, check_save
 from quicksand.shell import Shell, ShellInfo
 from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+from quicksand.snapshots.next_revert import NextRevert
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
@@ -147,6 +148,7 @@ class Sandbox:
         self._machine: LiveMachine | None = None
         self._timing: BootTiming | None = None
         self._record: Record | None = None
+        self._next_revert = NextRevert()
         self._saving = None
         self._workspace = None
         self._base_dir = None
@@ -257,6 +259,7 @@ class Sandbox:
         """
         if self._record is None:
             return
+        await self._next_revert.settle()
         if self._saving is None or grace == 0 or not self.is_running:
             await self._stop(grace)
             return
@@ -350,6 +353,7 @@ class Sandbox:
 
         Of a sandbox that this object started and has not detached, the VM ends.
         """
+        self._next_revert.cancel()
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -656,10 +660,14 @@ class Sandbox:
         """
         from quicksand.snapshots.reverting import revert
 
-        node, _ = await revert(self._registry, self._require_record(), tag, keep_now=keep_now)
+        record = self._require_record()
+        await self._next_revert.settle()
+        node, _ = await revert(self._registry, record, tag, keep_now=keep_now)
         if self._link is not None:
             self._link.close()
         self._run = self._entry().run
+        if not node.auto:
+            self._next_revert.expect(self._registry, record, node.id)
         return Checkpoint.from_node(node)
 
     async def undo(self) -> Checkpoint:
@@ -677,9 +685,12 @@ class Sandbox:
         Raises CheckpointNotFoundError, HistoryError for one that is pinned, or while another client
         works on the history.
         """
+        from quicksand.snapshots.standby import forget_removed
+
         history = self._registry.history(self._id)
         async with history.locked():
             await in_thread_to_the_end(lambda: history.delete(tag))
+        await forget_removed(self._registry, self._require_record())
 
     def checkpoints(self) -> builtins.list[Checkpoint]:
         """All checkpoints, the oldest first."""

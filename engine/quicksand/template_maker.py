@@ -138,7 +138,7 @@ async def _make(
         os.close(lock)
     try:
         await _settle(await machine.link.session(), identity(template))
-        machine.link.close()
+        # While its client is there: whoever goes on from here is taken for that one (`wake`).
         node = await take_checkpoint(own, template, TAG)
     finally:
         machine.link.close()

@@ -32,7 +32,7 @@ from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.records import Head
 from quicksand.stats import allocated_size
 
-SCHEMA = 3
+SCHEMA = 5
 """Part of the key: to be raised when what a template is changes."""
 
 TAG = "template"

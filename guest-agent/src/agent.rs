@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::freeze::Freezer;
+use crate::identity::Known;
 use crate::passwd::{self, User};
 use crate::pty::Ptys;
 use crate::token::Token;
@@ -27,6 +28,7 @@ pub struct Agent {
     pub me: User,
     /// False on a developer's machine, whose clock and users are not ours.
     pub owns_machine: bool,
+    pub known: Known,
     pub null: Arc<OwnedFd>,
     pub commands: Gate,
     pub ptys: Ptys,
@@ -54,6 +56,7 @@ impl Agent {
             serving_s: OnceLock::new(),
             me: passwd::user_of(sys::euid(), &users),
             owns_machine,
+            known: Known::find(),
             null: Arc::new(spawn::open_null()?),
             commands: Gate::default(),
             ptys: Ptys::default(),

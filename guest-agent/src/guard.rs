@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::log::note;
-use crate::{disk, spawn, supervise, sys};
+use crate::{disk, oom, spawn, sys};
 
 /// It is not needed any more when this is dropped.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Drop for Guard {
 
 /// All that the process does.
 pub fn run(after_ms: &str) {
-    supervise::protect_from_oom();
+    oom::protect();
     sys::set_process_name(c"quicksand-thaw");
     thread::sleep(Duration::from_millis(after_ms.parse().unwrap_or(0)));
     if disk::thaw_left_frozen(Path::new("/")) {

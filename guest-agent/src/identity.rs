@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,32 @@ const MAX_ENTROPY: usize = 512;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const BOOT_ID_COVER: &str = "/run/.quicksand-boot-id";
 
+/// What is asked for in the first moments of a guest that goes on from another's memory, found
+/// out before: there, every line of the kernel that runs is emulated for the first time.
+#[derive(Debug)]
+pub struct Known {
+    random: Option<OwnedFd>,
+    interface: Option<String>,
+    /// Process 1 is this program too, which does not read the boot id: then nobody has, as long as
+    /// no command was run.
+    is_init_ours: bool,
+}
+
+impl Known {
+    pub fn find() -> Self {
+        Self {
+            random: open_random().ok(),
+            interface: netif::find_interface(),
+            // SAFETY: it cannot fail.
+            is_init_ours: unsafe { libc::getppid() } == 1,
+        }
+    }
+}
+
+fn open_random() -> io::Result<OwnedFd> {
+    sys::open(c"/dev/random", libc::O_RDWR)
+}
+
 pub fn set_time(params: &Params) -> Result<Value> {
     let unix_ns = params.i64("unix_ns")?;
     let before = sys::unix_ns();
@@ -34,7 +60,7 @@ struct Entropy {
     bytes: [u8; MAX_ENTROPY],
 }
 
-pub fn reseed(params: &Params) -> Result<Value> {
+pub fn reseed(params: &Params, known: &Known) -> Result<Value> {
     let given = params
         .opt_bytes("entropy")?
         .ok_or_else(|| wrong("entropy_b64", "is required"))?;
@@ -48,14 +74,21 @@ pub fn reseed(params: &Params) -> Result<Value> {
     };
     entropy.bytes[..given.len()].copy_from_slice(&given);
     let failed = |error| Error::io("/dev/random", error);
-    let random = sys::open(c"/dev/random", libc::O_RDWR).map_err(failed)?;
+    let opened;
+    let random = match &known.random {
+        Some(random) => random,
+        None => {
+            opened = open_random().map_err(failed)?;
+            &opened
+        }
+    };
     sys::ioctl(random.as_fd(), RNDADDENTROPY, &mut entropy).map_err(failed)?;
     sys::ioctl_number(random.as_fd(), RNDRESEEDCRNG, 0).map_err(failed)?;
     Ok(json!({}))
 }
 
 /// Changes what is asked for, and says what it is now.
-pub fn set_identity(params: &Params) -> Result<Value> {
+pub fn set_identity(params: &Params, known: &Known) -> Result<Value> {
     let mut changed = Map::new();
     if let Some(name) = params.opt_str("hostname")? {
         check_hostname(name)?;
@@ -67,12 +100,12 @@ pub fn set_identity(params: &Params) -> Result<Value> {
         changed.insert("machine_id".into(), set_machine_id(id)?.into());
     }
     if let Some(mac) = params.opt_str("mac")? {
-        set_mac(mac)?;
+        set_mac(mac, known)?;
         changed.insert("mac".into(), mac.into());
     }
     match params.opt_str("boot_id")? {
         None => {}
-        Some("if_read") if is_init_ours() => {}
+        Some("if_read") if known.is_init_ours => {}
         Some("new" | "if_read") => {
             changed.insert("boot_id".into(), renew_boot_id()?.into());
         }
@@ -114,13 +147,6 @@ fn set_machine_id(id: &str) -> Result<String> {
     Ok(id)
 }
 
-/// Whether process 1 is this program too, which does not read the boot id: then
-/// nobody has, as long as no command was run.
-fn is_init_ours() -> bool {
-    let [first, own] = ["/proc/1/exe", "/proc/self/exe"].map(fs::read_link);
-    matches!((first, own), (Ok(first), Ok(own)) if first == own)
-}
-
 /// Lays a new one over the kernel's, which can be read but not changed.
 fn renew_boot_id() -> Result<String> {
     let path = Path::new(BOOT_ID);
@@ -139,8 +165,14 @@ fn renew_boot_id() -> Result<String> {
     Ok(id.trim().to_owned())
 }
 
-fn set_mac(text: &str) -> Result<()> {
+fn set_mac(text: &str, known: &Known) -> Result<()> {
     let mac = parse_mac(text).ok_or_else(|| wrong("mac", "must be like 52:54:00:12:34:56, not multicast"))?;
+    if let Some(name) = &known.interface
+        && netif::set_mac(name, mac).is_ok()
+    {
+        return Ok(());
+    }
+    // It has come later, or has another name now.
     let name = netif::find_interface().ok_or_else(|| Error::NotFound("network interface".into()))?;
     netif::set_mac(&name, mac).map_err(|error| Error::io(format!("interface {name}"), error))
 }

@@ -28,6 +28,7 @@ mod methods;
 mod modules;
 mod mounts;
 mod netif;
+mod oom;
 mod opening;
 mod outbox;
 mod params;

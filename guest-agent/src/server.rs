@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::agent::{Agent, BootTimes};
 use crate::cmdline::Cmdline;
 use crate::log::note;
-use crate::{http, serial, supervise, sys};
+use crate::{http, oom, serial, sys};
 
 /// Threads for file systems that may block; idle ones end after 10 s.
 const MAX_FILE_THREADS: usize = 16;
@@ -20,7 +20,7 @@ const HTTP_PAUSE: Duration = Duration::from_secs(5);
 
 /// In a sandbox: every virtio port, and HTTP when the command line has a port.
 pub fn run_in_guest(boot: BootTimes) -> ExitCode {
-    supervise::protect_from_oom();
+    oom::protect();
     sys::set_process_name(c"quicksand-agent");
     let cmdline = Cmdline::read();
     finish(run(async {

@@ -14,7 +14,7 @@ use libc::{c_char, c_int, pid_t};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::sys;
+use crate::{oom, sys};
 
 const STACK_SIZE: usize = 64 * 1024;
 
@@ -159,6 +159,7 @@ fn clone_child(plan: &mut Plan) -> io::Result<(pid_t, OwnedFd)> {
     let top = stack.as_mut_ptr().wrapping_add(stack.capacity());
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     let mut pidfd: c_int = -1;
+    let lifted = oom::lift()?;
     let mut old_mask = empty_signal_set();
     // A handler that ran in the child would run on the agent's memory.
     // SAFETY: both sets are valid; the old mask is restored below.
@@ -178,6 +179,7 @@ fn clone_child(plan: &mut Plan) -> io::Result<(pid_t, OwnedFd)> {
     let result = sys::check(pid);
     // SAFETY: as above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old_mask, ptr::null_mut()) };
+    drop(lifted);
     Ok((result?, sys::own(pidfd)?))
 }
 
@@ -215,7 +217,6 @@ fn prepare_and_exec(plan: &Plan) -> Step {
         if let Some(limit) = &plan.file_limit {
             libc::setrlimit(libc::RLIMIT_NOFILE, limit);
         }
-        forget_oom_protection();
         if let Some(credentials) = &plan.credentials
             && !set_credentials(credentials)
         {
@@ -230,18 +231,6 @@ fn prepare_and_exec(plan: &Plan) -> Step {
         exec(plan);
     }
     Step::Exec
-}
-
-/// The agent must survive when memory runs out; what it starts need not.
-unsafe fn forget_oom_protection() {
-    // SAFETY: constant path and bytes; the descriptor is closed here.
-    unsafe {
-        let fd = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if fd >= 0 {
-            libc::write(fd, c"0".as_ptr().cast(), 1);
-            libc::close(fd);
-        }
-    }
 }
 
 /// libc's wrappers would change the threads of the agent too.

@@ -1,7 +1,6 @@
 //! Keeping a server alive: as process 1, or as a small process beside a distribution's init.
 
 use std::ffi::c_int;
-use std::io;
 use std::ptr;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use libc::pid_t;
 use crate::agent::BootTimes;
 use crate::log::note;
 use crate::shutdown::{self, Mode};
-use crate::{spawn, sys};
+use crate::{oom, spawn, sys};
 
 /// systemd leaves processes whose name starts like this until last.
 const SERVER_NAME: &str = "@quicksand-agent";
@@ -74,7 +73,7 @@ pub fn run_as_init(mut server: Option<pid_t>, boot: &BootTimes) -> ! {
 
 /// The process between a distribution's init and the server.
 pub fn run_beside_init(boot: &BootTimes) -> ! {
-    protect_from_oom();
+    oom::protect();
     sys::set_process_name(c"quicksand-agent");
     let signals = block_signals(&[libc::SIGCHLD]);
     let mut server = start_server(boot);
@@ -140,16 +139,6 @@ fn wait_signal(signals: &libc::sigset_t) -> c_int {
     let timeout = libc::timespec { tv_sec: 60, tv_nsec: 0 };
     // SAFETY: the set and the timeout are valid; no details are asked for.
     unsafe { libc::sigtimedwait(signals, ptr::null_mut(), &timeout) }
-}
-
-/// The agent must outlive what it started when memory runs out.
-pub fn protect_from_oom() {
-    let result = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    if let Err(error) = result
-        && error.kind() != io::ErrorKind::PermissionDenied
-    {
-        note(&format!("oom_score_adj: {error}"));
-    }
 }
 
 #[cfg(test)]

@@ -26,11 +26,11 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
             blocking::run(move || Accounts::lock(Path::new(ROOT))?.delete(&name, remove_home)).await
         }
         "set_time" => identity::set_time(params),
-        "reseed" => identity::reseed(params),
+        "reseed" => identity::reseed(params, &agent.known),
         // Making keys takes a while.
         "set_identity" => {
-            let params = params.clone();
-            blocking::run(move || identity::set_identity(&params)).await
+            let (agent, params) = (agent.clone(), params.clone());
+            blocking::run(move || identity::set_identity(&params, &agent.known)).await
         }
         "trim" => {
             let work = || disk::trim(Path::new(ROOT)).map(|bytes| json!({"trimmed": bytes}));

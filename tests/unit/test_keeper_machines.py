@@ -266,7 +266,7 @@ async def test_only_its_own_machines_can_a_client_promote_keep_and_kill(scene: S
 async def test_what_is_kept_outlives_its_client_until_another_takes_it(scene: Scene) -> None:
     first = await scene.link()
     pid = await scene.start(first, "2")
-    await first.ask("keep", name="2")
+    await first.ask("keep", name="2", seconds=60)
     first.close()
     await scene.settled()
     assert alive(pid)
@@ -275,6 +275,31 @@ async def test_what_is_kept_outlives_its_client_until_another_takes_it(scene: Sc
     second.close()
     await scene.died(pid)
     await scene.unharmed()
+
+
+async def test_what_is_kept_ends_when_its_time_is_over(scene: Scene) -> None:
+    link = await scene.link()
+    pid = await scene.start(link, "2")
+    with pytest.raises(MachineError, match="keep"):
+        await link.ask("keep", name="2", seconds="long")
+    await link.ask("keep", name="2", seconds=0.05)
+    await scene.died(pid)
+    assert scene.machines() == {"1"}
+    link.close()
+    await scene.unharmed()
+
+
+async def test_what_was_taken_back_in_time_does_not_end(scene: Scene) -> None:
+    link = await scene.link()
+    pid = await scene.start(link, "2")
+    await link.ask("keep", name="2", seconds=0.2)
+    await link.ask("take", name="2")
+    other = await scene.start(link, "3")
+    await link.ask("keep", name="3", seconds=0.3)
+    await scene.died(other)
+    assert alive(pid)
+    link.close()
+    await scene.died(pid)
 
 
 async def test_a_kill_is_answered_when_it_is_gone_with_its_directory(scene: Scene) -> None:
@@ -340,7 +365,7 @@ async def test_the_end_of_the_current_machine_ends_the_others_and_is_recorded(
 ) -> None:
     link = await scene.link()
     pid = await scene.start(link, "2")
-    await link.ask("keep", name="2")
+    await link.ask("keep", name="2", seconds=60)
     os.kill(scene.owner.qemu_pid, signal.SIGKILL)
     await asyncio.wait_for(scene.owner.wait(), 10)
     assert not alive(pid)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from quicksand.agent.session import Session, connect
+from quicksand.agent.session import Session, connect, dial
 from quicksand.errors import (
     AgentError,
     AgentUnreachableError,
@@ -52,6 +52,15 @@ class AgentLink:
             self.close()
             self._session = await self._connect(timeout)
             return self._session
+
+    async def dial(self, machine: MachineDir, port: int) -> Session:
+        """Be the client of that port of ``machine``, whose agent does not run yet. It becomes the
+        live session once hands are shaken. Raises StateError, AgentUnreachableError."""
+        self._lease = await take_lease(
+            [machine.agent_socket(port)], what="agent ports", timeout=LEASE_TIMEOUT_S
+        )
+        self._session = await dial(self._lease.socket, partial(self._why_broken, machine))
+        return self._session
 
     async def _connect(self, timeout: float) -> Session:
         loop = asyncio.get_running_loop()
@@ -100,6 +109,10 @@ class AgentLink:
             origin = str(read_json(current.state)["origin"])
             return RevertedError(f"the sandbox was reverted to {origin!r}")
         return None
+
+    def renew_token(self, token: str) -> None:
+        """What the agent wants from the next session on."""
+        self._token = token
 
     @property
     def connected(self) -> Session | None:

@@ -341,6 +341,21 @@ class Session(asyncio.Protocol):
         self._break(AgentUnreachableError("the connection to the guest's agent was closed"))
 
 
+async def dial(
+    path: str | os.PathLike[str], why_broken: Callable[[], AgentError | None] = lambda: None
+) -> Session:
+    """Connect to an agent's Unix socket; what comes next is `Session.handshake`.
+
+    Raises AgentUnreachableError when there is no socket.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        _, session = await loop.create_unix_connection(lambda: Session(why_broken), os.fspath(path))
+    except OSError as error:
+        raise AgentUnreachableError(f"cannot connect to {path}: {error.strerror}") from error
+    return session
+
+
 async def connect(
     path: str | os.PathLike[str],
     token: str,
@@ -348,15 +363,9 @@ async def connect(
     timeout: float,
     why_broken: Callable[[], AgentError | None] = lambda: None,
 ) -> Session:
-    """Connect to an agent's Unix socket and shake hands.
-
-    Raises AgentUnreachableError when there is no socket or no answer within ``timeout`` seconds.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        _, session = await loop.create_unix_connection(lambda: Session(why_broken), os.fspath(path))
-    except OSError as error:
-        raise AgentUnreachableError(f"cannot connect to {path}: {error.strerror}") from error
+    """`dial` and shake hands. Raises AgentUnreachableError, also when there is no answer within
+    ``timeout`` seconds."""
+    session = await dial(path, why_broken)
     try:
         await session.handshake(token, timeout=timeout)
     except BaseException:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import StateError
-from quicksand.host.files import try_lock
+from quicksand.host.files import is_locked, try_lock
 
 POLL_S = 0.05
 
@@ -28,6 +28,11 @@ class Lease:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def is_leased(socket: Path) -> bool:
+    """Whether a client has it now."""
+    return is_locked(socket.with_suffix(".lock"))
 
 
 async def take_lease(sockets: Sequence[Path], *, what: str, timeout: float) -> Lease:

@@ -226,6 +226,8 @@ class Machine:
         """Whose end would be its end. None: nobody's."""
         self.status: int | None = None
         """Its wait status, once it has ended."""
+        self.ends_at: float | None = None
+        """When it has waited long enough."""
         self.took: list[str] = []
         """Forwards that it may have taken from the current machine, which is to have them back when
         this one has ended."""
@@ -381,14 +383,18 @@ class Keeper:
     def wait(self) -> None:
         """Serve until the current machine has ended."""
         while self.current.status is None:
-            looks = [machine.space.look_at for machine in self.machines.values()]
-            due = [moment for moment in (self.kill_at, *looks) if moment is not None]
+            machines = self.machines.values()
+            moments = [moment for m in machines for moment in (m.space.look_at, m.ends_at)]
+            due = [moment for moment in (self.kill_at, *moments) if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
             for descriptor, _ in self.poll.poll(timeout):
                 if (handler := self.handlers.get(descriptor)) is not None:
                     handler()
             for machine in self.machines.values():
                 machine.space.look()
+                if machine.ends_at is not None and time.monotonic() >= machine.ends_at:
+                    os.kill(machine.pid, signal.SIGKILL)
+                    machine.ends_at = None
             self.reap()
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 os.kill(self.current.pid, signal.SIGKILL)
@@ -530,7 +536,7 @@ class Keeper:
                  fork another QEMU, which lives no longer than this connection -> {pid}
         promote  {name}: it is the sandbox's machine from now on; the old one is this connection's
         take     {name}: a machine that was kept becomes this connection's
-        keep     {name}: it lives on without this connection
+        keep     {name, seconds}: it lives on without this connection, so long
         kill     {name} -> {ended: exit code}, when it is gone
         guard    {on, forwards}: while on, the end of this connection resumes the current machine,
                  and has it do the forwards that this connection's machines have taken from it
@@ -553,8 +559,9 @@ class Keeper:
                 machine.owner, self.current.owner = None, client
                 self.current = machine
             case "take" if machine.owner is None and machine is not self.current:
-                machine.owner = client
+                machine.owner, machine.ends_at = client, None
             case "keep" if machine.owner is client:
+                machine.ends_at = time.monotonic() + float(str(request["seconds"]))
                 machine.owner = None
             case "kill" if machine.owner is client:
                 client.awaits = machine

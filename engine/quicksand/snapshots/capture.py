@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.lease import is_leased
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import MachineDir
+from quicksand.layout import AGENT_PORTS, MachineDir
 from quicksand.planning import check_space
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import RunState
@@ -192,10 +193,15 @@ class Capture:
             shape=shape,
             token=self._run.token,
             owner=self._place.root.name,
+            port=self._find_port(),
             **memory,
         )
         self._history.commit(node)
         return node
+
+    def _find_port(self) -> int:
+        sockets = map(self._machine.agent_socket, range(AGENT_PORTS))
+        return next((port for port, socket in enumerate(sockets) if is_leased(socket)), 0)
 
     @property
     def note(self) -> str:
@@ -241,6 +247,7 @@ class Capture:
             memory=self._head.memory,
             stored=self._stored.stored,
             machine=self._head.machine,
+            waiting=self._head.waiting,
         )
         await in_thread_to_the_end(lambda: self._history.set_head(head))
         await asyncio.to_thread(self._copier.commit, node.id)

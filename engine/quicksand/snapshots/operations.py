@@ -75,7 +75,8 @@ def _remove_unborn(runtime: RuntimeDir, machine: MachineDir) -> None:
     """Remove directories of machines that a client was about to launch when it was killed. We hold
     the history's lock, so nobody is about to at this moment."""
     for path in runtime.root.iterdir():
-        if path.name.isdigit() and path.name != machine.name:
+        is_one = path.name.isdigit() and path.name != machine.name
+        if is_one and not runtime.machine(path.name).waiting.exists():
             remove_tree(path)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from quicksand.errors import ConfigError
+from quicksand.layout import AGENT_PORTS
 
 SCHEMA = 1
 TAG_MAX = 128
@@ -65,6 +66,8 @@ class Head:
     previous: Head | None = None
     """While ``machine`` takes over from another: where that one stands. Which of the two counts if
     all ends in this instant, the keeper tells (exit.json)."""
+    waiting: str = ""
+    """The layer of a machine that waits to take over, if there is one."""
 
     @classmethod
     def going_on(cls, node: Node, *, machine: str, previous: Head | None = None) -> Head:
@@ -91,6 +94,7 @@ class Head:
             "stored": self.stored,
             "machine": self.machine,
             "previous": self.previous.to_json() if self.previous is not None else None,
+            "waiting": self.waiting,
         }
 
     @classmethod
@@ -107,6 +111,7 @@ class Head:
                 stored=int(value["stored"]),
                 machine=str(value["machine"]),
                 previous=None if value["previous"] is None else cls.from_json(value["previous"]),
+                waiting=_id(waiting) if (waiting := value.get("waiting", "")) != "" else "",
             )
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"bad head: {error!r}") from error
@@ -176,6 +181,9 @@ class Node:
     """The file that ``memory`` names; None for BLANK, which is no file."""
     state: File | None = None
     """Memory and devices as QEMU wrote them, a file in memory/; of the tier INTERNAL only."""
+    port: int = 0
+    """A port of the agent that had a client. One is to be there when the guest goes on: then that
+    has nobody to part with and nobody to greet."""
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -221,6 +229,7 @@ class Node:
                 firmware=_optional_file(value["firmware"]),
                 image=_optional_file(value["image"]),
                 state=_optional_file(value["state"]),
+                port=_port(value.get("port", 0)),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad checkpoint: {error!r}") from error
@@ -241,6 +250,12 @@ class Node:
 
 def _optional_file(value: Any) -> File | None:
     return None if value is None else File.from_json(value)
+
+
+def _port(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < AGENT_PORTS:
+        raise ValueError(f"{value!r} is no port of the agent")
+    return value
 
 
 def _finite(value: Any) -> float:

@@ -8,14 +8,14 @@ import asyncio
 import base64
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from quicksand.agent.session import Session, connect
+from quicksand.agent.link import AgentLink
+from quicksand.agent.session import Session
 from quicksand.config import Accelerator, SandboxConfig
-from quicksand.errors import HistoryError, MachineError
+from quicksand.errors import AgentUnreachableError, HistoryError, MachineError
 from quicksand.host.arch import Architecture
 from quicksand.host.cpu import describe_cpu
 from quicksand.host.threads import in_thread_to_the_end
@@ -36,8 +36,10 @@ from quicksand.snapshots.verified import Verified
 LOAD_POLL_S = 0.001
 LOAD_TIMEOUT_S = 30.0
 
+FIRST_HELLO_S = 2.0
 HELLO_S = 20.0
-"""Until the agent answers. It takes a tenth of a second, on a host that swaps much longer."""
+"""Until the agent answers. It takes a tenth of a second, on a host that swaps much longer; never
+where a client was half way through a request at the time of the checkpoint (see `wake`)."""
 
 ENTROPY_BYTES = 64
 
@@ -230,43 +232,55 @@ async def _status(monitor: Monitor) -> str:
 
 
 async def go_on(
-    record: Record, place: SandboxDir, machine: MachineDir, node: Node, run: RunState
+    record: Record,
+    place: SandboxDir,
+    machine: MachineDir,
+    node: Node,
+    run: RunState,
+    link: AgentLink,
 ) -> str:
     """Let a fresh QEMU that waits for a state go on from ``node``, and its guest be repaired.
+    ``link`` knows the node's token, and is connected afterwards.
 
     Returns the agent's token. Raises HistoryError, MachineError, AgentError.
     """
     monitor = await Monitor.connect(machine)
     try:
         check_shape(node, await shape_of(run, monitor, record.config, record.image_digest))
+        session = await link.dial(machine, node.port)
         await load_memory(place, machine, node, monitor, run.qemu_pid)
         await load_devices(place, node, monitor)
-        return await wake(machine.agent_socket(0), record, node, monitor)
+        session = await wake(session, lambda: link.session(timeout=HELLO_S), node, monitor)
+        return await repair_guest(session, record, node)
     finally:
         await monitor.close()
 
 
-async def wake(socket: Path, record: Record, node: Node, monitor: Monitor) -> str:
-    """Let a VM whose state is loaded run, and make new in the guest whatever must be new. Returns
-    the token that its agent wants from now on.
+async def wake(
+    session: Session, again: Callable[[], Awaitable[Session]], node: Node, monitor: Monitor
+) -> Session:
+    """Let a VM whose state is loaded run, and shake hands with its agent.
 
-    The connection is there before the VM runs: so the guest sees it at once.
+    ``session``: a connection to the node's port of before the devices' state was loaded. So the
+    guest does not see the client of the checkpoint's time go and another come, which would cost it
+    a tenth of its way to the first command. ``again`` makes another one.
     """
     hello = asyncio.create_task(
-        connect(socket, node.token, timeout=HELLO_S), name="quicksand-hello"
+        session.handshake(node.token, timeout=FIRST_HELLO_S), name="quicksand-hello"
     )
     try:
         await asyncio.sleep(0)
         await monitor.execute("cont")
-        session = await hello
+        await hello
+    except AgentUnreachableError:
+        # It was taken for the rest of what that client was about to send. A new one is not.
+        session.close()
+        return await again()
     except BaseException:
         hello.cancel()
         await asyncio.wait((hello,))
         raise
-    try:
-        return await repair_guest(session, record, node)
-    finally:
-        session.close()
+    return session
 
 
 async def repair_guest(session: Session, record: Record, node: Node) -> str:

@@ -169,13 +169,13 @@ def test_a_checkpoint_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong:
         Node.from_json({**PLAIN_NODE, field: wrong})
 
 
-@pytest.mark.parametrize("field", sorted(PLAIN_NODE))
+@pytest.mark.parametrize("field", sorted({*PLAIN_NODE} - {"port"}))
 def test_a_checkpoint_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Node.from_json({name: value for name, value in PLAIN_NODE.items() if name != field})
 
 
-@pytest.mark.parametrize("field", sorted(PLAIN_HEAD))
+@pytest.mark.parametrize("field", sorted({*PLAIN_HEAD} - {"waiting"}))
 def test_a_head_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Head.from_json({name: value for name, value in PLAIN_HEAD.items() if name != field})

@@ -1,0 +1,166 @@
+"""A QEMU waits after a revert, and the next revert to the same checkpoint is a hand-over to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand import PortForward, Sandbox
+from quicksand.host.paths import Paths
+from quicksand.layout import runtime_dir
+
+from tests.conftest import our_processes, wait_for
+from tests.integration.guests import say
+from tests.integration.snapshots.test_checkpoints import COUNTER, visit
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture
+async def at_a(vm: Sandbox) -> AsyncIterator[Sandbox]:
+    """Reverted to "a" once, so that the next time is made ready."""
+    await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
+    await vm.checkpoint("a")
+    await spoil(vm)
+    await vm.revert("a")
+    yield vm
+
+
+async def spoil(vm: Sandbox) -> None:
+    await say(vm, "echo other > /root/f; echo other > /dev/shm/f; sync")
+
+
+async def check(vm: Sandbox, name: str = "a") -> None:
+    assert await say(vm, "cat /root/f /dev/shm/f") == f"disk-{name}\nmemory-{name}"
+
+
+def waiting(places: Paths, vm: Sandbox) -> dict[str, Any] | None:
+    for path in runtime_dir(places, vm.id).root.glob("*/waiting.json"):
+        return dict(json.loads(path.read_text()))
+    return None
+
+
+async def ready(places: Paths, vm: Sandbox) -> int:
+    """The process id of the one that waits, once there is one."""
+    await asyncio.to_thread(wait_for, lambda: waiting(places, vm), what="one to wait", timeout=20)
+    found = waiting(places, vm)
+    assert found is not None
+    return int(found["run"]["qemu_pid"])
+
+
+def current_pid() -> int:
+    run = Sandbox.list()[0].run
+    assert run is not None
+    return run.qemu_pid
+
+
+def is_gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+async def test_the_next_revert_is_a_hand_over(at_a: Sandbox, places: Paths) -> None:
+    for _ in range(3):
+        pid = await ready(places, at_a)
+        await spoil(at_a)
+        await at_a.revert("a")
+        assert current_pid() == pid
+        await check(at_a)
+    assert len(our_processes(str(places.data))) <= 3, "keeper, machine, one that waits"
+    await at_a.undo()
+    assert await say(at_a, "cat /root/f") == "other"
+
+
+async def test_what_happens_meanwhile_does_it_no_harm(at_a: Sandbox, places: Paths) -> None:
+    pid = await ready(places, at_a)
+    await say(at_a, "echo disk-b > /root/f; echo memory-b > /dev/shm/f")
+    await at_a.checkpoint("b")
+    await at_a.checkpoint("c")
+    await at_a.delete_checkpoint("c")
+    await at_a.revert("a")
+    assert current_pid() == pid
+    await check(at_a)
+    await at_a.revert("b")
+    await check(at_a, "b")
+
+
+async def test_another_checkpoint_or_none_ends_it(at_a: Sandbox, places: Paths) -> None:
+    first = await ready(places, at_a)
+    await at_a.checkpoint("b")
+    await at_a.revert("b")
+    assert is_gone(first)
+    second = await ready(places, at_a)
+    assert second != first
+    await at_a.delete_checkpoint("b")
+    assert is_gone(second)
+    assert waiting(places, at_a) is None
+    await at_a.revert("a")
+    await check(at_a)
+
+
+async def test_one_that_was_killed_is_not_missed(at_a: Sandbox, places: Paths) -> None:
+    os.kill(await ready(places, at_a), signal.SIGKILL)
+    await asyncio.to_thread(wait_for, lambda: waiting(places, at_a) is None, what="its end")
+    await spoil(at_a)
+    await at_a.revert("a")
+    await check(at_a)
+
+
+async def test_one_that_hangs_is_not_waited_for(at_a: Sandbox, places: Paths) -> None:
+    pid = await ready(places, at_a)
+    os.kill(pid, signal.SIGSTOP)
+    await at_a.revert("a")
+    await check(at_a)
+    assert is_gone(pid)
+
+
+async def test_another_client_can_use_it(at_a: Sandbox, places: Paths) -> None:
+    pid = await ready(places, at_a)
+    other = Sandbox.attach("box")
+    try:
+        await other.revert("a")
+        assert current_pid() == pid
+        await check(other)
+    finally:
+        other.close()
+
+
+async def test_the_end_of_the_sandbox_is_its_end(at_a: Sandbox, places: Paths) -> None:
+    pid = await ready(places, at_a)
+    await at_a.stop()
+    assert is_gone(pid)
+    await at_a.start()
+    assert await say(at_a, "cat /root/f") == "disk-a"
+    layers = {path.stem for path in (places.sandboxes / at_a.id / "layers").glob("*.qcow2")}
+    await at_a.checkpoint("later")
+    assert len(layers - {p.stem for p in (places.sandboxes / at_a.id / "layers").iterdir()}) == 1
+
+
+async def test_forwarded_ports_come_with_it(places: Paths) -> None:
+    forwards = [PortForward(host=0, guest=7000)]
+    async with Sandbox(image="debian", name="box", port_forwards=forwards) as vm:
+        await vm.files.write("/root/server.py", COUNTER)
+        await say(
+            vm,
+            "setsid python3 /root/server.py > /dev/shm/log 2>&1 < /dev/null &"
+            " until grep -q up /dev/shm/log; do sleep 0.05; done",
+        )
+        await vm.checkpoint("a")
+        assert await visit(vm) == 1
+        await vm.revert("a")
+        pid = await ready(places, vm)
+        await vm.revert("a")
+        assert current_pid() == pid
+        assert await visit(vm) == 1
+
+
+async def test_it_can_be_done_without(vm: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUICKSAND_STANDBY", "off")
+    await vm.checkpoint("a")
+    await vm.revert("a")
+    assert "quicksand-standby" not in {task.get_name() for task in asyncio.all_tasks()}
