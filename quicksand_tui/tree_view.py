@@ -42,6 +42,11 @@ def tree_lines(past: PastView, now: float, marks: Marks) -> tuple[TreeLine, ...]
     )
 
 
+def _pause(made: CheckpointView) -> str:
+    """How long the VM stood still; of one without memory, that it is one."""
+    return made.tier if made.tier == "disk" else pause_text(made.pause_s)
+
+
 def _line(
     before: str, made: CheckpointView, now: float, marks: Marks, *, is_head: bool
 ) -> TreeLine:
@@ -54,7 +59,7 @@ def _line(
         tag=made.tag,
         here=marks.here if is_head else "",
         age="" if made.created is None else age_text(now - made.created),
-        pause="" if made.error else pause_text(made.pause_s),
+        pause="" if made.error else _pause(made),
         size="" if made.error else size_text(made.written),
         note=made.error or made.note,
         role="error" if made.error else ("muted" if made.auto else ""),

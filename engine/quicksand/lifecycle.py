@@ -53,7 +53,7 @@ from quicksand.registry import (
 )
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.records import Node, new_id
+from quicksand.snapshots.records import DISK, Node, new_id
 from quicksand.snapshots.restore import IDENTITY_S, check_disk_and_image, go_on
 from quicksand.templates import Templates, make_in_background
 
@@ -159,7 +159,9 @@ async def _start(
         node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
         head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
         ports = pick_all_ports(record)
-        machine = plan_machine(record, parts, head, ports, place, at=node)
+        # One that has a disk only is booted from.
+        memory = node if node is not None and node.tier != DISK else None
+        machine = plan_machine(record, parts, head, ports, place, at=memory)
         watch.lap("setup_disk_s")
         watch.begin("qemu")
         undo.callback(remove_quietly, runtime.root)
@@ -188,7 +190,7 @@ async def _start(
             parts,
             listeners,
             pids=(process.keeper_pid, process.qemu_pid),
-            token=secrets.token_hex(16) if node is None else node.token,
+            token=secrets.token_hex(16) if memory is None else memory.token,
             run=head.run or new_id(),
             origin="" if node is None or node.hidden else node.tag,
         )
@@ -196,21 +198,21 @@ async def _start(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
         )
         undo.callback(link.close)
-        if node is not None:
+        if memory is not None:
             resolved = replace(record, image_digest=parts.image.digest)
-            token = await go_on(resolved, place, machine_dir, node, run, link)
+            token = await go_on(resolved, place, machine_dir, memory, run, link)
             watch.mode = "checkpoint" if origin is None else "template"
             run = replace(run, token=token)
             link.renew_token(token)
-        if node is None:
+        if memory is None:
             await _await_agent(record, place, process, link)
             if not record.committed:
                 # Its disk may have that of the image, or of the sandbox that it is a clone of.
                 params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
                 session = await link.session()
                 await session.request("set_identity", params, timeout=IDENTITY_S)
-        else:
-            await in_thread_to_the_end(lambda: finish_start(place, head))
+        if node is not None:
+            await in_thread_to_the_end(lambda: finish_start(place, head, node))
         watch.lap("connect_agent_s")
         publish_state(machine_dir, run)
         watch.lap("post_boot_s")

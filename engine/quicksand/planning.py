@@ -28,8 +28,9 @@ from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
 from quicksand.qemu.keeper import FIRST
 from quicksand.qemu.process import Listeners
 from quicksand.registry import Record, Registry, RunState
-from quicksand.snapshots.history import History, lost_head
+from quicksand.snapshots.history import History, lost_head, prune_automatic
 from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.left_behind import keep_left_behind
 from quicksand.snapshots.records import BLANK, PAGES, Head, Node, new_id
 
 UNFINISHED = "starting"
@@ -169,10 +170,17 @@ def _find_head(place: SandboxDir, ended: str) -> Head | None:
     return replace(head, run=None, memory=BLANK, machine=FIRST, previous=None)
 
 
-def finish_start(place: SandboxDir, head: Head) -> None:
-    """The machine of ``head`` runs: from now on its disk is the sandbox's."""
-    if head.machine == UNFINISHED:
-        History(place).set_head(replace(head, machine=FIRST, previous=None))
+def finish_start(place: SandboxDir, head: Head, at: Node) -> None:
+    """The machine of ``head``, which goes on from ``at``, runs: from now on its disk is the
+    sandbox's. What was the present is kept as an automatic checkpoint.
+
+    The caller holds the history's lock. Raises HostError: then what was before it counts.
+    """
+    history = History(place)
+    if head.previous is not None:
+        keep_left_behind(history, head.previous, at)
+    history.set_head(replace(head, machine=FIRST, previous=None))
+    prune_automatic(history)
 
 
 def _last_machine(place: SandboxDir) -> str:

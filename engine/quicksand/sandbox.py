@@ -172,8 +172,8 @@ class Sandbox:
 
     async def start(self, *, at: str | None = None) -> None:
         """Boot the VM; return when its agent has answered. With ``at`` a stopped sandbox goes on
-        from that checkpoint, its processes running; what its disk has had since is left behind,
-        but only once the start has succeeded.
+        from that checkpoint, its processes running; its disk as it was is kept as an automatic
+        checkpoint, of the tier "disk": a start at that one boots from it.
 
         Raises NameTakenError, HostError, ImageError, MachineError. After an error or a
         cancellation nothing of the start is left; the object can be started again.

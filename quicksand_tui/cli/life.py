@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -88,8 +89,12 @@ def _names_or_all(names: tuple[str, ...], chosen: bool, option: str, among: list
 def start(names: tuple[str, ...], at: str | None) -> int:
     """Start stopped sandboxes again.
 
-    They run on when this ends, with the disks that they had.
+    They run on when this ends, with the disks that they had. With --at the disk is the
+    checkpoint's; what it was is kept in the tree.
     """
+    from quicksand_tui.cli.revert import newest_automatic
+    from quicksand_tui.cli.text import clean
+
     if at is not None and len(names) > 1:
         raise click.UsageError("--at goes with one sandbox: each has checkpoints of its own")
 
@@ -97,9 +102,13 @@ def start(names: tuple[str, ...], at: str | None) -> int:
         from quicksand.sandbox import Sandbox
 
         sandbox = Sandbox.open(name)
+        before = {made.id for made in sandbox.checkpoints()}
         await sandbox.start(at=at)
         sandbox.detach()
         sandbox.close()
+        if at is not None and (kept := newest_automatic(sandbox, before)) is not None:
+            say = f"the disk as it was is kept as {clean(kept.tag)!r}: `start --at {kept.id}`"
+            print(say, file=sys.stderr, flush=True)
 
     return _each(names, work, doing="starting")
 

@@ -65,7 +65,7 @@ def _go(name: str, change: Change, *, hint: str, as_json: bool) -> int:
             async with shown(lambda seconds: f"{name}: going back, {seconds:.1f} s"):
                 reached = await change(sandbox)
             seconds = time.perf_counter() - started
-            kept = _newest_automatic(sandbox, before)
+            kept = newest_automatic(sandbox, before)
         if as_json:
             facts = {"sandbox": sandbox.name, "seconds": round(seconds, 4)}
             print_json({**facts, "at": asdict(reached), "kept": asdict(kept) if kept else None})
@@ -76,7 +76,7 @@ def _go(name: str, change: Change, *, hint: str, as_json: bool) -> int:
     return run_async(main)
 
 
-def _newest_automatic(sandbox: Sandbox, before: set[str]) -> Checkpoint | None:
+def newest_automatic(sandbox: Sandbox, before: set[str]) -> Checkpoint | None:
     """What the present was kept as."""
     new = [made for made in sandbox.checkpoints() if made.auto and made.id not in before]
     return new[-1] if new else None

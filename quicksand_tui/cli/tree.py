@@ -119,7 +119,7 @@ def _row(before: str, made: Checkpoint, marks: Marks, *, is_head: bool) -> tuple
     return (
         f"{before}{glyph} {made.tag}" + (f" {marks.here}" if is_head else ""),
         show_age(made.created),
-        show_pause(made.pause_s),
+        show_pause(made.pause_s) if made.tier != "disk" else made.tier,
         show_size(made.bytes_written),
         made.note[:NOTE_MAX],
     )

@@ -220,8 +220,8 @@ def consequence(purpose: Purpose) -> str:
     """What going there means, said before it is done."""
     if purpose is Purpose.START:
         return (
-            "enter starts it there. What its disk has had since is left behind, unless another "
-            "checkpoint keeps it."
+            "enter starts it there. Its disk as it is now is kept in the tree: starting there "
+            "boots from it."
         )
     undo = key_text(find_action("undo").keys[0])
     return f"enter goes back to it at once. The present is kept: {undo} comes back to it."
@@ -232,10 +232,13 @@ def describe_checkpoint(made: CheckpointView, now: float) -> list[Line]:
     if made.error:
         return [("State", [("✗ broken", "error")]), ("Why", [(made.error, "error")])]
     age = "" if made.created is None else f"{age_text(now - made.created)} ago"
-    cost = f" · stood still for {pause_text(made.pause_s)} · {size_text(made.written)} written"
+    disk_only = made.tier == "disk"
+    pause = "" if disk_only else f" · stood still for {pause_text(made.pause_s)}"
+    cost = f"{pause} · {size_text(made.written)} written"
     lines: list[Line] = [("Taken", [(age, ""), (cost, "muted")])]
     if made.auto:
-        lines.append(("By", [("a revert, so that it can be undone", "")]))
+        by = "a start at a checkpoint" if disk_only else "a revert"
+        lines.append(("By", [(f"{by}, so that it can be undone", "")]))
     if made.note:
         lines.append(("Note", [(made.note, "")]))
     if clip(made.tag, TITLE_CELLS) != made.tag:

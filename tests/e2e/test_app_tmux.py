@@ -181,7 +181,7 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.press("x")
         terminal.sees("○ stopped   debian-1")
         terminal.press("A")
-        terminal.sees("enter start there", "What its disk has had since is left behind")
+        terminal.sees("enter start there", "Its disk as it is now is kept in the tree")
         terminal.sees("─ by-a-script ─")
         terminal.press("Enter")
         terminal.sees("debian-1: goes on from by-a-script", timeout=BOOT_S)

@@ -70,8 +70,7 @@ def _files(node: Node) -> Iterator[str]:
     these are no paths yet."""
     yield from (f"layers/{name}.qcow2" for name in node.layers)
     yield from {f"memory/{file.name}" for file in node.files}
-    names = ("devices", "pages.index") if node.state is None else ()
-    yield from (f"checkpoints/{node.id}/{name}" for name in names)
+    yield from (f"checkpoints/{node.id}/{name}" for name, _ in node.own_files)
 
 
 def _present(history: History) -> list[str]:

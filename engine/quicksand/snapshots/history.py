@@ -294,6 +294,13 @@ class History:
         return None
 
 
+def prune_automatic(history: History) -> None:
+    """Keep the latest automatic checkpoints only, and those that are pinned."""
+    automatic = [node for node in history.nodes() if node.auto and not node.pinned]
+    for node in automatic[:-AUTO_KEPT]:
+        history.remove(node)
+
+
 def lost_head(place: SandboxDir, why: object) -> HistoryError:
     """The error for a sandbox of which nobody knows what its disk is made of."""
     return HistoryError(

@@ -18,7 +18,7 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, Registry, RunState, remove_tree
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import AUTO_KEPT, History
+from quicksand.snapshots.history import History
 from quicksand.snapshots.internal import InternalCapture
 from quicksand.snapshots.records import INTERNAL, Node, check_tag
 from quicksand.snapshots.tiers import choose_tier
@@ -171,10 +171,3 @@ def _next_tag(history: History) -> str:
     while str(number) in tags:
         number += 1
     return str(number)
-
-
-def prune_automatic(history: History) -> None:
-    """Keep the latest automatic checkpoints only, and those that are pinned."""
-    automatic = [node for node in history.nodes() if node.auto and not node.pinned]
-    for node in automatic[:-AUTO_KEPT]:
-        history.remove(node)

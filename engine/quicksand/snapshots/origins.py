@@ -38,7 +38,7 @@ def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
     shared += [(old.seal(name), place.seal(name)) for name in node.layers]
     for name in {file.name for file in node.files}:
         shared.append((old.memory / name, place.memory / name))
-    for name in ("devices", "pages.index") if node.state is None else ():
+    for name, _ in node.own_files:
         shared.append((old.checkpoints / node.id / name, place.checkpoints / node.id / name))
     for source, target in shared:
         if not source.exists():

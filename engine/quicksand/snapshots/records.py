@@ -20,6 +20,8 @@ PAGES = "pages"
 """The tier of checkpoints whose memory is files of pages."""
 INTERNAL = "internal"
 """The tier of those whose memory and devices are a snapshot that QEMU itself has written."""
+DISK = "disk"
+"""The tier of those that have no memory: the disk of a sandbox that was stopped."""
 
 BLANK = "blank"
 """Stands for the memory image of a cold start: there is none, its memory begins empty."""
@@ -191,6 +193,12 @@ class Node:
         others = (f for f in (self.image, self.firmware, self.state) if f is not None)
         return (*self.pages, *others)
 
+    @property
+    def own_files(self) -> tuple[tuple[str, File], ...]:
+        """What it needs in its directory, by name."""
+        found = (("devices", self.devices), ("pages.index", self.index))
+        return tuple((name, file) for name, file in found if file is not None)
+
     def to_json(self) -> dict[str, Any]:
         plain = {f: getattr(self, f) for f in self.__slots__}
         plain["layers"] = list(self.layers)
@@ -242,6 +250,8 @@ class Node:
         if self.tier == INTERNAL:
             whole = self.files == (self.state,) and of_pages == (None, None)
             whole = whole and self.memory == BLANK
+        elif self.tier == DISK:
+            whole = self.files == () and of_pages == (None, None) and self.memory == BLANK
         else:
             whole = None not in of_pages and self.state is None
         if not whole:

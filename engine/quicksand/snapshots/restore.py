@@ -29,7 +29,7 @@ from quicksand.snapshots.image import not_of_image, own_pages
 from quicksand.snapshots.internal import load_snapshot
 from quicksand.snapshots.layers import check_layers
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, verify
-from quicksand.snapshots.records import Node
+from quicksand.snapshots.records import DISK, Node
 from quicksand.snapshots.storing import find_image, load_index
 from quicksand.snapshots.verified import Verified
 
@@ -96,6 +96,8 @@ def cpu_for(accel: str) -> str:
 
 def differences(node: Node, shape: dict[str, Any]) -> list[str]:
     """Why a machine of ``shape`` cannot take ``node``; empty if it can."""
+    if node.tier == DISK:  # it can be any that boots
+        return []
     return [
         f"{name} {_short(node.shape.get(key))}, not {_short(shape[key])}"
         for key, name in SHAPE_NAMES.items()

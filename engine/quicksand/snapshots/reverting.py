@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable
 from typing import Any
 
@@ -21,17 +20,17 @@ from quicksand.planning import check_space, gather_parts
 from quicksand.registry import Record, Registry
 from quicksand.snapshots import restore, standby
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, prune_automatic
 from quicksand.snapshots.operations import (
     Live,
     find_shape,
-    prune_automatic,
     start_capture,
     working_on,
 )
 from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.records import TAG_MAX, Node
+from quicksand.snapshots.records import DISK, TAG_MAX, Node
 from quicksand.snapshots.successor import Successor, human, is_keeper_gone, plan_forwards
+from quicksand.snapshots.tags import automatic_tag
 from quicksand.stopping import end_strays
 
 
@@ -46,6 +45,11 @@ async def revert(
     """
     async with working_on(registry, record) as live:
         node = await find_or_import(registry, live, tag)
+        if node.tier == DISK:
+            raise HistoryError(
+                f"the checkpoint {node.tag!r} has a disk and no memory to go back to",
+                hint=f"stop the sandbox, then `quicksand-tui start --at {node.id} {record.name}`",
+            )
         shape = await find_shape(live)
         restore.check_shape(node, shape)
         await in_thread_to_the_end(live.history.sweep)
@@ -128,7 +132,8 @@ async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
 
 async def _keep_present(live: Live, node: Node, capture: Capture, shape: dict[str, Any]) -> Node:
     """Commit what was the present before the revert. The old QEMU stands still meanwhile."""
-    tag = _automatic_tag(live, node)
+    what = "before undo" if node.auto else f"before revert to {node.tag}"
+    tag = automatic_tag(live.history, what)
     try:
         return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
     except BaseException as error:
@@ -139,16 +144,6 @@ async def _keep_present(live: Live, node: Node, capture: Capture, shape: dict[st
                 f"{error}"
             ) from error
         raise
-
-
-def _automatic_tag(live: Live, node: Node) -> str:
-    what = "before undo" if node.auto else f"before revert to {node.tag}"[:90]
-    tag = first = f"{what} {time.strftime('%H:%M:%S')}"
-    taken = {other.tag for other in live.history.nodes()}
-    number = 2
-    while tag in taken:
-        tag, number = f"{first} ({number})", number + 1
-    return tag
 
 
 async def _end_old(live: Live) -> None:

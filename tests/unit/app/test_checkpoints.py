@@ -163,7 +163,7 @@ async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -
         await until(lambda: toasts(app))
         assert toasts(app) == ["db does not run: S starts it; A starts it at a checkpoint"]
         await open_tree(pilot, "A")
-        assert "What its disk has had since is left behind" in screen_text(app)
+        assert "Its disk as it is now is kept in the tree" in screen_text(app)
         assert "start there" in screen_text(app)
         await pilot.press("k", "enter")
         await until(lambda: "db: goes on from clean" in toasts(app))

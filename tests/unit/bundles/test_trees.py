@@ -24,11 +24,14 @@ from quicksand.saves.bundle.manifest import Kind
 from quicksand.saves.bundle.service import find_reasons
 from quicksand.saves.bundle.trees import NOTE_RUNNING, export_tree
 from quicksand.snapshots.history import History
-from quicksand.snapshots.records import Node
+from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.left_behind import keep_left_behind
+from quicksand.snapshots.records import Node, new_id
 
 from tests.faults import fault
 from tests.unit.bundles.boxes import check_whole, make_box, place_of
 from tests.unit.bundles.making import Home, contents, forge, members
+from tests.unit.diskdiff.disks import write_clusters
 
 __all__ = ["fault"]
 
@@ -85,6 +88,25 @@ async def test_a_sandbox_moves_with_its_checkpoints(
     head, old_head = History(place).head(), History(original).head()
     assert (head.layers, head.top, head.node) == (old_head.layers, old_head.top, old_head.node)
     assert place.layer(head.top).read_bytes() == original.layer(old_head.top).read_bytes()
+
+
+async def test_one_that_has_a_disk_only_moves_too(
+    here: Home, there: Home, record: Record, tmp_path: Path
+) -> None:
+    history = here.registry.history(record.id)
+    head = history.head()
+    assert keep_left_behind(history, head, history.find("root")) is None, "nothing was written"
+    write_clusters(history.place.layer(head.top), {3: b"later"})
+    kept = keep_left_behind(history, head, history.find("root"))
+    assert kept is not None
+    assert (kept.layers, kept.parent) == ((*head.layers, head.top), head.node)
+    assert keep_left_behind(history, head, kept) is None, "it is there already"
+    top = new_id()
+    add_layer(history.place, top, below=head.top)
+    history.set_head(replace(head, layers=kept.layers, top=top, node=kept.id))
+    await export(here, record, tmp_path / "b", full=True)
+    done = there.import_(tmp_path / "b")
+    assert check_whole(there, done.id)[-1].tier == "disk"
 
 
 async def test_it_stays_whole_when_it_is_used(there: Home, bundle: bytes) -> None:

@@ -284,7 +284,7 @@ def test_with_a_damaged_head_a_start_at_a_checkpoint_works_and_keeps_all(box: Bo
         start(box)
     assert "start --at" in caught.value.hint
     head = start(box, box.first)
-    finish_start(box.place, head)
+    finish_start(box.place, head, box.first)
     box.history.sweep()
     assert box.place.broken_head.read_bytes() == damaged
     assert layers < set(box.place.layers.iterdir())
@@ -300,7 +300,7 @@ def test_a_missing_head_of_a_sandbox_that_had_a_disk_gives_no_empty_disk(box: Bo
     with pytest.raises(HistoryError, match="missing") as caught:
         start(box)
     assert "start --at" in caught.value.hint
-    finish_start(box.place, start(box, box.first))
+    finish_start(box.place, start(box, box.first), box.first)
     start(box)
 
 

@@ -53,7 +53,7 @@ NODES = st.builds(
     parent=st.none() | IDS,
     created=FLOATS,
     note=TEXTS,
-    tier=TEXTS.filter(lambda tier: tier != "internal"),
+    tier=TEXTS.filter(lambda tier: tier not in ("internal", "disk")),
     tier_note=TEXTS,
     auto=st.booleans(),
     pinned=st.booleans(),
@@ -133,9 +133,12 @@ INTERNAL = replace(
     state=File(name="0000000a.state", size=3, crcs=(1,)),
 )
 
+DISK = replace(INTERNAL, tier="disk", state=None)
+
 PLAIN_HEAD = replace(HEAD, previous=PREVIOUS).to_json()
 PLAIN_NODE = NODE.to_json()
 PLAIN_INTERNAL = INTERNAL.to_json()
+PLAIN_DISK = DISK.to_json()
 PLAIN_FILE = FILE.to_json()
 WRONG: list[Any] = [None, 5, 1e999, "../x", "a/b", "..", "", [], {}, [[]], "0000000a\n", "A\0b"]
 
@@ -203,7 +206,34 @@ def test_files_of_the_other_tier_are_refused(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"state": PLAIN_FILE}, {"index": None}, {"devices": None}, {"tier": "internal"}]
+    "changes",
+    [
+        {"state": PLAIN_FILE},
+        {"index": PLAIN_FILE},
+        {"devices": PLAIN_FILE},
+        {"pages": [PLAIN_FILE]},
+        {"memory": "0000000a.ram"},
+        {"tier": "internal"},
+        {"tier": "pages"},
+    ],
+    ids=repr,
+)
+def test_one_that_has_a_disk_only_has_no_other_files(changes: dict[str, Any]) -> None:
+    assert Node.from_json(PLAIN_DISK) == DISK
+    assert (DISK.files, DISK.own_files) == ((), ())
+    with pytest.raises(ValueError):
+        Node.from_json({**PLAIN_DISK, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": PLAIN_FILE},
+        {"index": None},
+        {"devices": None},
+        {"tier": "internal"},
+        {"tier": "disk"},
+    ],
 )
 def test_pages_need_an_index_and_devices_and_have_no_snapshot(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError):

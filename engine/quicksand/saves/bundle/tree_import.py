@@ -37,7 +37,7 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.pages import check_index
-from quicksand.snapshots.records import BLANK, INTERNAL, PAGES, File, Head, Node, check_schema
+from quicksand.snapshots.records import BLANK, DISK, INTERNAL, PAGES, File, Head, Node, check_schema
 from quicksand.snapshots.records import new_id as new_layer
 
 RECORD_MAX = 4 * 1024 * 1024
@@ -147,16 +147,18 @@ def _receive_records(receiver: Receiver, bundle: Bundle, sandbox: Sandbox) -> li
 
 
 def _check_node(node: Node, bundle: Bundle) -> None:
-    if node.tier not in (PAGES, INTERNAL):
+    if node.tier not in (PAGES, INTERNAL, DISK):
         raise ValueError(f"the tier of {node.tag!r} is {node.tier[:40]!r}")
+    if not node.layers:
+        raise ValueError(f"the checkpoint {node.tag!r} has no disk")
+    if node.tier == DISK:
+        return
     memory = bundle.config.memory_bytes
     shape = node.shape
     if shape.get("memory") != memory or shape.get("image") != bundle.base.digest:
         raise ValueError(f"the checkpoint {node.tag!r} is of another machine than its sandbox")
     if shape.get("arch") != bundle.base.arch:
         raise ValueError(f"the checkpoint {node.tag!r} is of another machine than its base")
-    if not node.layers:
-        raise ValueError(f"the checkpoint {node.tag!r} has no disk")
     name = BLANK if node.image is None else node.image.name
     if node.memory != name or (node.image is not None and node.image.size != memory):
         raise ValueError(f"the memory of {node.tag!r} is not that of its sandbox")

@@ -43,9 +43,8 @@ class Tree:
 
 def node_files(node: Node) -> Iterator[tuple[str, File]]:
     """Names in a bundle of the files that belong to one checkpoint alone."""
-    for name, file in (("devices", node.devices), ("pages.index", node.index)):
-        if file is not None:
-            yield f"checkpoints/{node.id}/{name}", file
+    for name, file in node.own_files:
+        yield f"checkpoints/{node.id}/{name}", file
 
 
 def record_name(node_id: str) -> str:

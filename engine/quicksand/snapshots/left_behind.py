@@ -1,0 +1,70 @@
+"""What a start at a checkpoint leaves behind: the disk as it was when the sandbox was stopped."""
+
+from __future__ import annotations
+
+import time
+
+from quicksand.errors import ImageError
+from quicksand.host.files import map_os_errors
+from quicksand.snapshots.history import History
+from quicksand.snapshots.layers import seal_layers
+from quicksand.snapshots.records import BLANK, DISK, Head, Node, new_id
+from quicksand.snapshots.tags import automatic_tag
+
+BLOCK = 512
+"""Bytes of what stat(2) calls a block."""
+
+NOTE = "the sandbox was stopped: it has a disk and no memory"
+
+
+def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
+    """Make the disk of ``left`` an automatic checkpoint; None if there is nothing on it that the
+    one it descends from has not. The caller holds the lock; the head still knows ``left``.
+
+    Raises HostError.
+    """
+    place = history.place
+    layers = (*left.layers, left.top) if _has_data(history, left.top) else left.layers
+    if not layers or any(node.layers == layers for node in history.nodes()):
+        return None
+    seal_layers(place, layers)
+    node = Node(
+        id=new_id(),
+        tag=automatic_tag(history, "before start" if at.auto else f"before start at {at.tag}"),
+        parent=history.find_visible(left.node),
+        created=time.time(),
+        note="",
+        tier=DISK,
+        tier_note=NOTE,
+        auto=True,
+        pinned=False,
+        pause_s=0.0,
+        bytes_written=place.layer(layers[-1]).stat().st_blocks * BLOCK,
+        layers=layers,
+        shape={},
+        memory=BLANK,
+        pages=(),
+        index=None,
+        devices=None,
+        token="",
+        owner=place.root.name,
+    )
+    with map_os_errors(place.checkpoints):
+        (place.checkpoints / node.id).mkdir(mode=0o700)
+    history.commit(node)
+    return node
+
+
+def _has_data(history: History, layer: str) -> bool:
+    """Whether something was written to it; also if nobody can tell."""
+    from quicksand.diskdiff.layer import Layer
+
+    path = history.place.layer(layer)
+    try:
+        opened = Layer(path)
+        try:
+            return any(True for _ in opened.allocated())
+        finally:
+            opened.close()
+    except (ImageError, OSError):
+        return path.exists()

@@ -1,0 +1,99 @@
+"""A start at a checkpoint leaves the present disk behind: as a checkpoint that has a disk only."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from quicksand import Sandbox
+from quicksand.errors import DiskSpaceError, HistoryError
+from quicksand.host.paths import Paths
+
+from tests.integration.guests import say
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture
+async def stopped(vm: Sandbox) -> Sandbox:
+    """Its checkpoint "a" has one file, its disk when it was stopped another."""
+    await say(vm, "echo a > /root/f; echo a > /dev/shm/f")
+    await vm.checkpoint("a")
+    await say(vm, "echo later > /root/f")
+    await vm.stop()
+    return vm
+
+
+async def test_it_is_kept_and_can_be_gone_back_to(stopped: Sandbox) -> None:
+    vm = stopped
+    await vm.start(at="a")
+    assert await say(vm, "cat /root/f /dev/shm/f") == "a\na"
+    a, kept = vm.checkpoints()
+    assert kept.tag.startswith("before start at a ")
+    assert (kept.tier, kept.auto, kept.parent) == ("disk", True, a.id)
+    assert [change.path for change in await vm.diff("a", kept.id)].count("/root/f") == 1
+    with pytest.raises(HistoryError, match="no memory") as caught:
+        await vm.revert(kept.id)
+    assert f"start --at {kept.id}" in caught.value.hint
+    assert await say(vm, "cat /root/f") == "a"
+    await vm.stop()
+    await vm.start(at=kept.id)
+    assert vm.boot_timing is not None
+    assert vm.boot_timing.mode == "cold boot"
+    assert await say(vm, "cat /root/f; ls /dev/shm") == "later"
+    await vm.checkpoint("from there")
+    assert vm.checkpoints()[-1].parent == kept.id
+
+
+async def test_what_is_there_already_is_not_kept_again(stopped: Sandbox) -> None:
+    vm = stopped
+    for _ in range(2):
+        await vm.start(at="a")
+        # As if the plug was pulled at once: nothing has been written.
+        await vm.kill()
+    kept = [made for made in vm.checkpoints() if made.auto]
+    assert 1 <= len(kept) <= 2
+    await vm.start(at=kept[0].id)
+    await vm.kill()
+    await vm.start(at=kept[0].id)
+    assert await say(vm, "cat /root/f") == "later"
+
+
+async def test_clones_and_bundles_of_it_have_its_disk(stopped: Sandbox) -> None:
+    vm = stopped
+    await vm.start(at="a")
+    kept = vm.checkpoints()[-1]
+    (clone,) = await vm.clone(at=kept.id)
+    try:
+        assert await say(clone, "cat /root/f") == "later"
+        assert await say(clone, "cat /etc/machine-id") != await say(vm, "cat /etc/machine-id")
+    finally:
+        await clone.stop()
+
+
+async def test_without_space_to_keep_it_nothing_has_changed(
+    stopped: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise DiskSpaceError("no space left")
+
+    vm = stopped
+    with monkeypatch.context() as patch:
+        patch.setattr("quicksand.snapshots.left_behind.seal_layers", full)
+        with pytest.raises(DiskSpaceError):
+            await vm.start(at="a")
+    assert [made.tag for made in vm.checkpoints()] == ["a"]
+    await vm.start()
+    assert await say(vm, "cat /root/f") == "later"
+
+
+async def test_a_start_that_is_cancelled_changes_nothing(stopped: Sandbox, places: Paths) -> None:
+    vm = stopped
+    starting = asyncio.create_task(vm.start(at="a"))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert [made.tag for made in vm.checkpoints()] == ["a"]
+    await vm.start()
+    assert await say(vm, "cat /root/f") == "later"
