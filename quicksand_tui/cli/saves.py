@@ -138,9 +138,10 @@ def facts(info: SaveInfo) -> dict[str, Any]:
 
 
 @command.command("trash")
-@click.option("--empty", is_flag=True, help="Remove for good what is in it.")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--empty", is_flag=True, help="Remove for good what is in it, or the IDs only.")
 @json_option
-def trash(empty: bool, as_json: bool) -> None:
+def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
     """List saves that were removed or replaced, and can be brought back for a week."""
     from quicksand.host.paths import paths
     from quicksand.saves.census import freed_by, list_trash
@@ -149,14 +150,14 @@ def trash(empty: bool, as_json: bool) -> None:
     from quicksand_tui.cli.output import print_json, print_table, say, show_size
 
     stores = known_stores(paths())
-    found = list_trash(stores)
+    found = _chosen(list_trash(stores), ids)
     total = freed_by(trashed.root for trashed in found)
     told = [_trashed_facts(trashed) for trashed in found]
     if empty:
         shown = {trashed.id for trashed in found}
         for store in stores:
-            if ids := [trashed.id for trashed in store.trash() if trashed.id in shown]:
-                store.empty_trash(ids)
+            if doomed := [trashed.id for trashed in store.trash() if trashed.id in shown]:
+                store.empty_trash(doomed)
     if as_json:
         print_json({"emptied": empty, "frees": total, "saves": told})
         return
@@ -165,6 +166,17 @@ def trash(empty: bool, as_json: bool) -> None:
         say(f"{show_size(total)} are free again" if found else "there was nothing in it")
     else:
         say(f"{show_size(total)} will be free" if found else "there is nothing in it")
+
+
+def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
+    """All of the trash, or what the ids name."""
+    from quicksand.errors import SaveNotFoundError
+
+    if missing := set(ids) - {trashed.id for trashed in found}:
+        raise SaveNotFoundError(
+            f"there is no {min(missing)!r} in the trash", hint="`saves trash` lists the ids"
+        )
+    return [trashed for trashed in found if not ids or trashed.id in ids]
 
 
 def _trashed_facts(trashed: Trashed) -> dict[str, Any]:

@@ -75,4 +75,14 @@ class Footprint:
     @property
     def shared(self) -> int:
         """Bytes of files that have links elsewhere too."""
-        return sum(file.allocated for file in self._files.values() if file.seen < file.links)
+        return sum(allocated for allocated, _, _ in self.shared_files.values())
+
+    @property
+    def shared_files(self) -> dict[tuple[int, int], tuple[int, int, int]]:
+        """Files that have links elsewhere too, by device and inode: bytes allocated, links, and how
+        many of these are here."""
+        return {
+            key: (file.allocated, file.links, file.seen)
+            for key, file in self._files.items()
+            if file.seen < file.links
+        }

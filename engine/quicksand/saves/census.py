@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -52,6 +52,8 @@ class SaveInfo:
     sandboxes: tuple[str, ...]
     """Names of the sandboxes that began with it."""
     problems: tuple[str, ...]
+    footprint: Footprint = field(repr=False, compare=False)
+    """Its files: what several saves free together is more than the sum of what each does."""
 
     @property
     def name(self) -> str:
@@ -76,6 +78,10 @@ class Census:
             if save.manifest is not None and save.manifest.parent is not None:
                 self._children.setdefault(save.manifest.parent.id, []).append(save.name)
         self._lower = {save.root: self._find_lower(save, store) for store, save in self._saves}
+        self._above: dict[Path, list[str]] = {}
+        for _, save in self._saves:
+            if (lower := self._lower[save.root]) is not None:
+                self._above.setdefault(lower.root, []).append(save.name)
         self._states: dict[tuple[Base, Path], BaseState] = {}
 
     def list(self, *, everywhere: bool = False) -> Sequence[SaveInfo]:
@@ -102,6 +108,7 @@ class Census:
             above=self.above(save),
             sandboxes=self.sandboxes(save),
             problems=tuple(filter(None, (save.error, _base_problem(base, state)))),
+            footprint=footprint,
         )
 
     def _find_lower(self, save: Save, store: SaveStore) -> Save | None:
@@ -131,11 +138,7 @@ class Census:
 
     def above(self, save: Save) -> tuple[str, ...]:
         """Names of the saves that lie on it."""
-        return tuple(
-            other.name
-            for _, other in self._saves
-            if (lower := self._lower[other.root]) is not None and lower.root == save.root
-        )
+        return tuple(self._above.get(save.root, ()))
 
     def children(self, save: Save) -> tuple[str, ...]:
         """Names of the saves whose parent it is."""
@@ -144,10 +147,10 @@ class Census:
 
     def sandboxes(self, save: Save, *, starting: bool = False) -> tuple[str, ...]:
         """Names of the sandboxes that began with it; of those that are just ``starting`` from it,
-        and so still need it."""
+        and so still need it, as it is now."""
         return tuple(
             entry.name
-            for entry in self._sandboxes
+            for entry in (Registry(self._paths).list() if starting else self._sandboxes)
             if (_starts_with(entry, save) if starting else _began_with(entry, save))
         )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import SaveError, SaveNotFoundError
+from quicksand.errors import QuicksandError, SaveError, SaveNotFoundError
 from quicksand.host.paths import Paths
 from quicksand.saves.census import Census, SaveInfo, expire_trash, freed_by
 from quicksand.saves.finding import all_stores, find_save
@@ -47,7 +47,27 @@ def remove_save(
     SaveError if a sandbox is just starting from it or another save lies on it, HostError.
     """
     store, save = find_stored(name, paths, cwd)
-    census = Census(paths, cwd)
+    return _remove(store, save, Census(paths, cwd), now=now)
+
+
+def remove_each(
+    names: Iterable[str | Path], paths: Paths, cwd: Path | None = None, *, now: bool = False
+) -> Iterator[Removed | QuicksandError]:
+    """As `remove_save`, one after the other; of one that cannot be removed, why not. All saves are
+    looked at only once."""
+    census: Census | None = None
+    for name in names:
+        try:
+            store, save = find_stored(name, paths, cwd)
+            if census is None or census.above(save):
+                # What lay on it may be gone by now.
+                census = Census(paths, cwd)
+            yield _remove(store, save, census, now=now)
+        except QuicksandError as error:
+            yield error
+
+
+def _remove(store: SaveStore, save: Save, census: Census, *, now: bool) -> Removed:
     if starting := census.sandboxes(save, starting=True):
         raise SaveError(
             f"the save {save.name!r} is needed: {', '.join(starting)} is just starting from it",

@@ -238,6 +238,20 @@ def test_restore_says_near_names(store: SaveStore, base: Base, capsys: Output) -
     assert lines(capsys, "saves", "restore", told["id"]) == ["my-env"]
 
 
+def test_the_trash_is_emptied_of_some_only_by_their_ids(store: SaveStore, capsys: Output) -> None:
+    for name in ("one", "two"):
+        make_save(store, name, b"1")
+        store.remove(name)
+    first, second = read_json(capsys, "saves", "trash")["saves"]
+    assert run(["saves", "trash", "--empty", first["id"], "nonsense"]) == Exit.FAILURE
+    assert "'nonsense'" in capsys.readouterr().err
+    assert len(store.trash()) == 2
+    (gone,) = read_json(capsys, "saves", "trash", "--empty", first["id"])["saves"]
+    assert gone["name"] == "one"
+    assert read_json(capsys, "saves", "trash", second["id"])["saves"] == [second]
+    assert [found.save.name for found in store.trash()] == ["two"]
+
+
 def test_a_week_in_the_trash_ends_with_the_next_change(
     store: SaveStore, base: Base, capsys: Output
 ) -> None:

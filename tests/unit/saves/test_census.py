@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.errors import SaveError
+from quicksand.errors import SaveError, SaveNotFoundError
 from quicksand.host.files import try_lock, write_json
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
@@ -26,7 +26,7 @@ from quicksand.saves.census import (
     freed_by,
     list_trash,
 )
-from quicksand.saves.keeping import choose_old, remove_save
+from quicksand.saves.keeping import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.source import Source
 from quicksand.saves.store import TRASH_KEPT_S, SaveStore
@@ -114,6 +114,18 @@ def test_a_directory_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     assert (once.size, once.own) == (twice.size, twice.own)
 
 
+def test_shared_files_tell_what_several_roots_free_together(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "own").write_bytes(bytes(4096))
+    (tmp_path / "a" / "layer").write_bytes(bytes(8192))
+    os.link(tmp_path / "a" / "layer", tmp_path / "b" / "layer")
+    ((allocated, links, seen),) = Footprint(tmp_path / "a").shared_files.values()
+    assert (allocated, links, seen) == (Footprint(tmp_path / "a").shared, 2, 1)
+    assert Footprint(tmp_path / "a", tmp_path / "b").shared_files == {}
+    assert Footprint(tmp_path / "c").shared_files == {}
+
+
 def test_the_size_of_what_is_not_there_is_nothing(tmp_path: Path) -> None:
     assert Footprint(tmp_path / "nothing").size == 0
     loop = tmp_path / "loop"
@@ -193,6 +205,34 @@ def test_what_a_published_save_lies_on_is_known(places: Paths, store: SaveStore)
     # One that has the name of its image lies on the image.
     make_published(store.root / "debian", b"3")
     assert (info(places, "debian").above, info(places, "debian").base_state) == ((), "here")
+
+
+def test_of_many_that_are_removed_each_is_gone_or_says_why_not(
+    places: Paths, store: SaveStore
+) -> None:
+    make_published(store.root / "low", b"1")
+    make_published(store.root / "top", b"2", image="low")
+    make_save(store, "env", b"3")
+    record = make_stopped(places, "box")
+    place = sandbox_dir(places, record.id)
+    source = Source(path="/x", name="env", id=store.find("env").require().id, digest="")
+    write_json(place.record, replace(record, source=source, committed=False).to_json())
+    wanted = ["low", "no-such-save", "env", "top", store.root / "low"]
+    lock = try_lock(place.lock)
+    assert lock is not None
+    try:
+        low, missing, env, top, again = remove_each(wanted, places)
+    finally:
+        os.close(lock)
+    assert "top lies on it" in str(low)
+    assert isinstance(missing, SaveNotFoundError)
+    assert "box is just starting from it" in str(env)
+    # Once the one above it has gone it may go, too.
+    assert isinstance(top, Removed) and isinstance(again, Removed)
+    assert [trashed.save.name for trashed in store.trash()] == ["top", "low"]
+    (gone,) = remove_each([store.root / "env"], places, now=True)
+    assert isinstance(gone, Removed) and gone.trashed is None
+    assert (store.list(), len(store.trash())) == ([], 2)
 
 
 def test_a_sandbox_that_starts_needs_what_its_save_lies_on(places: Paths, store: SaveStore) -> None:
