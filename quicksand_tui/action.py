@@ -16,6 +16,8 @@ class Group(StrEnum):
     VIEW = "View"
     LOG = "Log"
     TREE = "Checkpoints"
+    SAVES = "Saves"
+    TRASH = "Trash"
     APP = "App"
 
 
@@ -25,6 +27,8 @@ class Scope(StrEnum):
     MAIN = "main"
     LOG = "log"
     TREE = "tree"
+    SAVES = "saves"
+    TRASH = "trash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

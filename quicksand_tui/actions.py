@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from quicksand_tui import reasons
 from quicksand_tui.action import Action, Group, Scope
+from quicksand_tui.saves_actions import SAVES_ACTIONS
 
 __all__ = ["ACTIONS", "MOVES", "Action", "Group", "Scope", "find_action", "in_scope", "key_text"]
 
@@ -121,6 +122,16 @@ ACTIONS: tuple[Action, ...] = (
         command="quicksand-tui start {name} --at",
     ),
     Action(
+        id="save",
+        keys=("V",),
+        label="save",
+        tooltip="Save its disk, running or not, to start others with",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.save,
+        command="quicksand-tui save {name}",
+        footer=False,
+    ),
+    Action(
         id="delete",
         keys=("d",),
         label="delete",
@@ -143,7 +154,7 @@ ACTIONS: tuple[Action, ...] = (
         id="cancel",
         keys=("c",),
         label="cancel",
-        tooltip="Cancel a start that is under way; nothing of it stays",
+        tooltip="Cancel a start or a save; nothing of it stays",
         group=Group.SANDBOX,
         disabled_reason=reasons.cancel,
     ),
@@ -155,6 +166,14 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.copy,
         footer=False,
+    ),
+    Action(
+        id="saves",
+        keys=("v",),
+        label="saves",
+        tooltip="Go to the saves: start, move, verify, delete them",
+        group=Group.VIEW,
+        command="quicksand-tui saves",
     ),
     Action(
         id="filter",
@@ -339,6 +358,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.TREE,
         scope=Scope.TREE,
     ),
+    *SAVES_ACTIONS,
 )
 
 MOVES = (
@@ -355,6 +375,7 @@ _KEY_NAMES = {
     "escape": "esc",
     "colon": ":",
     "at": "@",
+    "asterisk": "*",
 }
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import work
 from textual.app import App, SystemCommand
@@ -20,6 +20,10 @@ from textual.screen import Screen
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.operations import Operations
+from quicksand_tui.saved import Told
+from quicksand_tui.saves_operations import SavesOperations
+from quicksand_tui.saves_watch import SavesWatch
+from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.snapshot import (
     CheckpointSpec,
@@ -35,10 +39,14 @@ from quicksand_tui.text import plain, sanitise
 from quicksand_tui.themes import DARK_THEME, LIGHT_THEME, fitting_theme
 from quicksand_tui.view import with_jobs
 
+if TYPE_CHECKING:
+    from quicksand_tui.form import Form, Values
+
 LOOK_EVERY_S = 0.5
 LOOK_WAIT_S = 5.0
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
+T = TypeVar("T")
 
 
 class QuicksandApp(App[int]):
@@ -68,11 +76,20 @@ class QuicksandApp(App[int]):
             service,
             run_worker=self._run_operation,
             changed=self._jobs_changed,
+            advanced=self._show,
             done=self._operation_done,
             failed=self.show_failure,
             tell=self.tell,
             look=self.look,
             clock=clock,
+        )
+        self.saves = SavesWatch(
+            service,
+            is_wanted=lambda: any(getattr(s, "shows_saves", False) for s in self.screen_stack),
+            changed=self._show,
+        )
+        self.save_operations = SavesOperations(
+            service, self.operations, show=self.show_report, clock=clock
         )
         self._painted_first = painted
         self._world = Snapshot(taken=clock(), loaded=False)
@@ -102,7 +119,8 @@ class QuicksandApp(App[int]):
     @property
     def snapshot(self) -> Snapshot:
         """The world with what this app is doing to it."""
-        return with_jobs(self._world, self.operations.jobs)
+        world = replace(self._world, saves=self.saves.view)
+        return with_jobs(world, self.operations.jobs)
 
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
@@ -144,6 +162,7 @@ class QuicksandApp(App[int]):
         """Look at the disk without waiting; ``fresh`` remembers nothing."""
         self._look_fresh = self._look_fresh or fresh
         self._look_again.set()
+        self.saves.refresh(fresh=fresh)
 
     async def look(self) -> None:
         """Look at the disk, and return when it is shown."""
@@ -152,6 +171,7 @@ class QuicksandApp(App[int]):
         self._look_again.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(looker, LOOK_WAIT_S)
+        await self.saves.look()
 
     def _show(self) -> None:
         if not self.is_running or self._batch_count:
@@ -186,6 +206,12 @@ class QuicksandApp(App[int]):
         if self.is_running:
             self.push_screen(FailureScreen(failure))
 
+    def show_report(self, told: Told) -> None:
+        from quicksand_tui.screens.report import ReportScreen
+
+        if self.is_running:
+            self.push_screen(ReportScreen(told, ascii_only=self.ascii))
+
     def tell(self, text: str, *, severity: Any = "information") -> None:
         """A toast. Never markup."""
         self.notify(text, severity=severity, markup=False, timeout=4)
@@ -200,12 +226,26 @@ class QuicksandApp(App[int]):
         then: Callable[[], None],
         *,
         undo: str = "This cannot be undone.",
+        harder: tuple[str, Callable[[], None]] | None = None,
     ) -> None:
-        """Ask before something is lost; ``then`` runs after a yes."""
-        from quicksand_tui.screens.confirm import ConfirmScreen, Question
+        """Ask before something is lost; ``then`` runs after a yes, and what ``harder`` has beside
+        its verb after the answer that does more."""
+        from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
 
-        question = Question(title=title, losses=tuple(losses), verb=verb, undo=undo)
-        self.push_screen(ConfirmScreen(question), lambda yes: then() if yes else None)
+        def take(answer: Answer | None) -> None:
+            if answer is Answer.HARDER and harder is not None:
+                harder[1]()
+            elif answer is Answer.YES:
+                then()
+
+        question = Question(
+            title=title,
+            losses=tuple(losses),
+            verb=verb,
+            undo=undo,
+            harder=harder[0] if harder is not None else "",
+        )
+        self.push_screen(ConfirmScreen(question), take)
 
     def ask_for_new(self, image: str | None, then: Callable[[NewSpec | None], None]) -> None:
         from quicksand_tui.screens.new_sandbox import NewSandboxScreen
@@ -227,6 +267,50 @@ class QuicksandApp(App[int]):
 
         self.push_screen(TreeScreen(sandbox.id, self.snapshot, purpose, ascii_only=self.ascii))
 
+    # Saves
+
+    def ask_for_save(self, sandbox: SandboxView) -> None:
+        from quicksand_tui.saves_forms import save_form, save_spec
+
+        def take(values: Values) -> None:
+            self.save_operations.save(sandbox, save_spec(values))
+
+        self.ask(save_form(sandbox, self.snapshot), take)
+
+    def begin_from_save(self, spec: NewSpec) -> None:
+        """Start a sandbox that begins with a save, and show it among the others."""
+        while self.screen is not self.main:
+            self.pop_screen()
+        self.main.create(spec)
+
+    def ask(self, form: Form, then: Callable[[Values], None]) -> None:
+        """Show a form; ``then`` is given what was typed, if it is taken."""
+        from quicksand_tui.screens.form import FormScreen
+
+        self._push_with_saves(
+            FormScreen(form, self.snapshot, ascii_only=self.ascii),
+            lambda values: then(values) if values is not None else None,
+        )
+
+    def open_saves(self) -> None:
+        from quicksand_tui.screens.saves import SavesScreen
+
+        self._push_with_saves(SavesScreen(self.snapshot, ascii_only=self.ascii))
+
+    def open_trash(self) -> None:
+        from quicksand_tui.screens.trash import TrashScreen
+
+        self._push_with_saves(TrashScreen(self.snapshot, ascii_only=self.ascii))
+
+    def _push_with_saves(
+        self, screen: Screen[T], then: Callable[[T | None], None] | None = None
+    ) -> None:
+        """Show a screen, and look at the saves while it or another one wants them."""
+        self.push_screen(screen, then)
+        if not self.saves.is_running and getattr(screen, "shows_saves", False):
+            self.saves.is_running = True
+            self.run_worker(self.saves.run(), name="saves", group="saves")
+
     def open_log(self, sandbox: SandboxView) -> None:
         from quicksand_tui.screens.log import LogScreen
 
@@ -238,16 +322,16 @@ class QuicksandApp(App[int]):
 
         self.push_screen(CommandsScreen(self.operations.log, ascii_only=self.ascii))
 
-    def open_help(self) -> None:
+    def open_help(self, scope: Scope = Scope.MAIN) -> None:
         from quicksand_tui.screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(Scope.MAIN, ascii_only=self.ascii))
+        self.push_screen(HelpScreen(scope, ascii_only=self.ascii))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: the registry's actions that are possible now, and the themes."""
-        if isinstance(screen, MainScreen):
+        if isinstance(screen, ActionScreen):
             snapshot, selection = self.snapshot, screen.selection
-            for action in in_scope(Scope.MAIN):
+            for action in in_scope(screen.scope):
                 if action.disabled_reason(snapshot, selection) is None and action.id != "escape":
                     yield SystemCommand(
                         f"{action.label.capitalize()} ({key_text(action.keys[0])})",

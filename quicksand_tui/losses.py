@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from quicksand_tui.past import CheckpointView
+from quicksand_tui.saved import SaveView, TrashedView, freed_together
+from quicksand_tui.saves_view import came_from_text
 from quicksand_tui.snapshot import SandboxView
 from quicksand_tui.text import age_text, clip, size_text
 
 NOTE_CELLS = 120
+NAME_CELLS = 30
+LISTED = 6
+"""Of many things, so many are named."""
 
 
 def of_kill(sandbox: SandboxView) -> list[str]:
@@ -43,3 +50,38 @@ def of_checkpoint(sandbox: SandboxView, made: CheckpointView, now: float) -> lis
         stay = "s that follow it stay." if children > 1 else " that follows it stays."
         losses.append(f"The {f'{children} ' if children > 1 else ''}checkpoint{stay}")
     return losses
+
+
+def of_saves(saves: Sequence[SaveView], now: float) -> list[str]:
+    """Of deleting saves, to the trash or for good."""
+    losses = _listed([_save_text(save, now) for save in saves])
+    freed, shared = freed_together(saves), sum(save.shared for save in saves)
+    stays = "; what is shared with others stays" if shared else ""
+    losses.append(f"For good, that frees {size_text(freed)}{stays}.")
+    if heirs := came_from_text(saves, but=saves):
+        it = "it" if len(saves) == 1 else "them"
+        losses.append(f"What came from {it} works without {it}: {heirs}.")
+    return losses
+
+
+def _save_text(save: SaveView, now: float) -> str:
+    age = "" if save.created is None else f", made {age_text(now - save.created)} ago"
+    note = f": {clip(save.note, NAME_CELLS)}" if save.note else ""
+    return f"{clip(save.name, NAME_CELLS)}, {size_text(save.size)}{age}{note}"
+
+
+def of_trash(trash: Sequence[TrashedView], now: float) -> list[str]:
+    """Of removing for good what is in the trash."""
+    losses = _listed(
+        [
+            f"{clip(found.name, NAME_CELLS)}, {size_text(found.own + found.shared)}, "
+            f"removed {age_text(now - found.removed)} ago"
+            for found in trash
+        ]
+    )
+    return [*losses, f"That frees {size_text(freed_together(trash))}."]
+
+
+def _listed(lines: list[str]) -> list[str]:
+    more = len(lines) - LISTED
+    return lines[:LISTED] + ([f"and {more} more"] if more > 0 else [])

@@ -1,4 +1,4 @@
-"""What the app is doing to sandboxes: jobs with progress, cancel and outcome, and the command log.
+"""What the app is doing: jobs with progress, cancel and outcome, and the command log.
 
 No widgets: whoever shows it subscribes with ``changed`` and ``failed``.
 """
@@ -6,6 +6,7 @@ No widgets: whoever shows it subscribes with ``changed`` and ``failed``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from quicksand_tui.actions import Scope, find_action, key_text
+from quicksand_tui.meter import Meter
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
@@ -37,7 +39,8 @@ RunWorker = Callable[[Coroutine[Any, Any, None], str], None]
 """Runs a coroutine in the background under a name, and keeps it until it ends."""
 
 Operation = Callable[[Callable[[Progress], None]], Coroutine[Any, Any, str | None]]
-"""Carries an action out, reporting its progress; gives what to tell, if its row does not."""
+"""Carries an action out, reporting its progress; gives what to tell ("": nothing), if its row does
+not."""
 
 DONE_WORDS = {
     Verb.START: "started",
@@ -58,6 +61,7 @@ class Operations:
         *,
         run_worker: RunWorker,
         changed: Callable[[], None],
+        advanced: Callable[[], None],
         done: Callable[[str], None],
         failed: Callable[[Failure], None],
         tell: Callable[[str], None],
@@ -67,6 +71,8 @@ class Operations:
         self._service = service
         self._run_worker = run_worker
         self._changed = changed
+        self._advanced = advanced
+        """A job is a bit further; nothing else has changed."""
         self._done = done
         self._failed = failed
         self._tell = tell
@@ -93,7 +99,7 @@ class Operations:
             image=spec.image,
             started=self._clock(),
         )
-        self._begin(
+        self.begin(
             job,
             run_command(spec),
             lambda report: self._service.create(spec, report),
@@ -198,14 +204,15 @@ class Operations:
         )
         if not command:
             command = find_action(verb.value).command_for(sandbox.name, live=sandbox.is_live)
-        self._begin(job, sanitise(command), operation)
+        self.begin(job, sanitise(command), operation)
 
-    def _begin(
+    def begin(
         self,
         job: Job,
         command: str,
         operation: Operation,
     ) -> None:
+        """Carry out ``operation``, logged as ``command``."""
         record = CommandRecord(command, sandbox_id=job.sandbox_id)
         self.log.append(record)
         self._jobs[job.sandbox_id] = job
@@ -227,14 +234,16 @@ class Operations:
         task = asyncio.current_task()
         assert task is not None
         self._tasks[key] = task
+        meter = Meter()
 
-        def take(progress: Progress) -> None:
+        def take(progress: Progress, rate: float) -> None:
             nonlocal key
             if task.done() or self._tasks.get(key) is not task:
                 return
             held = self._jobs.pop(key)
             del self._tasks[key]
-            key = progress.sandbox_id
+            begun = (held.sandbox_id, held.stage, held.step)
+            key = progress.sandbox_id or key
             self._tasks[key] = task
             self._jobs[key] = replace(
                 held,
@@ -242,11 +251,20 @@ class Operations:
                 stage=progress.stage,
                 step=progress.step,
                 steps=progress.steps,
+                done=progress.done,
+                total=progress.total,
+                rate=rate,
             )
-            self._changed()
+            if begun == (key, progress.stage, progress.step):
+                self._advanced()
+            else:
+                self._changed()
 
         def report(progress: Progress) -> None:
-            loop.call_soon_threadsafe(take, progress)
+            rate = meter.take(progress)
+            if rate is not None:
+                with contextlib.suppress(RuntimeError):  # the app has gone
+                    loop.call_soon_threadsafe(take, progress, rate)
 
         outcome, told = "cancelled", None
         try:
@@ -264,9 +282,9 @@ class Operations:
                 del self._tasks[key]
             self._close_record(record, outcome, self._clock() - begun)
             self._changed()
-        if told is not None:
+        if told:
             self._tell(told)
-        else:
+        elif told is None:
             self._done(f"{job.name} is {DONE_WORDS[job.verb]}" if outcome == "done" else "")
 
     def _close_record(self, record: CommandRecord, outcome: str, seconds: float) -> None:

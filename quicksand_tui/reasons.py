@@ -43,6 +43,7 @@ _DOING = {
     Verb.REVERT: "reverted",
     Verb.UNDO: "reverted",
     Verb.REMOVE: "changed: a checkpoint is deleted",
+    Verb.SAVE: "saved",
 }
 
 
@@ -166,11 +167,20 @@ def cancel(snapshot: Snapshot, selection: Selection) -> str | None:
         return f"nothing is under way for {sandbox.name}"
     if job.cancelling:
         return "it is being cancelled"
-    if job.verb is not Verb.START:
-        return "only a start can be cancelled" + (
+    if job.verb not in (Verb.START, Verb.SAVE):
+        return "only a start or a save can be cancelled" + (
             "; K ends it at once" if job.verb is Verb.STOP else ""
         )
     return None
+
+
+def save(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return _busy(snapshot, sandbox)
 
 
 def checkpoint(snapshot: Snapshot, selection: Selection) -> str | None:

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand_tui import engine_past
+from quicksand_tui import engine_past, engine_saves
 from quicksand_tui.failures import describe_failure
 from quicksand_tui.logs import FileLog
 from quicksand_tui.past import CheckpointView
+from quicksand_tui.saved import ExportSpec, ImportSpec, SaveSpec, SavesView, Told
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     LogKind,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.reader import Reader
+    from quicksand_tui.saves_reader import SavesReader
 
 STAGES = {
     "image": "find the image",
@@ -49,6 +51,7 @@ class EngineService:
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
+        self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,6 +65,17 @@ class EngineService:
 
             self._reader = Reader()
         return self._reader.read(frozenset(visible), fresh=fresh)
+
+    def read_saves(self, *, fresh: bool = False) -> SavesView:
+        return self._saves.read(fresh=fresh)
+
+    @property
+    def _saves(self) -> SavesReader:
+        if self._saves_reader is None:
+            from quicksand_tui.saves_reader import SavesReader
+
+            self._saves_reader = SavesReader()
+        return self._saves_reader
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
         from quicksand.host.paths import paths
@@ -83,12 +97,10 @@ class EngineService:
                     report(_progress(sandbox.id, stage, step, steps))
 
             sandbox = Sandbox(
-                image=spec.image,
+                image=spec.save or spec.image,
                 name=spec.name,
-                memory=spec.memory,
-                cpus=int(spec.cpus),
-                network_mode=spec.network,
                 progress_callback=progress,
+                **_machine_options(spec),
             )
             report(Progress(sandbox.id))
             await _start(sandbox)
@@ -152,6 +164,45 @@ class EngineService:
             "The checkpoint was not deleted", lambda: engine_past.delete(sandbox_id, checkpoint_id)
         )
 
+    # Saves
+
+    async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
+        return await self._ask(
+            f"{sanitise(spec.name)} was not saved",
+            lambda: engine_saves.save(sandbox_id, spec, report),
+        )
+
+    async def delete_saves(self, keys: Sequence[str], report: Report, *, now: bool) -> Told:
+        return await self._ask(
+            "Nothing was removed", lambda: engine_saves.delete(keys, report, now=now)
+        )
+
+    async def restore_saves(self, keys: Sequence[str], report: Report, *, name: str = "") -> Told:
+        return await self._ask(
+            "Nothing was brought back", lambda: engine_saves.restore(keys, report, name=name)
+        )
+
+    async def purge_saves(self, keys: Sequence[str]) -> Told:
+        return await self._ask("The trash is as it was", lambda: engine_saves.purge(keys))
+
+    async def export_save(self, key: str, spec: ExportSpec, report: Report) -> Told:
+        return await self._ask(
+            "There is no new file", lambda: engine_saves.export(key, spec, report)
+        )
+
+    async def import_bundle(self, spec: ImportSpec, report: Report) -> Told:
+        return await self._ask(
+            "Nothing was imported", lambda: engine_saves.import_bundle(spec, report)
+        )
+
+    async def verify_saves(self, keys: Sequence[str], report: Report, *, deep: bool) -> Told:
+        async def verify() -> Told:
+            found = await engine_saves.verify(keys, report, deep=deep)
+            self._saves.learn(found.verdicts)
+            return found.tell()
+
+        return await self._ask("The saves were not verified", verify)
+
     # The engine's thread
 
     async def _ask(self, title: str, operation: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -194,6 +245,8 @@ class EngineService:
             raise
         if isinstance(error, asyncio.CancelledError):
             raise OperationError(describe_failure(title, RuntimeError("it was cancelled")))
+        if isinstance(error, OperationError):
+            raise error
         if error is not None:
             raise OperationError(describe_failure(title, error)) from error
 
@@ -249,6 +302,12 @@ async def _until_done(ended: asyncio.Future[BaseException | None]) -> None:
 
 def _progress(sandbox_id: str, stage: str, step: int, steps: int) -> Progress:
     return Progress(sandbox_id, STAGES.get(stage, stage), step + 1, steps)
+
+
+def _machine_options(spec: NewSpec) -> dict[str, Any]:
+    """What the form says; of a save, the engine takes over what it does not say."""
+    options = {"memory": spec.memory, "cpus": spec.cpus, "network_mode": spec.network}
+    return {key: int(v) if key == "cpus" else v for key, v in options.items() if v}
 
 
 async def _start(sandbox: Sandbox, *, at: str = "") -> None:

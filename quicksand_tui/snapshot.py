@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
+from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, TrashedView
+from quicksand_tui.text import age_text, size_text
 
 
 class State(StrEnum):
@@ -108,7 +110,17 @@ class Verb(StrEnum):
     REVERT = "revert"
     UNDO = "undo"
     REMOVE = "removal of a checkpoint"
+    SAVE = "save"
+    EXPORT = "export"
+    IMPORT = "import"
+    VERIFY = "verification"
+    DISCARD = "removal"
+    """Of saves: to the trash, or for good."""
+    RESTORE = "way back from the trash"
 
+
+SAVE_VERBS = frozenset({Verb.EXPORT, Verb.IMPORT, Verb.VERIFY, Verb.DISCARD, Verb.RESTORE})
+"""Of jobs that no sandbox's row tells of."""
 
 JOB_STATES = {
     Verb.START: State.STARTING,
@@ -124,6 +136,7 @@ class Job:
     """An operation of this app that is under way."""
 
     sandbox_id: str
+    """The sandbox's; of a job that is about saves, a name of its own."""
     name: str
     verb: Verb
     image: str = ""
@@ -134,10 +147,23 @@ class Job:
     """``step`` of ``steps`` is under way; 0 of 0 if there is only one."""
     started: float = 0.0
     cancelling: bool = False
+    about: frozenset[str] = frozenset()
+    """Keys of the saves that it is about."""
+    done: int = 0
+    total: int = 0
+    """``done`` of ``total`` bytes; 0 of 0 where nobody counts them."""
+    rate: float = 0.0
+    """Bytes a second; 0 until it can be told."""
 
     @property
     def progress(self) -> str:
-        """For example "5/5 boot the guest"."""
+        """For example "5/5 boot the guest", or "reading 43% · 120M/s · 12s left"."""
+        if self.total:
+            text = f"{self.stage} {self.done * 100 // self.total}%".strip()
+            if not self.rate:
+                return text
+            left = age_text((self.total - self.done) / self.rate)
+            return f"{text} · {size_text(int(self.rate))}/s · {left} left"
         if not self.steps:
             return self.stage
         return f"{self.step}/{self.steps} {self.stage}".strip()
@@ -157,6 +183,8 @@ class Snapshot:
     error: str = ""
     """Why the store cannot be read, or ""."""
     jobs: tuple[Job, ...] = ()
+    saves: SavesView = NO_SAVES
+    """Looked at only while somebody sees them."""
 
     def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
         return next((s for s in self.sandboxes if s.id == sandbox_id), None)
@@ -166,6 +194,15 @@ class Snapshot:
 
     def job(self, sandbox_id: str | None) -> Job | None:
         return next((j for j in self.jobs if j.sandbox_id == sandbox_id), None)
+
+    def job_about(self, key: str | None) -> Job | None:
+        """What is being done with a save."""
+        return next((j for j in self.jobs if key in j.about), None)
+
+    @property
+    def save_jobs(self) -> tuple[Job, ...]:
+        """Those that are about saves and no sandbox."""
+        return tuple(job for job in self.jobs if job.verb in SAVE_VERBS)
 
     @property
     def usable_images(self) -> tuple[ImageView, ...]:
@@ -192,6 +229,20 @@ class Selection:
     sandbox: SandboxView | None = None
     image: ImageView | None = None
     checkpoint: CheckpointView | None = None
+    save: SaveView | None = None
+    trashed: TrashedView | None = None
+    marked: tuple[SaveView, ...] = ()
+    marked_trash: tuple[TrashedView, ...] = ()
+
+    @property
+    def saves(self) -> tuple[SaveView, ...]:
+        """What an action on several is about: the marked ones, else the one under the cursor."""
+        return self.marked or ((self.save,) if self.save is not None else ())
+
+    @property
+    def trash(self) -> tuple[TrashedView, ...]:
+        """As `saves`, in the trash."""
+        return self.marked_trash or ((self.trashed,) if self.trashed is not None else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +256,14 @@ class CheckpointSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSpec:
-    """A sandbox to be made, as typed; `quicksand_tui.spec` checks it."""
+    """A sandbox to be made, as typed; `quicksand_tui.spec` checks it. What is "" is the engine's to
+    choose."""
 
     image: str
+    """What a command calls the image, or the save that it begins with."""
     name: str
+    save: str = ""
+    """The key of that save."""
     memory: str = "512M"
     cpus: str = "1"
     network: str = "mounts_only"
@@ -264,16 +319,20 @@ class Progress:
     """Where an operation is."""
 
     sandbox_id: str
+    """"" for one that knows none; that of a new sandbox as soon as it has one."""
     stage: str = ""
     step: int = 0
     steps: int = 0
+    done: int = 0
+    total: int = 0
+    """Bytes, where they are counted."""
 
 
 Report = Callable[[Progress], None]
 """Called from any thread."""
 
 
-class Service(Protocol):
+class Service(SavesService, Protocol):
     """The only door to the engine. Operations raise OperationError; cancelling one returns after
     everything it had begun is undone."""
 

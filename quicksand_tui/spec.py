@@ -23,17 +23,35 @@ NETWORK_NOTES = {
 def suggest_name(image: str, snapshot: Snapshot) -> str:
     """The first free of image-1, image-2 …"""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", image.rsplit("/", 1)[-1]).strip("-._")[:50] or "sandbox"
-    taken = {s.name for s in snapshot.sandboxes} | {j.name for j in snapshot.jobs}
+    taken = _taken(snapshot)
     number = 1
     while f"{stem}-{number}" in taken:
         number += 1
     return f"{stem}-{number}"
 
 
+def _taken(snapshot: Snapshot) -> set[str]:
+    """Names that no new sandbox can have."""
+    beginning = {job.name for job in snapshot.jobs if job not in snapshot.save_jobs}
+    return beginning | {name for view in snapshot.sandboxes for name in (view.name, view.id)}
+
+
+def find_name_problem(name: str, snapshot: Snapshot) -> str:
+    """What is wrong with the name of a new sandbox; "" if nothing is."""
+    from quicksand.config import check_name
+    from quicksand.errors import ConfigError
+
+    try:
+        check_name(name)
+    except ConfigError as error:
+        return sanitise(error.hint or str(error))
+    return f"{name} is taken" if name in _taken(snapshot) else ""
+
+
 def find_problems(spec: NewSpec, snapshot: Snapshot) -> dict[str, str]:
     """What is wrong, by field; empty if it can be started. The engine's own checks, so that what
     the form lets through the engine takes."""
-    from quicksand.config import SandboxConfig, check_name, parse_memory
+    from quicksand.config import SandboxConfig, parse_memory
 
     problems: dict[str, str] = {}
 
@@ -50,11 +68,8 @@ def find_problems(spec: NewSpec, snapshot: Snapshot) -> dict[str, str]:
         problems["image"] = NO_IMAGE
     elif image is not None and image.error:
         problems["image"] = image.error
-    check("name", lambda: check_name(spec.name))
-    if any(spec.name in (s.name, s.id) for s in snapshot.sandboxes) or any(
-        spec.name == job.name for job in snapshot.jobs
-    ):
-        problems["name"] = f"{spec.name} is taken"
+    if problem := find_name_problem(spec.name, snapshot):
+        problems["name"] = problem
     check("memory", lambda: parse_memory(spec.memory))
     if "memory" not in problems:
         free = snapshot.host.memory_free
@@ -70,11 +85,11 @@ def find_problems(spec: NewSpec, snapshot: Snapshot) -> dict[str, str]:
 def run_command(spec: NewSpec) -> str:
     """The command that starts the same sandbox."""
     words = ["quicksand-tui", "run", spec.image or "IMAGE", "--name", spec.name or "NAME"]
-    if spec.memory != "512M":
+    if spec.memory not in ("", "512M"):
         words += ["--memory", spec.memory]
-    if spec.cpus != "1":
+    if spec.cpus not in ("", "1"):
         words += ["--cpus", spec.cpus]
-    if spec.network != "mounts_only":
+    if spec.network not in ("", "mounts_only"):
         words += ["--network", spec.network]
     return sanitise(shlex.join([*words, "--detach"]))
 

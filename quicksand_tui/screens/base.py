@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen, ScreenResultType
+from textual.screen import ModalScreen, Screen, ScreenResultType
 
-from quicksand_tui.actions import Action
+from quicksand_tui.actions import Action, Scope
+from quicksand_tui.snapshot import Selection
 
 
 def refuse_paste(event: events.Paste) -> str:
@@ -32,6 +33,21 @@ def bindings_of(actions: Iterable[Action]) -> list[Binding]:
         )
         for action in actions
     ]
+
+
+class ActionScreen(Screen[None]):
+    """Its keys are the registry's actions of its scope; each has a method ``do_<id>``."""
+
+    scope: ClassVar[Scope]
+
+    @property
+    def selection(self) -> Selection:
+        """What the cursor is on."""
+        raise NotImplementedError
+
+    def action_do(self, action_id: str) -> None:
+        """Carry out an action of the registry, or say why not."""
+        raise NotImplementedError
 
 
 class Dialog(ModalScreen[ScreenResultType]):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Static
 
 from quicksand_tui.screens.base import Dialog
+
+FRAME = 5
+"""Lines of a dialog that are neither text nor buttons."""
+USUAL_WIDTH = 56
+"""Cells below which the buttons are one below the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +30,25 @@ class Question:
     verb: str
     """The word on the button that does it."""
     undo: str = "This cannot be undone."
+    harder: str = ""
+    """The word on a second button, which does more; its key is D."""
 
 
-class ConfirmScreen(Dialog[bool]):
+class Answer(StrEnum):
+    YES = "yes"
+    HARDER = "harder"
+
+
+class ConfirmScreen(Dialog[Answer]):
     """Yes is the key y only: not Enter, and not the key that asked. Cancel has the focus."""
 
     CSS_PATH = "dialogs.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (USUAL_WIDTH, "-usual")]  # noqa: RUF012 - Textual's
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "confirm", "yes", show=False),
+        Binding("j,down", "scroll(1)", show=False),
+        Binding("k,up", "scroll(-1)", show=False),
+        Binding("y", "confirm('yes')", "yes", show=False),
+        Binding("D", "confirm('harder')", show=False),
         Binding("n,q", "leave", "no", show=False),
     ]
 
@@ -43,21 +60,39 @@ class ConfirmScreen(Dialog[bool]):
         question = self._question
         with Vertical(classes="dialog danger") as box:
             box.border_title = Content(question.title)
-            yield Static(Content("\n".join(question.losses)), markup=False, id="losses")
-            yield Static(Content(question.undo), markup=False, classes="note")
+            with VerticalScroll(id="what", can_focus=False):
+                yield Static(Content("\n".join(question.losses)), markup=False, id="losses")
+                yield Static(Content(question.undo), markup=False, classes="note")
             with Horizontal(classes="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
-                yes = Button(f"{question.verb} (y)", id="yes", variant="error", compact=True)
-                # By the mouse, or by y: Tab and Enter must not get there.
-                yes.can_focus = False
-                yield yes
+                yield _button(f"{question.verb} (y)", Answer.YES)
+                if question.harder:
+                    yield _button(f"{question.harder} (D)", Answer.HARDER)
 
     def on_mount(self) -> None:
         self.query_one("#cancel", Button).focus()
 
+    def on_resize(self) -> None:
+        """The buttons can always be seen, however much there is to say."""
+        buttons = self.query(Button)
+        rows = len(buttons) if self.size.width < USUAL_WIDTH else 1
+        room = self.size.height * 92 // 100 - rows - FRAME
+        self.query_one("#what").styles.max_height = max(1, room)
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one("#what").scroll_relative(y=lines, animate=False)
+
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
-        self.dismiss(event.button.id == "yes")
+        self.dismiss(None if event.button.id == "cancel" else Answer(event.button.id or ""))
 
-    def action_confirm(self) -> None:
-        self.dismiss(True)
+    def action_confirm(self, answer: str) -> None:
+        if answer != Answer.HARDER or self._question.harder:
+            self.dismiss(Answer(answer))
+
+
+def _button(text: str, answer: Answer) -> Button:
+    button = Button(text, id=answer.value, variant="error", compact=True)
+    # By the mouse, or by its key: Tab and Enter must not get there.
+    button.can_focus = False
+    return button

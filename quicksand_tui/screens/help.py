@@ -32,6 +32,8 @@ GROUPS = {
     Scope.MAIN: (Group.SANDBOX, Group.VIEW, Group.APP),
     Scope.LOG: (Group.LOG,),
     Scope.TREE: (Group.TREE,),
+    Scope.SAVES: (Group.SAVES,),
+    Scope.TRASH: (Group.TRASH,),
 }
 
 

@@ -9,12 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import DataTable, Input, Static
 
 from quicksand_tui import losses
 from quicksand_tui.actions import Scope, find_action, in_scope
-from quicksand_tui.screens.base import bindings_of, refuse_paste
+from quicksand_tui.saves_view import jobs_text
+from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.snapshot import (
     CommandRecord,
     NewSpec,
@@ -53,9 +53,10 @@ TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line that are neither counts nor host."""
 
 
-class MainScreen(Screen[None]):
+class MainScreen(ActionScreen):
     """Shows a snapshot; each action of the registry has its method ``do_<id>`` here."""
 
+    scope = Scope.MAIN
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - declared by Textual
         (0, "-narrow"),
         (USUAL_WIDTH, "-usual"),
@@ -154,8 +155,12 @@ class MainScreen(Screen[None]):
 
     def _show_top(self) -> None:
         host = "" if self.size.width < USUAL_WIDTH else host_text(self._snapshot)
+        doing = jobs_text(self._snapshot)
+        if doing:
+            # What is under way is worth more than what the host has left.
+            host, doing = "", f" · {doing}"
         room = self.size.width - len(host) - TOP_USED
-        top = (counts_text(self._snapshot, room), host)
+        top = (counts_text(self._snapshot, room - len(doing)) + doing, host)
         if top != self._top:
             self._top = top
             self._counts.update(self._text(top[0]))
@@ -238,9 +243,10 @@ class MainScreen(Screen[None]):
     def do_new(self) -> None:
         selection = self.selection
         image = selection.image.name if selection.image is not None else None
-        self._app.ask_for_new(image if selection.panel is Panel.IMAGES else None, self._create)
+        self._app.ask_for_new(image if selection.panel is Panel.IMAGES else None, self.create)
 
-    def _create(self, spec: NewSpec | None) -> None:
+    def create(self, spec: NewSpec | None) -> None:
+        """Start a new sandbox, with the cursor on it."""
         if spec is None:
             return
         if self._query:
@@ -292,6 +298,10 @@ class MainScreen(Screen[None]):
             undo="x stops it gently instead.",
         )
 
+    def do_save(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.ask_for_save(sandbox)
+
     def do_delete(self) -> None:
         sandbox = self.selection.sandbox
         if sandbox is None:
@@ -318,6 +328,9 @@ class MainScreen(Screen[None]):
     def do_start_at(self) -> None:
         if (sandbox := self.selection.sandbox) is not None:
             self._app.open_tree(sandbox, Purpose.START)
+
+    def do_saves(self) -> None:
+        self._app.open_saves()
 
     def do_log(self) -> None:
         if (sandbox := self.selection.sandbox) is not None:

@@ -18,15 +18,16 @@ OUTCOMES = {
     "failed": ("✗ failed", "$text-error"),
     "cancelled": ("○ cancelled", "$text-warning"),
 }
-FIRST = Content.assemble(("$ quicksand-tui ps -a", MUTED), ("  shows the same", MUTED))
-"""Before anything was done."""
+FIRST = "quicksand-tui ps -a"
 
 
 class CommandLine(Static):
     """One line of the command log. Always there, so that nothing moves when it is first needed."""
 
-    def __init__(self, *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(FIRST, markup=False, **options)
+    def __init__(self, *, ascii_only: bool, first: str = FIRST, **options: Any) -> None:
+        """``first`` is shown before anything was done: a command that shows the same."""
+        before = Content.styled(f"$ {first}  shows the same", MUTED)
+        super().__init__(before, markup=False, **options)
         self._ascii = ascii_only
         self._shown: CommandRecord | None = None
 

@@ -20,6 +20,7 @@ TCG_WARNING = "no security boundary"
 TIPS = (
     ("n", "starts a sandbox from an image"),
     ("tab", "goes to the images"),
+    ("v", "goes to the saves"),
     (":", "searches all actions"),
     ("?", "shows all keys"),
 )

@@ -27,8 +27,10 @@ from quicksand_tui.snapshot import (
     Snapshot,
     State,
 )
+from tests.unit.app import fake_saves
+from tests.unit.app.fake_saves import FakeSaves
 
-NOW = 1_800_000_000.0
+NOW = fake_saves.NOW
 SIZE = (80, 24)
 """Of the usual terminal."""
 
@@ -132,10 +134,11 @@ class FakeLog:
         self.closed = True
 
 
-class FakeService:
+class FakeService(FakeSaves):
     """Shows ``world``; operations change it when the test lets them (or at once)."""
 
     def __init__(self, world: Snapshot = FULL) -> None:
+        super().__init__()
         self.world = world
         self.calls: list[str] = []
         self.hold: asyncio.Event | None = None

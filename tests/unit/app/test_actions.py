@@ -10,6 +10,8 @@ from quicksand_tui.actions import ACTIONS, Group, Scope, find_action, in_scope, 
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.log import LogScreen
 from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.screens.trash import TrashScreen
 from quicksand_tui.screens.tree import TreeScreen
 from quicksand_tui.snapshot import Job, Panel, SandboxView, Selection, State, Verb
 from tests.unit.app.fakes import (
@@ -31,13 +33,20 @@ from tests.unit.app.fakes import (
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 """The same bytes as Backspace, Tab, line feed, Enter and Escape."""
 
-LIVE = {"stop", "kill", "delete", "log"}
+LIVE = {"stop", "kill", "delete", "log", "save"}
+STOPPED = {"open", "start", "delete", "log", "save"}
 PAST_ACTIONS = {"checkpoint", "revert", "undo"}
 
 
 @pytest.mark.parametrize(
     ("scope", "screen"),
-    [(Scope.MAIN, MainScreen), (Scope.LOG, LogScreen), (Scope.TREE, TreeScreen)],
+    [
+        (Scope.MAIN, MainScreen),
+        (Scope.LOG, LogScreen),
+        (Scope.TREE, TreeScreen),
+        (Scope.SAVES, SavesScreen),
+        (Scope.TRASH, TrashScreen),
+    ],
 )
 def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: type) -> None:
     actions = list(in_scope(scope))
@@ -50,7 +59,7 @@ def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: t
 
 
 def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
-    for screen in (MainScreen, LogScreen, TreeScreen):
+    for screen in (MainScreen, LogScreen, TreeScreen, SavesScreen, TrashScreen):
         for binding in screen.BINDINGS:
             assert not set(str(getattr(binding, "key", binding)).split(",")) & FORBIDDEN
 
@@ -77,10 +86,10 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
         (WEB_PAST, {*LIVE, "open", "shell", "pause", *PAST_ACTIONS}),
         (PAUSED, {*LIVE, "open", "resume", "checkpoint"}),
         (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", "resume", *PAST_ACTIONS}),
-        (DB, {"open", "start", "delete", "log"}),
-        (DB_PAST, {"open", "start", "start_at", "delete", "log"}),
-        (replace(DB_PAST, state=State.CRASHED), {"open", "start", "start_at", "delete", "log"}),
-        (AGENT, {"open", "start", "delete", "log"}),
+        (DB, STOPPED),
+        (DB_PAST, {*STOPPED, "start_at"}),
+        (replace(DB_PAST, state=State.CRASHED), {*STOPPED, "start_at"}),
+        (AGENT, STOPPED),
         (BROKEN, {"delete", "log"}),
         (replace(WEB, state=State.STARTING), {"log"}),
         (None, set()),
@@ -106,7 +115,9 @@ def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
     assert reason("delete", view, job) == "db is just being started"
     assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"
     stop = Job(sandbox_id=WEB.id, name="web", verb=Verb.STOP)
-    assert reason("cancel", WEB, stop) == "only a start can be cancelled; K ends it at once"
+    assert (
+        reason("cancel", WEB, stop) == "only a start or a save can be cancelled; K ends it at once"
+    )
     assert reason("kill", WEB, stop) is None
     assert reason("stop", WEB, stop) == "web is just being stopped"
 

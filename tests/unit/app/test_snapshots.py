@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.snapshot import Failure, LogKind, ShellView, Snapshot
+from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
     EMPTY,
@@ -198,3 +201,100 @@ def test_new_checkpoint(snap_compare: Compare, size: tuple[int, int]) -> None:
         await show("c l e a n down o k", sees="there is a clean already")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=size, run_before=run)
+
+
+def open_saves(key: str = "", *keys: str, sees: str) -> Callable[[Pilot[int]], Any]:
+    """Go to the saves, to the one with ``key``, and press ``keys``."""
+
+    async def run(pilot: Pilot[int]) -> None:
+        app = await ready(pilot)
+        await pilot.press("v")
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.saves.view.loaded)
+        screen = app.screen
+        assert isinstance(screen, SavesScreen)
+        await until(lambda: not key or screen.browser.table.select(key))
+        await show(" ".join(keys), sees=sees)(pilot)
+
+    return run
+
+
+@SIZES
+def test_saves(snap_compare: Compare, size: tuple[int, int]) -> None:
+    run = open_saves(DEV.key, sees="led to the save dev2")
+    assert snap_compare(app(), terminal_size=size, run_before=run)
+
+
+def test_saves_in_the_light_theme(snap_compare: Compare) -> None:
+    light = app()
+    light.theme = "quicksand-light"
+    run = open_saves(LOST.key, "space", sees="1 marked: 900M")
+    assert snap_compare(light, terminal_size=SMALL, run_before=run)
+
+
+def test_saves_that_are_verified_and_filtered(snap_compare: Compare) -> None:
+    service = FakeService()
+
+    async def run(pilot: Pilot[int]) -> None:
+        await open_saves("", "slash", *"dev", "enter", "F", sees="✓ whole")(pilot)
+        service.hold = asyncio.Event()
+        await show("j e enter", sees="◐ exporting: writing 46%")(pilot)
+
+    assert snap_compare(make_app(service), terminal_size=LARGE, run_before=run)
+
+
+def test_no_saves(snap_compare: Compare) -> None:
+    service = FakeService()
+    service.kept = NOTHING
+    run = open_saves(sees="No saves yet")
+    assert snap_compare(make_app(service), terminal_size=SMALL, run_before=run)
+
+
+def test_delete_saves(snap_compare: Compare) -> None:
+    run = open_saves(DEV.key, "space", "space", "d", sees="Delete 2 saves?")
+    assert snap_compare(app(), terminal_size=SMALL, run_before=run)
+
+
+def test_delete_a_save_in_a_narrow_terminal(snap_compare: Compare) -> None:
+    run = open_saves(DEV.key, "d", sees="For good (D)")
+    assert snap_compare(app(), terminal_size=(40, 16), run_before=run)
+
+
+@SIZES
+def test_export(snap_compare: Compare, size: tuple[int, int]) -> None:
+    run = open_saves(DEV.key, "e", sees="needs debian")
+    assert snap_compare(app(), terminal_size=size, run_before=run)
+
+
+@SIZES
+def test_new_save(snap_compare: Compare, size: tuple[int, int]) -> None:
+    run = show("V d e v down o k", sees="there is a save dev already")
+    assert snap_compare(app(), terminal_size=size, run_before=run)
+
+
+@SIZES
+def test_trash(snap_compare: Compare, size: tuple[int, int]) -> None:
+    run = open_saves("", "T", sees="stays 5d more")
+    assert snap_compare(app(), terminal_size=size, run_before=run)
+
+
+def test_what_an_import_brought(
+    snap_compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = FakeService()
+    service.brought = (
+        "It is the save dev3: 64M were in the file.",
+        "Know that its network mode is full: what runs in it reaches this host's own services",
+    )
+    (tmp_path / "dev3.quicksand").touch()
+    monkeypatch.chdir(tmp_path)
+
+    async def run(pilot: Pilot[int]) -> None:
+        await open_saves("", "i", *"dev3.quicksand", sees="import dev3.quicksand")(pilot)
+        await show("enter", sees="Know that its network mode")(pilot)
+
+    assert snap_compare(make_app(service), terminal_size=SMALL, run_before=run)
+
+
+def test_help_of_the_saves(snap_compare: Compare) -> None:
+    run = open_saves("", "question_mark", sees="─ Keys ─")
+    assert snap_compare(app(), terminal_size=SMALL, run_before=run)

@@ -217,7 +217,7 @@ def test_of_many_that_are_removed_each_is_gone_or_says_why_not(
     place = sandbox_dir(places, record.id)
     source = Source(path="/x", name="env", id=store.find("env").require().id, digest="")
     write_json(place.record, replace(record, source=source, committed=False).to_json())
-    wanted = ["low", "no-such-save", "env", "top", store.root / "low"]
+    wanted: list[str | Path] = ["low", "nowhere", "env", "top", store.root / "low"]
     lock = try_lock(place.lock)
     assert lock is not None
     try:

@@ -1,0 +1,218 @@
+"""Saves as the app shows them, and what can be done with them. No import of the engine here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from quicksand_tui.snapshot import Report
+
+FileKey = tuple[int, int]
+"""Device and inode."""
+
+SharedFiles = Mapping[FileKey, tuple[int, int, int]]
+"""Files that others have, too: bytes, how many links there are, and how many of these are here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictView:
+    """What a look at all of a save, or at every byte of it, has found."""
+
+    deep: bool
+    when: float
+    """Unix time."""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveView:
+    """One save. All text is fit to be shown, but for the keys."""
+
+    key: str
+    """Its path, exactly; never shown."""
+    name: str
+    address: str = ""
+    """What a command calls it: its name, or its path where the name leads to another one."""
+    place: str = ""
+    """"user", or "workspace" for that of the current directory."""
+    path: str = ""
+    id: str = ""
+    created: float | None = None
+    """Unix time."""
+    note: str = ""
+    own: int = 0
+    """Bytes that deleting it would free."""
+    shared: int = 0
+    """Bytes of files that other saves or sandboxes have too."""
+    shared_files: SharedFiles = field(default_factory=dict, repr=False, hash=False)
+    base: str = ""
+    """Name and version of the image that it lies on."""
+    base_digest: str = ""
+    """The first digits."""
+    parent: str = ""
+    """The save that its sandbox had begun with."""
+    children: tuple[str, ...] = ()
+    """Saves of sandboxes that began with it."""
+    above: tuple[str, ...] = ()
+    """Saves that cannot be used without it."""
+    sandboxes: tuple[str, ...] = ()
+    """That began with it."""
+    arch: str = ""
+    layers: int | None = None
+    machine: str = ""
+    """What a sandbox that begins with it gets, in words."""
+    frozen: bool = False
+    """The guest's file system stood still when it was saved."""
+    volatile: tuple[str, ...] = ()
+    """Paths of the guest that were in memory only."""
+    trouble: str = ""
+    """What is wrong, as one or two words; "" if nothing is."""
+    problems: tuple[str, ...] = ()
+    """What is wrong, in sentences."""
+    verdict: VerdictView | None = None
+    """Of the last time that this app has verified it."""
+    words: str = field(default="", repr=False, compare=False)
+    """What a filter looks in: lower case."""
+
+    @property
+    def size(self) -> int:
+        return self.own + self.shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashedView:
+    """A save in the trash."""
+
+    key: str
+    """Its path, exactly; never shown."""
+    id: str
+    """What a command calls it."""
+    name: str
+    removed: float
+    """Unix time."""
+    until: float
+    """Unix time after which it may go for good."""
+    own: int = 0
+    shared: int = 0
+    shared_files: SharedFiles = field(default_factory=dict, repr=False, hash=False)
+    note: str = ""
+    error: str = ""
+    """Why it could not be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavesView:
+    """All saves at one moment."""
+
+    loaded: bool = True
+    """False before the first look at them."""
+    saves: tuple[SaveView, ...] = ()
+    trash: tuple[TrashedView, ...] = ()
+    """The latest first."""
+    error: str = ""
+    """Why they cannot be read, or ""."""
+    size: int = 0
+    """Bytes of all saves, each file counted once."""
+    trash_frees: int = 0
+    """Bytes that are free when the trash is empty."""
+
+
+def freed_together(views: Iterable[SaveView | TrashedView]) -> int:
+    """Bytes that would be free if all these were gone for good: also those of files that only
+    they share."""
+    freed = 0
+    left: dict[FileKey, int] = {}
+    for view in views:
+        freed += view.own
+        for key, (allocated, links, seen) in view.shared_files.items():
+            left[key] = left.get(key, links) - seen
+            if left[key] == 0:
+                freed += allocated
+    return freed
+
+
+def total_size(views: Iterable[SaveView]) -> int:
+    """Bytes of all these, each file counted once."""
+    shared: dict[FileKey, int] = {}
+    own = 0
+    for view in views:
+        own += view.own
+        shared |= {key: allocated for key, (allocated, _, _) in view.shared_files.items()}
+    return own + sum(shared.values())
+
+
+NO_SAVES = SavesView(loaded=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSpec:
+    """A save to be made, as typed."""
+
+    name: str
+    note: str = ""
+    compress: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSpec:
+    """A file to be written, as typed."""
+
+    file: str
+    full: bool = False
+    """With the image inside."""
+    compress: bool = False
+    replace: bool = False
+    """A file that is there gives way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSpec:
+    """A file to be taken, as typed."""
+
+    file: str
+    name: str = ""
+    """Instead of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """How something ended, for people."""
+
+    summary: str
+    """One line."""
+    lines: tuple[str, ...] = ()
+    """What else should be read, if there is anything."""
+
+
+class SavesService(Protocol):
+    """What a service does about saves. Keys are those of the views. Operations raise
+    OperationError; cancelling one returns after everything it had begun is undone."""
+
+    def read_saves(self, *, fresh: bool = False) -> SavesView:
+        """Look at all saves and the trash. Blocks, with thousands of them for seconds; called in a
+        thread, never twice at a time. Gives the same object as before where nothing has changed;
+        ``fresh`` looks all the same. Never raises for what it finds."""
+
+    async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
+        """Keep a sandbox's disk, running or not, among the user's own saves."""
+
+    async def delete_saves(self, keys: Sequence[str], report: Report, *, now: bool) -> Told:
+        """Move saves to the trash, or remove them for good ``now``. A cancellation leaves those
+        that are not yet removed."""
+
+    async def restore_saves(self, keys: Sequence[str], report: Report, *, name: str = "") -> Told:
+        """Bring back what is in the trash, under another ``name`` if one is given."""
+
+    async def purge_saves(self, keys: Sequence[str]) -> Told:
+        """Remove some of the trash for good."""
+
+    async def export_save(self, key: str, spec: ExportSpec, report: Report) -> Told: ...
+
+    async def import_bundle(self, spec: ImportSpec, report: Report) -> Told:
+        """Take what a bundle holds: a save, a stopped sandbox, or an image."""
+
+    async def verify_saves(self, keys: Sequence[str], report: Report, *, deep: bool) -> Told:
+        """Look at saves from outside, or ``deep`` at every byte; the views tell it afterwards. That
+        one is not whole is an OperationError."""

@@ -1,0 +1,169 @@
+"""The forms about saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from quicksand_tui.form import Field, Form, Values
+from quicksand_tui.saved import ExportSpec, ImportSpec, SaveSpec, SaveView, TrashedView
+from quicksand_tui.saves_spec import (
+    export_command,
+    find_save_name_problem,
+    import_command,
+    look_at_source,
+    look_at_target,
+    restore_command,
+    save_command,
+    suggest_file,
+    suggest_save_name,
+)
+from quicksand_tui.snapshot import NewSpec, SandboxView, Snapshot
+from quicksand_tui.spec import find_name_problem, run_command, suggest_name
+from quicksand_tui.text import clip, size_text
+
+NO, YES = "no", "yes"
+THIN, FULL = "thin", "full"
+TITLE_CELLS = 40
+PATH_MAX = 1000
+
+
+def _only(field: str, problem: str) -> Mapping[str, str]:
+    return {field: problem} if problem else {}
+
+
+# A new sandbox that begins with a save
+
+
+def begin_form(save: SaveView, snapshot: Snapshot) -> Form:
+    return Form(
+        title=f"New sandbox from {clip(save.name, TITLE_CELLS)}",
+        does="starts it",
+        button="Start",
+        fields=(Field(id="name", label="Name", value=suggest_name(save.name, snapshot), limit=63),),
+        command=lambda values: run_command(new_spec(save, values)),
+        problems=lambda values, now: _only("name", find_name_problem(values["name"], now)),
+    )
+
+
+def new_spec(save: SaveView, values: Values) -> NewSpec:
+    """Memory, CPUs and network are those of the sandbox that was saved."""
+    return NewSpec(
+        image=save.address, save=save.key, name=values["name"], memory="", cpus="", network=""
+    )
+
+
+# A new save
+
+
+def save_form(sandbox: SandboxView, snapshot: Snapshot) -> Form:
+    name = suggest_save_name(sandbox.name, snapshot)
+    return Form(
+        title=f"Save the disk of {sandbox.name}",
+        does="saves",
+        button="Save",
+        fields=(
+            Field(id="name", label="Name", value=name),
+            Field(id="note", label="Note", hint="what it is", limit=500),
+            Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
+        ),
+        command=lambda values: save_command(sandbox.name, save_spec(values)),
+        problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
+        remarks=lambda values: {
+            "compress": "smaller, slower, shared with nothing"
+            if values["compress"] == YES
+            else "shares its layers: costs next to nothing"
+        },
+        shows_saves=True,
+    )
+
+
+def save_spec(values: Values) -> SaveSpec:
+    return SaveSpec(name=values["name"], note=values["note"], compress=values["compress"] == YES)
+
+
+# Files that move
+
+
+def export_form(save: SaveView) -> Form:
+    return Form(
+        title=f"Export {clip(save.name, TITLE_CELLS)}",
+        does="writes it",
+        button="Export",
+        fields=(
+            Field(id="file", label="File", value=suggest_file(save), limit=PATH_MAX),
+            Field(id="content", label="Content", value=THIN, choices=(THIN, FULL)),
+            Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
+            Field(id="replace", label="Replace", value=NO, choices=(NO, YES)),
+        ),
+        command=lambda values: export_command(save, export_spec(values)),
+        problems=lambda values, _: _only("file", "" if values["file"] else "a file's name"),
+        look=lambda values: _only(
+            "file", look_at_target(values["file"], replace=values["replace"] == YES)
+        ),
+        remarks=lambda values: _export_remarks(save, values),
+    )
+
+
+def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
+    thin = f"{size_text(save.size)}; needs {clip(save.base, 16) or 'its image'} there"
+    return {
+        "content": "with its image: needs nothing else" if values["content"] == FULL else thin,
+        "compress": "with Zstandard" if values["compress"] == YES else "as it is",
+        "replace": (
+            "a file of that name makes room"
+            if values["replace"] == YES
+            else "a file of that name stays"
+        ),
+    }
+
+
+def export_spec(values: Values) -> ExportSpec:
+    return ExportSpec(
+        file=values["file"],
+        full=values["content"] == FULL,
+        compress=values["compress"] == YES,
+        replace=values["replace"] == YES,
+    )
+
+
+def import_form() -> Form:
+    return Form(
+        title="Import a save, a sandbox or an image",
+        does="imports",
+        button="Import",
+        fields=(
+            Field(id="file", label="File", hint="as export has written it", limit=PATH_MAX),
+            Field(id="name", label="Name", hint="its own"),
+        ),
+        command=lambda values: import_command(import_spec(values)),
+        problems=_import_problems,
+        look=lambda values: _only("file", look_at_source(values["file"])),
+        shows_saves=True,
+    )
+
+
+def _import_problems(values: Values, snapshot: Snapshot) -> Mapping[str, str]:
+    if not values["file"]:
+        return {"file": "a file's name"}
+    name = values["name"]
+    return _only("name", find_save_name_problem(name, snapshot) if name else "")
+
+
+def import_spec(values: Values) -> ImportSpec:
+    return ImportSpec(file=values["file"], name=values["name"])
+
+
+# Back from the trash
+
+
+def restore_form(trashed: TrashedView, snapshot: Snapshot) -> Form:
+    """For one whose name is taken."""
+    return Form(
+        title=f"There is a save {clip(trashed.name, TITLE_CELLS)} already",
+        does="brings it back",
+        button="Bring back",
+        fields=(Field(id="name", label="Name", value=suggest_save_name(trashed.name, snapshot)),),
+        command=lambda values: restore_command(trashed, values["name"]),
+        problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
+        shows_saves=True,
+    )

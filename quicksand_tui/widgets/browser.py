@@ -1,0 +1,240 @@
+"""A long list in a frame: filtered as one types, ordered, with marks. Knows no engine and no
+screen, so that any layout can have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from quicksand_tui.snapshot import Snapshot
+from quicksand_tui.text import plain
+from quicksand_tui.view import Row
+from quicksand_tui.widgets.long_table import LongTable, PlanColumns
+
+
+class Keyed(Protocol):
+    """What can be listed."""
+
+    @property
+    def key(self) -> str: ...
+
+
+T = TypeVar("T", bound=Keyed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Generic[T]):
+    """What a `Browser` needs to know of its things: pure functions."""
+
+    title: str
+    plan: PlanColumns
+    row: Callable[[T, Snapshot], Row]
+    arrange: Callable[[Sequence[T], str, str], Sequence[T]]
+    """Those that match a query, in an order."""
+    orders: tuple[str, ...]
+    """By column; the first is how it begins."""
+    marked_text: Callable[[Sequence[T]], str]
+    placeholder: str
+    """Says what a query can be."""
+
+
+class Browser(Vertical, Generic[T]):
+    """Shows things of one kind; `Moved` when something else is selected or marked."""
+
+    class Moved(Message):
+        """The cursor is on something else, or something else is marked."""
+
+    class Opened(Message):
+        """Something was clicked twice."""
+
+    def __init__(self, listing: Listing[T], *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.table = LongTable(listing.plan, ascii_only=ascii_only)
+        self.query_text = ""
+        self.order = listing.orders[0]
+        self._listing = listing
+        self._ascii = ascii_only
+        self._empty = Static(classes="empty", markup=False)
+        self._things: Sequence[T] = ()
+        self._by_key: dict[str, T] = {}
+        self._arranged: tuple[str, str] | None = None
+        """Query and order of what is shown."""
+        self._keys: Sequence[str] = ()
+        self._marks: dict[str, None] = {}
+        """In the order in which they were set."""
+        self._snapshot: Snapshot | None = None
+        self._empty_text: Callable[[str], str] = lambda query: ""
+        self._frame = ("", "", "")
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+        yield self._empty
+
+    # What is chosen
+
+    @property
+    def selected(self) -> T | None:
+        return self._by_key.get(self.table.selected_key or "")
+
+    @property
+    def marked(self) -> tuple[T, ...]:
+        return tuple(self._by_key[key] for key in self._marks)
+
+    # Showing
+
+    def show(self, things: Sequence[T], snapshot: Snapshot, empty: Callable[[str], str]) -> None:
+        """Show these as they are at that moment; or what ``empty`` says of a query, if there are
+        none."""
+        self._snapshot, self._empty_text = snapshot, empty
+        if things is not self._things:
+            self._things = things
+            self._by_key = {thing.key: thing for thing in things}
+            self._marks = {key: None for key in self._marks if key in self._by_key}
+            self._arranged = None
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._snapshot is None:
+            return
+        if self._arranged != (self.query_text, self.order):
+            self._arranged = (self.query_text, self.order)
+            found = self._listing.arrange(self._things, self.query_text, self.order)
+            self._keys = [thing.key for thing in found]
+        snapshot, row = self._snapshot, self._listing.row
+        self.table.show(self._keys, lambda key: row(self._by_key[key], snapshot), self._marks)
+        self._draw_frame()
+
+    def _draw_frame(self) -> None:
+        shown, total = len(self._keys), len(self._things)
+        title = self._listing.title
+        if self.order != self._listing.orders[0]:
+            title += f" by {self.order}"
+        title += f" /{self.query_text}" if self.query_text else ""
+        count = f"{shown} of {total}" if self.query_text else (str(total) if total else "")
+        below = " · ".join(part for part in (self._listing.marked_text(self.marked), count) if part)
+        empty = "" if shown else self._empty_text(self.query_text)
+        if (title, below, empty) == self._frame:
+            return  # setting any of them paints the whole panel
+        self._frame = (title, below, empty)
+        self.set_class(not shown, "-empty")
+        self._empty.update(self._text(empty))
+        self.border_title = self._text(title)
+        self.border_subtitle = self._text(below)
+
+    def _text(self, text: str) -> Content:
+        return Content(plain(text) if self._ascii else text)
+
+    # What can be done with it
+
+    def toggle_mark(self) -> None:
+        """Mark what the cursor is on, or mark it no more; and go on to the next."""
+        key = self.table.selected_key
+        if key is None:
+            return
+        if key in self._marks:
+            del self._marks[key]
+        else:
+            self._marks[key] = None
+        self._marks_changed()
+        self.table.action_move(1)
+
+    def toggle_all(self) -> None:
+        """Mark all that are listed; if they are, none of them."""
+        if all(key in self._marks for key in self._keys):
+            listed = set(self._keys)
+            self._marks = {key: None for key in self._marks if key not in listed}
+        else:
+            self._marks |= dict.fromkeys(self._keys)
+        self._marks_changed()
+
+    def unmark(self) -> None:
+        self._marks = {}
+        self._marks_changed()
+
+    def _marks_changed(self) -> None:
+        self._draw()
+        self.post_message(self.Moved())
+
+    def step_order(self) -> None:
+        orders = self._listing.orders
+        self._set_order(orders[(orders.index(self.order) + 1) % len(orders)])
+
+    def _set_order(self, order: str) -> None:
+        self.order = order
+        self._draw()
+
+    def step_back(self) -> bool:
+        """Undo one of filter and marks; False if there is neither."""
+        if self._field is not None or self.query_text:
+            self._close_field()
+            self._set_query("")
+        elif self._marks:
+            self.unmark()
+        else:
+            return False
+        return True
+
+    # Filter
+
+    @property
+    def _field(self) -> Input | None:
+        """Where the filter is typed; None unless it is open."""
+        return next(iter(self.query(".filter").results(Input)), None)
+
+    def open_filter(self) -> None:
+        field = self._field
+        if field is None:
+            field = Input(
+                self.query_text,
+                classes="filter",
+                select_on_focus=False,
+                placeholder=self._listing.placeholder,
+            )
+            self.mount(field)
+        field.focus()
+
+    def _close_field(self) -> None:
+        if (field := self._field) is not None:
+            self.table.focus()
+            field.remove()
+
+    def _set_query(self, query: str) -> None:
+        self.query_text = query
+        self._draw()
+
+    @on(Input.Changed, ".filter")
+    def _filter_live(self, event: Input.Changed) -> None:
+        event.stop()
+        if event.input is self._field and event.value != self.query_text:
+            self._set_query(event.value)
+
+    @on(Input.Submitted, ".filter")
+    def _filter_done(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._close_field()
+
+    # The table
+
+    @on(LongTable.Moved)
+    def _moved(self, event: LongTable.Moved) -> None:
+        event.stop()
+        self.post_message(self.Moved())
+
+    @on(LongTable.Opened)
+    def _opened(self, event: LongTable.Opened) -> None:
+        event.stop()
+        self.post_message(self.Opened())
+
+    @on(LongTable.HeadClicked)
+    def _head_clicked(self, event: LongTable.HeadClicked) -> None:
+        event.stop()
+        if event.column in self._listing.orders:
+            self._set_order(event.column)

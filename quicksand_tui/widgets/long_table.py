@@ -1,0 +1,262 @@
+"""A table of any length: only the lines that can be seen are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from quicksand_tui.text import clip, plain
+from quicksand_tui.view import PADDING, Cell, Column, Row
+
+GUTTER = 2
+"""Cells before the first column, for the mark."""
+MARK = "◆"
+
+PlanColumns = Callable[[int], tuple[Column, ...]]
+MakeRow = Callable[[str], Row]
+
+
+class LongTable(ScrollView, can_focus=True):
+    """Rows by key, with a cursor that stays on its key, and marks. The first line is the head."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "long-table--head",
+        "long-table--cursor",
+        "long-table--mark",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", show=False),
+        Binding("k,up", "move(-1)", show=False),
+        Binding("g,home", "go(0)", show=False),
+        Binding("G,end", "go(-1)", show=False),
+        Binding("ctrl+d", "page(0.5)", show=False),
+        Binding("ctrl+u", "page(-0.5)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+    ]
+
+    class Moved(Message):
+        """The cursor is on another row, or there is another row under it."""
+
+    class Opened(Message):
+        """A row was clicked twice."""
+
+    class HeadClicked(Message):
+        """The head of a column was clicked."""
+
+        def __init__(self, column: str) -> None:
+            super().__init__()
+            self.column = column
+
+    def __init__(self, plan: PlanColumns, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._plan = plan
+        self._ascii = ascii_only
+        self._columns: tuple[Column, ...] = ()
+        self._keys: Sequence[str] = ()
+        self._places: dict[str, int] = {}
+        self._make: MakeRow = lambda key: Row(key, {})
+        self._marked: Collection[str] = ()
+        self._cursor = 0
+        self._drawn: dict[int, tuple[Row, bool, bool]] = {}
+        """What was drawn last of each row that can be seen: whether it is marked, and the
+        cursor's."""
+
+    # What it shows
+
+    @property
+    def row_count(self) -> int:
+        return len(self._keys)
+
+    @property
+    def cursor_row(self) -> int:
+        return self._cursor
+
+    @property
+    def selected_key(self) -> str | None:
+        """The key of the row under the cursor."""
+        return self._keys[self._cursor] if self._cursor < len(self._keys) else None
+
+    @property
+    def visible_keys(self) -> Sequence[str]:
+        first = self.scroll_offset.y
+        return self._keys[first : first + self._height]
+
+    def show(self, keys: Sequence[str], make: MakeRow, marked: Collection[str]) -> None:
+        """Show the rows of these keys, which ``make`` makes; the cursor stays where it was."""
+        selected = self.selected_key
+        self._make, self._marked = make, marked
+        if keys is not self._keys:
+            self._keys = keys
+            self._places = {key: at for at, key in enumerate(keys)}
+            self._cursor = self._places.get(selected or "", min(self._cursor, len(keys) - 1))
+            self._cursor = max(0, self._cursor)
+            self._resize()
+            self._follow()
+        if selected != self.selected_key:
+            self.post_message(self.Moved())
+        self._refresh_changed()
+
+    def select(self, key: str) -> bool:
+        """Move the cursor to the row of ``key``, if it is there."""
+        at = self._places.get(key)
+        if at is not None:
+            self._go_to(at)
+        return at is not None
+
+    # Drawing
+
+    @property
+    def _height(self) -> int:
+        """Rows that can be seen."""
+        return max(0, self.scrollable_content_region.height - 1)
+
+    def on_mount(self) -> None:
+        # Roles are drawn in the theme's colours.
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.refresh())
+
+    def on_resize(self) -> None:
+        self._resize()
+        self._follow()
+        self.refresh()
+
+    def _resize(self) -> None:
+        width = self.scrollable_content_region.width
+        self._columns = self._plan(width - GUTTER) if width else ()
+        self.virtual_size = Size(width, len(self._keys) + 1)
+
+    def _follow(self) -> None:
+        """Have the cursor where it can be seen."""
+        if not self._height:
+            return
+        top = self.scroll_offset.y
+        wanted = max(self._cursor - self._height + 1, min(top, self._cursor))
+        if wanted != top:
+            self.scroll_to(y=wanted, animate=False, immediate=True, force=True)
+
+    def _refresh_changed(self) -> None:
+        """Draw the lines anew that are not what they were."""
+        first = self.scroll_offset.y
+        for at in range(first, min(first + self._height, len(self._keys))):
+            if self._drawn.get(at) != self._state(at):
+                self._refresh_row(at)
+
+    def _refresh_row(self, at: int) -> None:
+        self.refresh(Region(0, at - self.scroll_offset.y + 1, self.size.width, 1))
+
+    def _state(self, at: int) -> tuple[Row, bool, bool]:
+        key = self._keys[at]
+        return self._make(key), key in self._marked, at == self._cursor
+
+    def render_line(self, y: int) -> Strip:
+        width = self.scrollable_content_region.width
+        base = self.rich_style
+        if y == 0:
+            self._drawn = {}
+            style = base + self.get_component_rich_style("long-table--head")
+            return self._strip(self._head(style), width, style)
+        at = self.scroll_offset.y + y - 1
+        if at >= len(self._keys):
+            return Strip.blank(width, base)
+        row, is_marked, is_cursor = self._drawn[at] = self._state(at)
+        if is_cursor:
+            base += self.get_component_rich_style("long-table--cursor")
+        return self._strip(self._segments(row, is_marked, base), width, base)
+
+    @staticmethod
+    def _strip(segments: list[Segment], width: int, style: Style) -> Strip:
+        return Strip(segments).adjust_cell_length(width, style).simplify()
+
+    def _head(self, style: Style) -> list[Segment]:
+        segments = [Segment(" " * GUTTER, style)]
+        for column in self._columns:
+            segments += self._cell(Cell(column.title), column, style)
+        return segments
+
+    def _segments(self, row: Row, is_marked: bool, base: Style) -> list[Segment]:
+        mark = Segment(f"{self._fit(MARK)} ", base + self._mark_style)
+        segments = [mark if is_marked else Segment(" " * GUTTER, base)]
+        for column in self._columns:
+            segments += self._cell(row.cells[column.key], column, base)
+        return segments
+
+    @property
+    def _mark_style(self) -> Style:
+        return Style(color=self.get_component_rich_style("long-table--mark").color)
+
+    def _cell(self, cell: Cell, column: Column, base: Style) -> list[Segment]:
+        """Never markup: names come from anywhere."""
+        text = self._fit(clip(cell.text, column.width))
+        style = base + self._colour(cell.role)
+        left = column.width - cell_len(text)
+        pad = " " * left
+        if column.right:
+            return [Segment(pad, base), Segment(text, style), Segment(" " * PADDING, base)]
+        segments = [Segment(text, style)]
+        if cell.note and left > 5:
+            note = self._fit(clip(cell.note, left - 2))
+            segments.append(Segment(f"  {note}", base + self._colour("muted")))
+            pad = " " * (left - 2 - cell_len(note))
+        return [*segments, Segment(pad + " " * PADDING, base)]
+
+    def _fit(self, text: str) -> str:
+        return plain(text) if self._ascii else text
+
+    def _colour(self, role: str) -> Style:
+        if role in ("", "muted"):
+            return Style(dim=True) if role else Style.null()
+        # The shade for text: the plain one is too pale on a light ground. Rich has no "ansi_".
+        name = self.app.theme_variables.get(f"text-{role}", "").removeprefix("ansi_")
+        return Style.parse(name) if name else Style.null()
+
+    # Moving
+
+    def _go_to(self, at: int) -> None:
+        at = max(0, min(at, len(self._keys) - 1))
+        if at == self._cursor:
+            return
+        before, self._cursor = self._cursor, at
+        self._follow()
+        self._refresh_row(before)
+        self._refresh_row(at)
+        self.post_message(self.Moved())
+
+    def action_move(self, by: int) -> None:
+        self._go_to(self._cursor + by)
+
+    def action_go(self, at: int) -> None:
+        self._go_to(at if at >= 0 else len(self._keys) + at)
+
+    def action_page(self, pages: float) -> None:
+        self._go_to(self._cursor + int(pages * max(1, self._height)))
+
+    def on_click(self, event: events.Click) -> None:
+        """One click selects, two open."""
+        place = event.get_content_offset(self)
+        if place is None:
+            return
+        if place.y == 0:
+            self._click_head(place.x)
+            return
+        at = self.scroll_offset.y + place.y - 1
+        if at < len(self._keys):
+            self._go_to(at)
+            if event.chain == 2:
+                self.post_message(self.Opened())
+
+    def _click_head(self, x: int) -> None:
+        begin = GUTTER
+        for column in self._columns:
+            if begin <= x < begin + column.width + PADDING:
+                self.post_message(self.HeadClicked(column.key))
+            begin += column.width + PADDING

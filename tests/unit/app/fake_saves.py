@@ -1,0 +1,185 @@
+"""Saves as tests want them, and what a fake service does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from quicksand_tui.saved import (
+    ExportSpec,
+    ImportSpec,
+    SaveSpec,
+    SavesView,
+    SaveView,
+    Told,
+    TrashedView,
+    VerdictView,
+    freed_together,
+    total_size,
+)
+from quicksand_tui.snapshot import Progress, Report
+
+NOW = 1_800_000_000.0
+KIB, MIB = 1 << 10, 1 << 20
+WEEK_S = 7 * 86400
+LAYER = (1, 77)
+"""A file that DEV, DEV2 and one in the trash have."""
+
+
+def saved(name: str, **facts: Any) -> SaveView:
+    """A save, an hour old unless ``facts`` say otherwise."""
+    values: dict[str, Any] = {
+        "key": f"/saves/{name}",
+        "address": name,
+        "place": "user",
+        "path": f"/saves/{name}",
+        "id": name.encode().hex()[:12],
+        "created": NOW - 3600,
+        "own": 12 * KIB,
+        "base": "debian 13.1",
+        "base_digest": "9c1e5a77b0d2",
+        "arch": "x86_64",
+        "layers": 2,
+        "machine": "512M · 1 CPU · network mounts only",
+    }
+    values |= facts
+    words = [name, values["base"], values.get("parent", ""), values.get("note", "")]
+    return SaveView(name=name, words="\n".join(words).lower(), **values)
+
+
+def trashed(name: str, **facts: Any) -> TrashedView:
+    values: dict[str, Any] = {
+        "key": f"/saves/.trash/{name}",
+        "id": name.encode().hex()[:12],
+        "removed": NOW - 2 * 86400,
+        "until": NOW + 5 * 86400,
+        "own": 40 * KIB,
+    }
+    return TrashedView(name=name, **{**values, **facts})
+
+
+SHARED = {LAYER: (64 * MIB, 3, 1)}
+DEV = saved(
+    "dev",
+    note="gcc, make",
+    created=NOW - 8 * 86400,
+    shared=64 * MIB,
+    shared_files=SHARED,
+    children=("dev2",),
+    sandboxes=("web",),
+    frozen=True,
+)
+DEV2 = saved(
+    "dev2", created=NOW - 3 * 86400, own=5 * MIB, shared=64 * MIB, shared_files=SHARED, parent="dev"
+)
+APP = saved(
+    "my-app",
+    place="workspace",
+    address="my-app",
+    own=3 * MIB,
+    note="[red]not markup[/]",
+    volatile=("/run/lock", "/tmp"),
+)
+LOST = saved(
+    "lost",
+    own=900 * MIB,
+    base="ubuntu 24.04",
+    trouble="no base",
+    problems=("its base 'ubuntu', version 24.04, digest 0000 is not here",),
+)
+DAMAGED = saved(
+    "damaged",
+    base="",
+    base_digest="",
+    machine="",
+    layers=None,
+    trouble="damaged",
+    problems=("the save at /saves/damaged cannot be used: manifest.json: no JSON",),
+)
+LOW = saved("low", above=("top",), layers=None, id="")
+GONE = trashed("dev", shared=64 * MIB, shared_files=SHARED, note="before gcc")
+SPOILT = trashed("spoilt", error="overlays/0.qcow2 has 3 bytes instead of 9")
+
+
+def view_of(*saves: SaveView, trash: Sequence[TrashedView] = ()) -> SavesView:
+    return SavesView(
+        saves=saves,
+        trash=tuple(trash),
+        size=total_size(saves),
+        trash_frees=freed_together(trash),
+    )
+
+
+SAVES = view_of(APP, DAMAGED, DEV, DEV2, LOST, trash=(GONE, SPOILT))
+NOTHING = view_of()
+
+
+class FakeSaves:
+    """The part of `FakeService` that is about saves."""
+
+    calls: list[str]
+    reports: list[Report]
+    _operate: Callable[..., Awaitable[None]]
+
+    def __init__(self) -> None:
+        self.kept = SAVES
+        """What there is."""
+        self.brought: tuple[str, ...] = ()
+        """What an import has to tell."""
+
+    def read_saves(self, *, fresh: bool = False) -> SavesView:
+        if fresh:
+            self.calls.append("read saves fresh")
+        return self.kept
+
+    def _put_saves(self, *saves: SaveView, trash: Sequence[TrashedView] | None = None) -> None:
+        self.kept = view_of(*saves, trash=self.kept.trash if trash is None else trash)
+
+    def _without(self, keys: Sequence[str]) -> tuple[SaveView, ...]:
+        return tuple(save for save in self.kept.saves if save.key not in keys)
+
+    async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
+        report(Progress("", "copying", done=10 * MIB, total=40 * MIB))
+        await self._operate(f"save {sandbox_id} {spec}", report)
+        self._put_saves(*self.kept.saves, saved(spec.name, note=spec.note, created=NOW))
+        return Told(summary=f"{spec.name} is saved: 67M")
+
+    async def delete_saves(self, keys: Sequence[str], report: Report, *, now: bool) -> Told:
+        report(Progress("", "removing", 1, len(keys)))
+        await self._operate(f"delete {' '.join(keys)}{' now' if now else ''}", report)
+        gone = [] if now else [trashed(s.name) for s in self.kept.saves if s.key in keys]
+        self._put_saves(*self._without(keys), trash=[*gone, *self.kept.trash])
+        return Told(summary=f"{len(keys)} removed")
+
+    async def restore_saves(self, keys: Sequence[str], report: Report, *, name: str = "") -> Told:
+        await self._operate(f"restore {' '.join(keys)} {name}".rstrip(), report)
+        back = [saved(name or found.name) for found in self.kept.trash if found.key in keys]
+        left = [found for found in self.kept.trash if found.key not in keys]
+        self._put_saves(*self.kept.saves, *back, trash=left)
+        return Told(summary=f"{len(keys)} back")
+
+    async def purge_saves(self, keys: Sequence[str]) -> Told:
+        await self._operate(f"purge {' '.join(keys)}")
+        left = [found for found in self.kept.trash if found.key not in keys]
+        self._put_saves(*self.kept.saves, trash=left)
+        return Told(summary=f"{len(keys)} gone")
+
+    async def export_save(self, key: str, spec: ExportSpec, report: Report) -> Told:
+        report(Progress("", "writing", done=30 * MIB, total=64 * MIB))
+        await self._operate(f"export {key} {spec}", report)
+        return Told(summary=f"{key} is in {spec.file}")
+
+    async def import_bundle(self, spec: ImportSpec, report: Report) -> Told:
+        report(Progress("", "reading", done=MIB, total=2 * MIB))
+        await self._operate(f"import {spec}", report)
+        return Told(summary="dev3 is imported", lines=self.brought)
+
+    async def verify_saves(self, keys: Sequence[str], report: Report, *, deep: bool) -> Told:
+        report(Progress("", "reading", done=16 * MIB, total=64 * MIB))
+        await self._operate(f"verify {' '.join(keys)}{' deep' if deep else ''}", report)
+        verdict = VerdictView(deep=deep, when=NOW)
+        self._put_saves(
+            *(replace(s, verdict=verdict) if s.key in keys else s for s in self.kept.saves)
+        )
+        return Told(summary="all whole")

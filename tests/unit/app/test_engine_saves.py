@@ -1,0 +1,314 @@
+"""What the service does to saves on disk, and what it tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from quicksand.host.files import read_json, write_json
+from quicksand.host.paths import Paths
+from quicksand.host.threads import Stopped, in_thread_to_the_end
+from quicksand.saves import verifying
+from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.saving import Options
+from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore
+
+from quicksand_tui.saved import ExportSpec, ImportSpec, SaveSpec, SaveView, Told
+from quicksand_tui.service import EngineService
+from quicksand_tui.snapshot import NewSpec, OperationError, Progress
+from tests.unit.saves.making import make_published, make_save
+
+
+@pytest.fixture
+def service() -> Iterator[EngineService]:
+    found = EngineService()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def dev(store: SaveStore, base: Base) -> str:
+    """The key of a save."""
+    return str(make_save(store, "dev", os.urandom(65536), base=base, note="gcc").root)
+
+
+Reports = list[Progress]
+
+
+def names(service: EngineService) -> list[str]:
+    return [save.name for save in service.read_saves().saves]
+
+
+def only(service: EngineService) -> SaveView:
+    (found,) = service.read_saves().saves
+    return found
+
+
+async def test_to_the_trash_and_back(service: EngineService, dev: str) -> None:
+    reports: Reports = []
+    told = await service.delete_saves([dev], reports.append, now=False)
+    assert told.summary == "dev is in the trash for a week: T shows it"
+    assert (reports[-1].step, reports[-1].steps) == (1, 1)
+    (gone,) = service.read_saves().trash
+    assert (names(service), gone.name, gone.note) == ([], "dev", "gcc")
+    assert (await service.restore_saves([gone.key], reports.append)).summary == "dev is back"
+    assert names(service) == ["dev"]
+    await service.delete_saves([dev], reports.append, now=False)
+    (gone,) = service.read_saves().trash
+    await service.restore_saves([gone.key], reports.append, name="dev-old")
+    assert names(service) == ["dev-old"]
+
+
+async def test_for_good_and_out_of_the_trash(service: EngineService, dev: str) -> None:
+    told = await service.delete_saves([dev], print, now=True)
+    assert told.summary == "dev is gone for good"
+    assert service.read_saves().trash == ()
+
+
+async def test_some_of_the_trash_goes_and_the_rest_stays(
+    service: EngineService, store: SaveStore, base: Base
+) -> None:
+    keys = [str(make_save(store, name, b"1", base=base).root) for name in ("a", "b", "c")]
+    told = await service.delete_saves(keys, print, now=False)
+    assert told.summary == "3 saves are in the trash for a week: T shows it"
+    trash = {found.name: found.key for found in service.read_saves().trash}
+    assert "it is gone" in (await service.purge_saves([trash["a"]])).summary
+    assert {found.name for found in service.read_saves().trash} == {"b", "c"}
+    assert "2 saves are gone" in (await service.purge_saves([trash["b"], trash["c"]])).summary
+    assert list((store.root / ".trash").iterdir()) == []
+
+
+async def test_a_change_ends_the_week_of_what_is_overdue(
+    service: EngineService, store: SaveStore, base: Base, dev: str
+) -> None:
+    make_save(store, "old", b"1", base=base)
+    record = store.remove("old").root / "trash.json"
+    long_ago = read_json(record)["removed"] - TRASH_KEPT_S - 60
+    write_json(record, {"name": "old", "removed": long_ago})
+    await service.delete_saves([dev], print, now=False)
+    assert [found.name for found in service.read_saves().trash] == ["dev"]
+
+
+async def test_what_cannot_be_removed_is_told_and_the_others_are_gone(
+    service: EngineService, store: SaveStore, dev: str
+) -> None:
+    low = make_published(store.root / "low", b"1")
+    make_published(store.root / "top", b"2", image="low")
+    with pytest.raises(OperationError) as caught:
+        await service.delete_saves([dev, str(low), str(store.root / "no")], print, now=False)
+    failure = caught.value.failure
+    assert failure.title == "2 of 3 saves were not removed"
+    assert "top lies on it" in failure.message and "remove that first" in failure.hint
+    assert len(failure.log) == 1 and "there is no save" in failure.log[0]
+    assert names(service) == ["low", "top"]
+
+
+async def test_a_name_that_is_taken_says_so(
+    service: EngineService, store: SaveStore, base: Base, dev: str
+) -> None:
+    await service.delete_saves([dev], print, now=False)
+    make_save(store, "dev", b"1", base=base)
+    (gone,) = service.read_saves().trash
+    with pytest.raises(OperationError) as caught:
+        await service.restore_saves([gone.key], print)
+    assert caught.value.failure.title == "It was not brought back"
+    assert "there is a save 'dev'" in caught.value.failure.message
+    assert len(service.read_saves().trash) == 1
+
+
+@pytest.mark.parametrize(("full", "compress"), [(False, True), (True, False)])
+async def test_out_to_a_file_and_in_again(
+    service: EngineService, store: SaveStore, dev: str, full: bool, compress: bool
+) -> None:
+    reports: Reports = []
+    spec = ExportSpec(file="dev.quicksand", full=full, compress=compress)
+    told = await service.export_save(dev, spec, reports.append)
+    assert told.summary.startswith(f"dev is in {Path.cwd() / 'dev.quicksand'}: ")
+    assert ("whoever imports it needs" in told.summary) is not full
+    assert reports[-1].stage == "writing" and reports[-1].done == reports[-1].total > 0
+    with pytest.raises(OperationError, match="quicksand already"):
+        await service.export_save(dev, spec, print)
+    again = ExportSpec(file="dev.quicksand", full=full, compress=compress, replace=True)
+    await service.export_save(dev, again, print)
+    with pytest.raises(OperationError, match="there is a save 'dev'"):
+        await service.import_bundle(ImportSpec(file="dev.quicksand"), print)
+    reports.clear()
+    told = await service.import_bundle(
+        ImportSpec(file="dev.quicksand", name="dev2"), reports.append
+    )
+    assert told.summary == "dev2 is imported"
+    assert told.lines[0].startswith("It is the save dev2: ")
+    assert told.lines[1].startswith("The image below it, debian ")
+    assert told.lines[1].endswith("was here.")
+    assert reports[-1].stage == "reading" and reports[-1].total
+    assert names(service) == ["dev", "dev2"]
+
+
+async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: str) -> None:
+    Path("bad.quicksand").write_bytes(b"\x1b[2J" * 300)
+    with pytest.raises(OperationError) as caught:
+        await service.import_bundle(ImportSpec(file="bad.quicksand"), print)
+    assert caught.value.failure.title == "Nothing was imported"
+    assert "\x1b" not in caught.value.failure.message
+    assert names(service) == ["dev"]
+
+
+async def test_verifying_tells_and_the_views_know_it(service: EngineService, dev: str) -> None:
+    service.read_saves()
+    told = await service.verify_saves([dev], print, deep=False)
+    assert told.summary == "it is fine as seen from outside; F reads every byte"
+    reports: Reports = []
+    told = await service.verify_saves([dev], reports.append, deep=True)
+    assert told.summary.startswith("it is whole: ")
+    assert reports[-1].total > 0
+    verdict = only(service).verdict
+    assert verdict is not None and verdict.deep and verdict.problems == ()
+
+
+async def test_what_is_not_whole_is_told_with_the_file(
+    service: EngineService, store: SaveStore, base: Base, dev: str
+) -> None:
+    whole = str(make_save(store, "whole", b"1", base=base).root)
+    layer = Path(dev) / OVERLAYS / "0.qcow2"
+    data = bytearray(layer.read_bytes())
+    data[-1] ^= 1
+    layer.write_bytes(data)
+    with pytest.raises(OperationError) as caught:
+        await service.verify_saves([dev, whole], print, deep=True)
+    failure = caught.value.failure
+    assert failure.title == "1 of 2 saves are not whole"
+    assert failure.message.startswith("dev: overlays/0.qcow2: ")
+    assert "has changed" in failure.message
+    found = {save.name: save.verdict for save in service.read_saves().saves}
+    assert found["dev"] is not None and found["dev"].problems
+    assert found["whole"] is not None and not found["whole"].problems
+    (Path(dev) / MANIFEST).unlink()
+    with pytest.raises(OperationError) as caught:
+        await service.verify_saves([dev], print, deep=False)
+    assert caught.value.failure.title == "It is not whole"
+
+
+async def test_verifying_can_be_cancelled(
+    service: EngineService, dev: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "CHUNK", 4096)
+    reading, go_on = threading.Event(), threading.Event()
+
+    def report(progress: Progress) -> None:
+        if progress.total:
+            reading.set()
+            go_on.wait(10)
+
+    task = asyncio.create_task(service.verify_saves([dev], report, deep=True))
+    assert await asyncio.to_thread(reading.wait, 10)
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert only(service).verdict is None
+
+
+# Saving: what the engine does is tested there; here, what the app hands it
+
+
+class FakeSandbox:
+    """Saves as the engine does: in a thread that is waited for, whatever happens."""
+
+    def __init__(self) -> None:
+        self.options: Options | None = None
+        self.stopped_by: BaseException | None = None
+        self.closed = False
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    async def save_to(self, store: SaveStore, name: str, options: Options) -> Any:
+        self.options = options
+        await in_thread_to_the_end(self._work)
+        layers = [SimpleNamespace(size=64 << 20)]
+        manifest = SimpleNamespace(layers=layers, volatile=("/run\x1b[2J",) * 7)
+        return SimpleNamespace(name=name, require=lambda: manifest)
+
+    def _work(self) -> None:
+        assert self.options is not None and self.options.progress is not None
+        try:
+            self.options.progress("copy", 1, 2)
+            while not self.goes_on.wait(0.001):
+                self.options.progress("compress", 1, 2)
+        except BaseException as error:
+            self.stopped_by = error
+            raise
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def sandbox(monkeypatch: pytest.MonkeyPatch) -> FakeSandbox:
+    from quicksand import sandbox as module
+
+    found = FakeSandbox()
+    monkeypatch.setattr(module.Sandbox, "open", lambda _: found)
+    return found
+
+
+async def test_saving_never_replaces_and_says_what_is_not_in_it(
+    service: EngineService, sandbox: FakeSandbox
+) -> None:
+    reports: Reports = []
+    told: Told = await service.save(
+        "0" * 12, SaveSpec(name="dev", note="x", compress=True), reports.append
+    )
+    assert told.summary.startswith("dev is saved: 64M; not in it, since only in the guest's memory")
+    assert told.summary.endswith("/run and 2 more") and "\x1b" not in told.summary
+    assert sandbox.options is not None
+    assert (sandbox.options.replace, sandbox.options.note, sandbox.options.compress) == (
+        False,
+        "x",
+        True,
+    )
+    assert [(r.stage, r.done, r.total) for r in reports] == [("copying", 1, 2)]
+    assert sandbox.closed
+
+
+async def test_a_save_that_is_cancelled_ends_at_its_next_step(
+    service: EngineService, sandbox: FakeSandbox
+) -> None:
+    sandbox.goes_on.clear()
+    begun = threading.Event()
+    spec = SaveSpec(name="dev")
+    task = asyncio.create_task(service.save("0" * 12, spec, lambda _: begun.set()))
+    assert await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert isinstance(sandbox.stopped_by, Stopped)
+    assert sandbox.closed
+
+
+async def test_a_sandbox_begins_with_a_save_and_what_that_says(
+    service: EngineService, places: Paths, dev: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from quicksand import sandbox as module
+
+    begun: list[tuple[str, int, Save | None]] = []
+
+    async def start(self: Any, *, at: str | None = None) -> None:
+        begun.append((self.name, self._config.cpus, self._source))
+
+    monkeypatch.setattr(module.Sandbox, "start", start)
+    monkeypatch.setattr(module.Sandbox, "detach", lambda _: None)
+    path = Path(dev) / MANIFEST
+    manifest = read_json(path)
+    manifest["config"]["cpus"] = 3
+    write_json(path, manifest)
+    spec = NewSpec(image="dev", save=dev, name="dev-1", memory="", cpus="", network="")
+    await service.create(spec, print)
+    ((name, cpus, source),) = begun
+    assert (name, cpus) == ("dev-1", 3)
+    assert source is not None and str(source.root) == dev
