@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -20,8 +21,6 @@ from textual.screen import Screen
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.operations import Operations
-from quicksand_tui.saved import Told
-from quicksand_tui.saves_operations import SavesOperations
 from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
@@ -41,6 +40,8 @@ from quicksand_tui.view import with_jobs
 
 if TYPE_CHECKING:
     from quicksand_tui.form import Form, Values
+    from quicksand_tui.saves_operations import SavesOperations
+    from quicksand_tui.saves_spec import Told
 
 LOOK_EVERY_S = 0.5
 LOOK_WAIT_S = 5.0
@@ -72,6 +73,7 @@ class QuicksandApp(App[int]):
         super().__init__()
         self.service = service
         self.ascii = ascii_glyphs
+        self._clock = clock
         self.operations = Operations(
             service,
             run_worker=self._run_operation,
@@ -87,9 +89,6 @@ class QuicksandApp(App[int]):
             service,
             is_wanted=lambda: any(getattr(s, "shows_saves", False) for s in self.screen_stack),
             changed=self._show,
-        )
-        self.save_operations = SavesOperations(
-            service, self.operations, show=self.show_report, clock=clock
         )
         self._painted_first = painted
         self._world = Snapshot(taken=clock(), loaded=False)
@@ -269,13 +268,21 @@ class QuicksandApp(App[int]):
 
     # Saves
 
+    @cached_property
+    def save_operations(self) -> SavesOperations:
+        from quicksand_tui.saves_operations import SavesOperations
+
+        return SavesOperations(
+            self.service, self.operations, show=self.show_report, clock=self._clock
+        )
+
     def ask_for_save(self, sandbox: SandboxView) -> None:
         from quicksand_tui.saves_forms import save_form, save_spec
 
         def take(values: Values) -> None:
             self.save_operations.save(sandbox, save_spec(values))
 
-        self.ask(save_form(sandbox, self.snapshot), take)
+        self.ask(save_form(sandbox), take)
 
     def begin_from_save(self, spec: NewSpec) -> None:
         """Start a sandbox that begins with a save, and show it among the others."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand_tui.saved import ExportSpec, ImportSpec, SaveSpec, Told, VerdictView
+from quicksand_tui.saved import VerdictView
+from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.snapshot import Failure, OperationError, Progress, Report
 from quicksand_tui.text import pause_text, sanitise, size_text
 
@@ -123,6 +124,7 @@ def _removed(removed: Sequence[Removed], *, now: bool) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
+    """Of one, its name; of many, how many."""
     return sanitise(names[0], limit=60) if len(names) == 1 else f"{len(names)} saves"
 
 
@@ -181,14 +183,16 @@ async def purge(keys: Sequence[str]) -> Told:
 
     wanted = {Path(key) for key in keys}
 
-    def work() -> None:
+    def work() -> list[str]:
+        names: list[str] = []
         for store in known_stores(paths()):
-            if ids := [found.id for found in store.trash() if found.root in wanted]:
-                store.empty_trash(ids)
+            if doomed := [found for found in store.trash() if found.root in wanted]:
+                store.empty_trash([found.id for found in doomed])
+                names += [found.save.name for found in doomed]
+        return names
 
-    await in_thread_to_the_end(work)
-    what = "it is" if len(keys) == 1 else f"{len(keys)} saves are"
-    return Told(summary=f"{what} gone from the trash for good")
+    names = await in_thread_to_the_end(work)
+    return Told(summary=f"{_names(names)} {_is(names)} gone for good")
 
 
 # Files that move
@@ -253,22 +257,23 @@ class Verified:
     def tell(self) -> Told:
         """Raises OperationError if one is not whole."""
         found = [verdict for _, verdict in self.verdicts.values()]
+        what = _names([Path(key).name for key in self.verdicts])
         if bad := list(self._problems()):
             count = sum(bool(verdict.problems) for verdict in found)
             several = f"{count} of {len(found)} saves are not whole"
             raise OperationError(
                 Failure(
-                    title=several if len(found) > 1 else "It is not whole",
+                    title=several if len(found) > 1 else f"{what} is not whole",
                     message=bad[0],
                     hint="what shares its layers may be damaged, too: * and F read all saves",
                     log=tuple(bad[1:SHOWN_MAX]),
                 )
             )
-        what = "it is" if len(found) == 1 else f"all {len(found)} are"
         if all(verdict.deep for verdict in found):
             read = f"{size_text(self.size)} read in {_seconds(self.seconds)}"
-            return Told(summary=f"{what} whole: {read}")
-        return Told(summary=f"{what} fine as seen from outside; F reads every byte")
+            return Told(summary=f"{what} {_is(found)} whole: {read}")
+        outside = "fine as seen from outside; F reads every byte"
+        return Told(summary=f"{what} {_is(found)} {outside}")
 
     def _problems(self) -> Iterator[str]:
         for key, (_, verdict) in self.verdicts.items():

@@ -18,6 +18,9 @@ class Field:
     id: str
     label: str
     value: str = ""
+    """What stands there at first."""
+    suggest: Callable[[Snapshot], str] | None = None
+    """Tells that anew as long as nobody has typed there."""
     hint: str = ""
     """Shown while it is empty."""
     limit: int = 200

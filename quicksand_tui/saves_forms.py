@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from quicksand_tui.form import Field, Form, Values
-from quicksand_tui.saved import ExportSpec, ImportSpec, SaveSpec, SaveView, TrashedView
-from quicksand_tui.saves_spec import (
-    export_command,
+from quicksand_tui.saved import SaveView, TrashedView
+from quicksand_tui.saves_checks import (
     find_save_name_problem,
-    import_command,
     look_at_source,
     look_at_target,
-    restore_command,
-    save_command,
     suggest_file,
     suggest_save_name,
 )
+from quicksand_tui.saves_commands import (
+    export_command,
+    import_command,
+    restore_command,
+    save_command,
+)
+from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec
 from quicksand_tui.snapshot import NewSpec, SandboxView, Snapshot
 from quicksand_tui.spec import find_name_problem, run_command, suggest_name
 from quicksand_tui.text import clip, size_text
@@ -34,12 +37,16 @@ def _only(field: str, problem: str) -> Mapping[str, str]:
 # A new sandbox that begins with a save
 
 
-def begin_form(save: SaveView, snapshot: Snapshot) -> Form:
+def begin_form(save: SaveView) -> Form:
     return Form(
         title=f"New sandbox from {clip(save.name, TITLE_CELLS)}",
         does="starts it",
         button="Start",
-        fields=(Field(id="name", label="Name", value=suggest_name(save.name, snapshot), limit=63),),
+        fields=(
+            Field(
+                id="name", label="Name", suggest=lambda now: suggest_name(save.name, now), limit=63
+            ),
+        ),
         command=lambda values: run_command(new_spec(save, values)),
         problems=lambda values, now: _only("name", find_name_problem(values["name"], now)),
     )
@@ -55,14 +62,15 @@ def new_spec(save: SaveView, values: Values) -> NewSpec:
 # A new save
 
 
-def save_form(sandbox: SandboxView, snapshot: Snapshot) -> Form:
-    name = suggest_save_name(sandbox.name, snapshot)
+def save_form(sandbox: SandboxView) -> Form:
     return Form(
         title=f"Save the disk of {sandbox.name}",
         does="saves",
         button="Save",
         fields=(
-            Field(id="name", label="Name", value=name),
+            Field(
+                id="name", label="Name", suggest=lambda now: suggest_save_name(sandbox.name, now)
+            ),
             Field(id="note", label="Note", hint="what it is", limit=500),
             Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
         ),
@@ -156,13 +164,17 @@ def import_spec(values: Values) -> ImportSpec:
 # Back from the trash
 
 
-def restore_form(trashed: TrashedView, snapshot: Snapshot) -> Form:
+def restore_form(trashed: TrashedView) -> Form:
     """For one whose name is taken."""
     return Form(
         title=f"There is a save {clip(trashed.name, TITLE_CELLS)} already",
         does="brings it back",
         button="Bring back",
-        fields=(Field(id="name", label="Name", value=suggest_save_name(trashed.name, snapshot)),),
+        fields=(
+            Field(
+                id="name", label="Name", suggest=lambda now: suggest_save_name(trashed.name, now)
+            ),
+        ),
         command=lambda values: restore_command(trashed, values["name"]),
         problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
         shows_saves=True,

@@ -8,16 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from quicksand_tui.operations import Operation, Operations
-from quicksand_tui.saved import (
-    ExportSpec,
-    ImportSpec,
-    SaveSpec,
-    SavesService,
-    SaveView,
-    Told,
-    TrashedView,
-)
-from quicksand_tui.saves_spec import (
+from quicksand_tui.saved import SavesService, SaveView, TrashedView
+from quicksand_tui.saves_commands import (
     discard_command,
     export_command,
     import_command,
@@ -26,6 +18,7 @@ from quicksand_tui.saves_spec import (
     save_command,
     verify_command,
 )
+from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.snapshot import Job, Report, SandboxView, Verb
 from quicksand_tui.text import sanitise
 

@@ -212,7 +212,9 @@ def counts_text(saves: SavesView) -> str:
     """For example "12 saves, 3.1G · 2 with problems · 3 in the trash, 1.2G"."""
     if not saves.loaded:
         return "reading…"
-    parts = [f"{count_text(len(saves.saves), 'save')}, {size_text(saves.size)}"]
+    parts = ["no saves"]
+    if saves.saves:
+        parts = [f"{count_text(len(saves.saves), 'save')}, {size_text(saves.size)}"]
     if bad := sum(bool(trouble_of(view)[0]) for view in saves.saves):
         parts.append(f"✗ {bad} with problems")
     if saves.trash:
@@ -260,10 +262,11 @@ def names_text(names: Sequence[str], shown: int = NAMES_SHOWN) -> str:
 def came_from_text(views: Sequence[SaveView], but: Iterable[SaveView] = ()) -> str:
     """What began with these, ``but`` for some, as in "the saves a, b and the sandbox c"."""
     left_out = {view.name for view in but}
-    children = [child for view in views for child in view.children if child not in left_out]
-    sandboxes = [sandbox for view in views for sandbox in view.sandboxes]
+    # Of saves that are one save, imported again, the same came.
+    children = dict.fromkeys(c for view in views for c in view.children if c not in left_out)
+    sandboxes = dict.fromkeys(sandbox for view in views for sandbox in view.sandboxes)
     parts = []
-    for names, one in ((children, "save"), (sandboxes, "sandbox")):
+    for names, one in (([*children], "save"), ([*sandboxes], "sandbox")):
         if names:
             many = "es" if one.endswith("x") else "s"
             parts.append(f"the {one}{many if len(names) > 1 else ''} {names_text(names)}")

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand_tui import engine_past, engine_saves
+from quicksand_tui import engine_past
 from quicksand_tui.failures import describe_failure
 from quicksand_tui.logs import FileLog
 from quicksand_tui.past import CheckpointView
-from quicksand_tui.saved import ExportSpec, ImportSpec, SaveSpec, SavesView, Told
+from quicksand_tui.saved import SavesView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     LogKind,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.reader import Reader
     from quicksand_tui.saves_reader import SavesReader
+    from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 
 STAGES = {
     "image": "find the image",
@@ -167,35 +168,49 @@ class EngineService:
     # Saves
 
     async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
+        from quicksand_tui import engine_saves
+
         return await self._ask(
             f"{sanitise(spec.name)} was not saved",
             lambda: engine_saves.save(sandbox_id, spec, report),
         )
 
     async def delete_saves(self, keys: Sequence[str], report: Report, *, now: bool) -> Told:
+        from quicksand_tui import engine_saves
+
         return await self._ask(
             "Nothing was removed", lambda: engine_saves.delete(keys, report, now=now)
         )
 
     async def restore_saves(self, keys: Sequence[str], report: Report, *, name: str = "") -> Told:
+        from quicksand_tui import engine_saves
+
         return await self._ask(
             "Nothing was brought back", lambda: engine_saves.restore(keys, report, name=name)
         )
 
     async def purge_saves(self, keys: Sequence[str]) -> Told:
+        from quicksand_tui import engine_saves
+
         return await self._ask("The trash is as it was", lambda: engine_saves.purge(keys))
 
     async def export_save(self, key: str, spec: ExportSpec, report: Report) -> Told:
+        from quicksand_tui import engine_saves
+
         return await self._ask(
             "There is no new file", lambda: engine_saves.export(key, spec, report)
         )
 
     async def import_bundle(self, spec: ImportSpec, report: Report) -> Told:
+        from quicksand_tui import engine_saves
+
         return await self._ask(
             "Nothing was imported", lambda: engine_saves.import_bundle(spec, report)
         )
 
     async def verify_saves(self, keys: Sequence[str], report: Report, *, deep: bool) -> Told:
+        from quicksand_tui import engine_saves
+
         async def verify() -> Told:
             found = await engine_saves.verify(keys, report, deep=deep)
             self._saves.learn(found.verdicts)

@@ -38,6 +38,9 @@ class FormScreen(Dialog[Values]):
         self._ascii = ascii_only
         self._seen: Mapping[str, str] = {}
         """What the disk has told of the values."""
+        self._suggested = {
+            field.id: field.suggest(snapshot) for field in form.fields if field.suggest is not None
+        }
         self.shows_saves = form.shows_saves
 
     def compose(self) -> ComposeResult:
@@ -56,7 +59,7 @@ class FormScreen(Dialog[Values]):
                         )
                     else:
                         yield Input(
-                            field.value,
+                            self._suggested.get(field.id, field.value),
                             placeholder=field.hint,
                             compact=True,
                             max_length=field.limit,
@@ -72,6 +75,7 @@ class FormScreen(Dialog[Values]):
                 yield Button(self._form.button, id="take", variant="success", compact=True)
 
     def on_mount(self) -> None:
+        self._suggest_anew()
         self.query_one(f"#{self._form.fields[0].id}").focus()
         self._changed()
 
@@ -94,7 +98,18 @@ class FormScreen(Dialog[Values]):
         """The world has changed: a name may be taken now."""
         self._snapshot = snapshot
         if self.is_mounted:
+            self._suggest_anew()
             self._show()
+
+    def _suggest_anew(self) -> None:
+        for field in self._form.fields:
+            if field.suggest is None:
+                continue
+            box, before = self.query_one(f"#{field.id}", Input), self._suggested[field.id]
+            self._suggested[field.id] = field.suggest(self._snapshot)
+            if box.value == before != self._suggested[field.id]:
+                box.value = self._suggested[field.id]
+                box.select_all()
 
     def on_input_changed(self) -> None:
         self._changed()

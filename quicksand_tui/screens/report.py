@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.saved import Told
+from quicksand_tui.saves_spec import Told
 from quicksand_tui.screens.base import Dialog
 from quicksand_tui.text import plain
 

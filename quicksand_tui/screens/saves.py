@@ -75,7 +75,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
         def take(values: Values) -> None:
             self.tui.begin_from_save(saves_forms.new_spec(save, values))
 
-        self.tui.ask(saves_forms.begin_form(save, self.snapshot), take)
+        self.tui.ask(saves_forms.begin_form(save), take)
 
     def do_discard(self) -> None:
         saves, begin = self.selection.saves, self.tui.save_operations

@@ -77,7 +77,7 @@ class TrashScreen(BrowsingScreen[TrashedView]):
         def take(values: Values) -> None:
             begin.restore(trash, values["name"])
 
-        self.tui.ask(saves_forms.restore_form(trash[0], self.snapshot), take)
+        self.tui.ask(saves_forms.restore_form(trash[0]), take)
 
     def do_purge(self) -> None:
         trash = self.selection.trash

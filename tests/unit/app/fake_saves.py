@@ -7,17 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from quicksand_tui.saved import (
-    ExportSpec,
-    ImportSpec,
-    SaveSpec,
     SavesView,
     SaveView,
-    Told,
     TrashedView,
     VerdictView,
     freed_together,
     total_size,
 )
+from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.snapshot import Progress, Report
 
 NOW = 1_800_000_000.0

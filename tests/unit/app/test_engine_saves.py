@@ -19,7 +19,8 @@ from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import Options
 from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore
 
-from quicksand_tui.saved import ExportSpec, ImportSpec, SaveSpec, SaveView, Told
+from quicksand_tui.saved import SaveView
+from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.service import EngineService
 from quicksand_tui.snapshot import NewSpec, OperationError, Progress
 from tests.unit.saves.making import make_published, make_save
@@ -78,7 +79,7 @@ async def test_some_of_the_trash_goes_and_the_rest_stays(
     told = await service.delete_saves(keys, print, now=False)
     assert told.summary == "3 saves are in the trash for a week: T shows it"
     trash = {found.name: found.key for found in service.read_saves().trash}
-    assert "it is gone" in (await service.purge_saves([trash["a"]])).summary
+    assert (await service.purge_saves([trash["a"]])).summary == "a is gone for good"
     assert {found.name for found in service.read_saves().trash} == {"b", "c"}
     assert "2 saves are gone" in (await service.purge_saves([trash["b"], trash["c"]])).summary
     assert list((store.root / ".trash").iterdir()) == []
@@ -162,10 +163,10 @@ async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: st
 async def test_verifying_tells_and_the_views_know_it(service: EngineService, dev: str) -> None:
     service.read_saves()
     told = await service.verify_saves([dev], print, deep=False)
-    assert told.summary == "it is fine as seen from outside; F reads every byte"
+    assert told.summary == "dev is fine as seen from outside; F reads every byte"
     reports: Reports = []
     told = await service.verify_saves([dev], reports.append, deep=True)
-    assert told.summary.startswith("it is whole: ")
+    assert told.summary.startswith("dev is whole: ")
     assert reports[-1].total > 0
     verdict = only(service).verdict
     assert verdict is not None and verdict.deep and verdict.problems == ()
@@ -191,7 +192,7 @@ async def test_what_is_not_whole_is_told_with_the_file(
     (Path(dev) / MANIFEST).unlink()
     with pytest.raises(OperationError) as caught:
         await service.verify_saves([dev], print, deep=False)
-    assert caught.value.failure.title == "It is not whole"
+    assert caught.value.failure.title == "dev is not whole"
 
 
 async def test_verifying_can_be_cancelled(

@@ -16,7 +16,8 @@ from textual.widgets import Button, Input
 
 from quicksand_tui import saves_watch
 from quicksand_tui.application import QuicksandApp
-from quicksand_tui.saved import NO_SAVES, ExportSpec, ImportSpec, SavesView
+from quicksand_tui.saved import NO_SAVES, SavesView
+from quicksand_tui.saves_spec import ExportSpec, ImportSpec
 from quicksand_tui.screens.browsing import BrowsingScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
@@ -367,9 +368,11 @@ async def test_a_sandbox_is_saved_with_name_and_note_and_shows_how_far_it_is() -
     async with shown(service) as (app, pilot):
         await pilot.press("V")
         await until(lambda: isinstance(app.screen, FormScreen))
-        # Of saves nothing is known until then.
+        # Of saves nothing was known until then.
+        await until(lambda: "$ quicksand-tui save web web-2" in screen_text(app))
+        await pilot.press(*"web", "end")
         await until(lambda: "there is a save web already" in screen_text(app))
-        await pilot.press(*"web2", "down", *"with gcc", "down", "right")
+        await pilot.press("2", "down", *"with gcc", "down", "right")
         command = "quicksand-tui save web -m 'with gcc' --compress web2"
         await until(lambda: f"$ {command}" in screen_text(app))
         service.hold = asyncio.Event()

@@ -202,7 +202,7 @@ def test_the_details_of_what_is_in_the_trash() -> None:
 def test_counts_and_empty_words() -> None:
     assert counts_text(NO_SAVES) == "reading…"
     assert counts_text(SAVES) == (f"5 saves, {972}M · ✗ 2 with problems · 2 in the trash, 80K")
-    assert counts_text(NOTHING) == "0 saves, 0"
+    assert counts_text(NOTHING) == "no saves"
     assert "Reading" in empty_saves_text(NO_SAVES, "") and "Reading" in empty_trash_text(
         NO_SAVES, ""
     )
@@ -219,6 +219,7 @@ def test_names_are_few_and_short() -> None:
     assert len(names_text(["x" * 500])) < 60
     assert came_from_text([DEV]) == "the save dev2 and the sandbox web"
     assert came_from_text([DEV], but=[DEV2]) == "the sandbox web"
+    assert came_from_text([DEV, replace(DEV, key="again")]) == came_from_text([DEV])
     many = replace(DEV, children=("a", "b"), sandboxes=("x", "y"))
     assert came_from_text([many]) == "the saves a, b and the sandboxes x, y"
 
