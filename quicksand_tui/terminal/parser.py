@@ -44,6 +44,7 @@ _LINE, _SGR, _CONTROL, _CSI, _ESCAPE, _OSC = 3, 4, 5, 7, 8, 10
 """The last group of each alternative."""
 
 _SEQUENCE: Final = re.compile(r"([<=>?]?[0-9:;]*)([ -/]{0,4}[@-~])")
+_PARAMS: Final = re.compile(r"[ -?]+")
 _STRING_END: Final = re.compile(r"[\x07\x18\x1a\x1b]")
 
 
@@ -134,11 +135,14 @@ class Parser:
                 return match.end()
         return len(text)
 
-    # The state machine. Each step takes one character, or the rest of a string that is there.
+    # The state machine. Each step takes one character, or as much as there is of what goes on.
 
     def _step(self, text: str, at: int) -> int:
         if self._state is _State.STRING:
             return self._in_string(text, at)
+        if self._state is _State.SEQUENCE and (match := _PARAMS.match(text, at)):
+            self._hold(match[0])
+            return match.end()
         char = text[at]
         if self._state is _State.STRING_ESCAPE:
             if char == "\\":
@@ -168,10 +172,9 @@ class Parser:
         self._state = _State.GROUND
         self._held = ""
 
-    def _hold(self, char: str) -> None:
+    def _hold(self, chars: str) -> None:
         # One more than the most: so it is told that there were too many.
-        if len(self._held) <= SEQUENCE_MAX:
-            self._held += char
+        self._held += chars[: SEQUENCE_MAX + 1 - len(self._held)]
 
     def _after_escape(self, char: str) -> None:
         if char < "0":
@@ -190,10 +193,7 @@ class Parser:
             self._sink.escape(char)
 
     def _after_csi(self, char: str) -> None:
-        self._hold(char)
-        if char < "@":
-            return
-        held = self._held
+        held = self._held + char
         self._leave()
         match = _SEQUENCE.fullmatch(held)
         if match is None or len(held) > SEQUENCE_MAX:

@@ -161,8 +161,10 @@ def _simple(style: Style, code: int) -> Style:
 
 
 def _number(word: str) -> int:
-    """A parameter; what is missing is 0, what is too large is no code of anything."""
-    return int(word) if word and len(word) <= 5 else 0 if not word else 99999
+    """A parameter; one that is missing is 0, and one that is none is no code of anything."""
+    if not word:
+        return 0
+    return int(word) if word.isdecimal() and len(word) <= 5 else 99999
 
 
 def _plain_colour(words: Iterator[str]) -> int | None:

@@ -133,8 +133,12 @@ def has_room(cluster: str) -> bool:
 
 
 class Widths(dict[str, int]):
-    """`char_width`, remembered. Bounded by the number of characters that there are."""
+    """`char_width`, remembered for some thousand characters."""
+
+    MAX = 8192
 
     def __missing__(self, char: str) -> int:
+        if len(self) >= self.MAX:
+            self.clear()
         self[char] = width = char_width(char)
         return width
