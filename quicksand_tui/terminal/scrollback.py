@@ -1,0 +1,70 @@
+"""Lines that left the screen at its top: a bounded number of rows, and of bytes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from quicksand_tui.terminal.packing import Packed
+
+BYTES_PER_LINE: Final = 1024
+"""What a row may take on average. A row of 120 columns with ten colours takes 400; one made by
+somebody who wants to fill the memory, many thousands."""
+
+
+class Scrollback:
+    """Packed rows, the oldest first. ``limit`` is how many there may be."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._room = limit * BYTES_PER_LINE
+        """Bytes that may still be added."""
+        # Two queues and not one of pairs: what they hold is no work for the garbage collector.
+        self._texts: deque[str] = deque()
+        self._attributes: deque[bytes] = deque()
+        self.first = 0
+        """How many lines were dropped: the number of the oldest that is left."""
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, index: int) -> Packed:
+        return Packed(self._texts[index], self._attributes[index])
+
+    def __iter__(self) -> Iterator[Packed]:
+        return map(Packed, self._texts, self._attributes)
+
+    def __reversed__(self) -> Iterator[Packed]:
+        return map(Packed, reversed(self._texts), reversed(self._attributes))
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    def push(self, text: str, attributes: bytes) -> None:
+        """Add the newest line, the fields of a `Packed`; the oldest go if there are too many."""
+        self._texts.append(text)
+        self._attributes.append(attributes)
+        self._room -= text.__sizeof__() + len(attributes)
+        while len(self._texts) > self._limit or self._room < 0:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._room += self._texts.popleft().__sizeof__() + len(self._attributes.popleft())
+        self.first += 1
+
+    def clear(self) -> None:
+        """Drop all lines."""
+        self.first += len(self._texts)
+        self._texts.clear()
+        self._attributes.clear()
+        self._room = self._limit * BYTES_PER_LINE
+
+    def replace(self, lines: list[Packed]) -> None:
+        """Have these instead. The oldest line keeps its number."""
+        first = self.first
+        self.clear()
+        self.first = first
+        for packed in lines:
+            self.push(*packed)
