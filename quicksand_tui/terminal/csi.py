@@ -127,8 +127,8 @@ def _follow_flag(state: State, number: int, value: bool) -> None:
         state.screen.grid.all_dirty = True
     elif number == 6:
         state.screen.move_to(0, 0)
-    elif number == 2026 and value:
-        state.synchronized_since = state.clock()
+    elif number == 2026 and value and state.held_since is None:
+        state.held_since = state.clock()
 
 
 def _set_alternate(state: State, number: int, value: bool) -> None:

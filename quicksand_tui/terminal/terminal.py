@@ -116,6 +116,7 @@ class Terminal:
 
     def take_damage(self) -> Damage:
         """Which lines of the screen are to be drawn anew. Does not say whether the cursor moved."""
+        self._state.held_since = None
         grid = self._screen.grid
         everything = grid.all_dirty
         top = self.screen_line
@@ -129,11 +130,12 @@ class Terminal:
 
     @property
     def hold_s(self) -> float:
-        """For how many seconds the screen should not be drawn as it is half made; mostly 0."""
-        if not self.modes.synchronized:
+        """For how many seconds the damage should not be taken and drawn, as the screen is half
+        made. Mostly 0; and 0 again after `HOLD_MAX_S` at the latest, whatever the program does."""
+        since = self._state.held_since
+        if since is None or not self.modes.synchronized:
             return 0.0
-        passed = self._state.clock() - self._state.synchronized_since
-        return max(0.0, HOLD_MAX_S - max(0.0, passed))
+        return max(0.0, HOLD_MAX_S - max(0.0, self._state.clock() - since))
 
     # What there is to see
 

@@ -24,7 +24,7 @@ def shown(terminal: Terminal) -> list[list[Cell]]:
     rows = []
     for number in range(terminal.screen_line, terminal.end_line):
         styles = [run.style for run in terminal.line(number) for _ in range(run.columns)]
-        row = list(zip(terminal.cells(number), styles, strict=True))
+        row = list(zip(terminal.cells(number), styles, strict=False))
         while row and row[-1] == (" ", PLAIN):
             row.pop()
         rows.append(row)
