@@ -207,9 +207,10 @@ class Packer:
 
 def _join(cells: list[str]) -> tuple[str, int]:
     """The text of cells, and the flag that says whether there are separators in it."""
-    if any(len(cell) > 1 for cell in cells):
-        return SEPARATOR.join(cell for cell in cells if cell), _CLUSTERS
-    return "".join(cells), 0
+    text = "".join(cells)
+    if len(text) == len(cells) - cells.count(""):
+        return text, 0
+    return SEPARATOR.join(filter(None, cells)), _CLUSTERS
 
 
 def _styled_length(styles: list[Style], length: int, end: int) -> int:

@@ -61,7 +61,7 @@ class Screen:
         self.cursor.blank = self.styles.blank(style)
 
     def change_style(self, params: str) -> None:
-        """SGR."""
+        """SGR; see `Sink.sgr`."""
         cursor = self.cursor
         changed = self.styles.changes.get((cursor.style, params))
         if changed is None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from quicksand_tui.terminal.lines import Lines, Position, Span, Walk, line_end, line_start, text_cells
+from quicksand_tui.terminal.lines import (
+    Lines,
+    Position,
+    Span,
+    Walk,
+    line_end,
+    line_start,
+    text_cells,
+)
 
 WORD_MAX: Final = 4096
 """Characters to either side that are looked at for the ends of a word."""
