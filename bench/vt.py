@@ -40,7 +40,9 @@ def listing(source: random.Random) -> str:
         colour, bits = source.choice([*kinds, ("", "-rw-r--r--"), ("", "-rw-r--r--")])
         shown = f"\x1b[0m\x1b[{colour}m{name}\x1b[0m" if colour else name
         size = source.randrange(999999)
-        lines.append(f"{bits} 1 user user {size:7d} Mar {source.randrange(28) + 1:2d} 12:34 {shown}")
+        lines.append(
+            f"{bits} 1 user user {size:7d} Mar {source.randrange(28) + 1:2d} 12:34 {shown}"
+        )
     return "\r\n".join(lines) + "\r\n"
 
 
@@ -70,7 +72,9 @@ def redraw(source: random.Random) -> str:
             out.append(f"\x1b[{colour}m{word}\x1b[m ")
             room -= len(word) + 1
         out.append("\x1b[K")
-    out.append(f"\x1b[{ROWS};1H\x1b[1m-- INSERT --\x1b[m\x1b[{source.randrange(39) + 1};9H\x1b[?25h")
+    out.append(
+        f"\x1b[{ROWS};1H\x1b[1m-- INSERT --\x1b[m\x1b[{source.randrange(39) + 1};9H\x1b[?25h"
+    )
     return "".join(out)
 
 

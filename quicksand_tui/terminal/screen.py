@@ -144,8 +144,10 @@ class Screen:
         self.index()
 
     def wrap(self, kind: int = FULL_WRAP) -> None:
-        """Go on in the next row."""
-        self.row.wrap = kind
+        """Go on in the next row, if there is one."""
+        below = self.cursor.y + 1
+        if below == self.end or below < self.height:
+            self.row.wrap = kind
         self.index()
         self.cursor.x = 0
 
@@ -286,8 +288,7 @@ class Screen:
         cursor = self.cursor
         if self.is_alternate:
             self._resize_main(columns, height, self._left)
-            gone = max(0, cursor.y - height + 1)
-            self.alternate.resize(columns, height, cursor.y)
+            gone = self.alternate.resize(columns, height, cursor.y)
             self._go(cursor.y - gone, cursor.x)
         else:
             moved = self._resize_main(columns, height, Point(cursor.y, cursor.x + cursor.pending))

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from quicksand_tui.terminal.packing import Packed
+from quicksand_tui.terminal.packing import WRAP_BITS, Packed
 
 BYTES_PER_LINE: Final = 1024
 """What a row may take on average. A row of 120 columns with ten colours takes 400; one made by
@@ -45,6 +45,12 @@ class Scrollback:
         while len(self._texts) > self.limit or self._room < 0:
             self._room += self._texts.popleft().__sizeof__() + len(self._attributes.popleft())
             self.first += 1
+
+    def end_line(self) -> None:
+        """The newest line does not go on any more."""
+        if self._attributes:
+            last = self._attributes[-1]
+            self._attributes[-1] = bytes((last[0] & ~WRAP_BITS,)) + last[1:]
 
     def clear(self) -> None:
         """Drop all lines."""

@@ -187,9 +187,8 @@ class Writer:
     def _widen(self, row: Row, x: int, cluster: str) -> bool:
         """Have a character of two columns where one of one column was, before the cursor. It is
         written anew, as it may have to go to the next row; False if there is no way to do it."""
-        screen = self._screen
-        cursor = screen.cursor
-        if x + 1 >= screen.columns and not self._modes.autowrap:
+        cursor = self._cursor
+        if x + 1 >= self._screen.columns and not self._modes.autowrap:
             return False
         if self._modes.insert:
             row.delete(x, 1, cursor.blank)
@@ -203,8 +202,8 @@ class Writer:
 
     def _put(self, cells: list[str], kind: int) -> None:
         """Write cells at the cursor, in as many rows as it takes."""
-        screen = self._screen
-        cursor, columns = screen.cursor, screen.grid.columns
+        screen, cursor = self._screen, self._cursor
+        columns = screen.grid.columns
         at, total = 0, len(cells)
         while at < total:
             if cursor.pending:
@@ -226,8 +225,7 @@ class Writer:
 
     def _put_in_row(self, cells: list[str], x: int, kind: int) -> None:
         """Write cells from column ``x`` of the cursor's row; they fit there."""
-        screen = self._screen
-        cursor, row = screen.cursor, screen.row
+        cursor, row = self._cursor, self._screen.row
         end = x + len(cells)
         if self._modes.insert:
             row.insert(x, end - x, cursor.blank)
@@ -242,7 +240,7 @@ class Writer:
             row.styles[x:end] = [style] * (end - x)
             row.styled = max(row.styled, end)
         row.dirty = True
-        if end < screen.grid.columns:
+        if end < len(row.cells):
             cursor.x = end
         else:
             # Whether the line goes on is not known before it does.

@@ -300,3 +300,8 @@ def test_programs_are_told_the_colours_of_the_app() -> None:
 )
 def test_colours_in_words(text: str, colour: int | None) -> None:
     assert parse_colour(text) == colour
+
+
+def test_a_palette_has_all_colours() -> None:
+    with pytest.raises(ValueError, match="not 16"):
+        Palette(colours=(0,) * 16)

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.keys import Keys
 
 from quicksand_tui.terminal import MouseAction, MouseButton, MouseEvent
 from tests.unit.terminal.cases import make_terminal
@@ -20,6 +21,8 @@ KEYS = {
     "question_mark": "?",
     "slash": "/",
     "plus": "+",
+    "less_than_sign": "<",
+    "dollar_sign": "$",
     "+": "+",
     "ctrl++": "+",
     "ctrl+a": "\x01",
@@ -143,6 +146,12 @@ def test_the_character_of_a_key_is_what_is_typed() -> None:
     assert terminal.encode_key("something_new", "ß") == "ß".encode()
     assert terminal.encode_key("tab", "\t") == b"\t"
     assert terminal.encode_key("ctrl+a", "\x01") == b"\x01"
+
+
+def test_every_key_that_textual_has_sends_something() -> None:
+    terminal = make_terminal()
+    silent = {key.value for key in Keys if not terminal.encode_key(key.value)}
+    assert silent == {"<any>", "<scroll-up>", "<scroll-down>", "<ignore>", "ctrl-at"}
 
 
 @given(key=st.text(max_size=20), character=st.none() | st.text(max_size=2))

@@ -23,6 +23,45 @@ def numbered(count: int) -> bytes:
     return b"\r\n".join(b"line %d" % n for n in range(count))
 
 
+# Lines that go on
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (LETTERS, (True, False)),
+        (LETTERS + b"\x1b[1;10H!", (False, False)),
+        (LETTERS + b"\x1b[H\x1b[K", (False, False)),
+        (LETTERS + b"\x1b[2;1H\x1b[K", (True, False)),
+        (LETTERS + b"\x1b[2;1H\x1b[J", (False, False)),
+        (LETTERS + b"\x1b[2;1H\x1b[L", (False, False)),
+        (LETTERS + b"\x1b[2;1H\x1b[M", (False, False)),
+        (LETTERS + b"\x1b[H\x1b[L", (False, True)),
+        (LETTERS + b"\x1b[1;5H\x1b[P", (False, False)),
+        (LETTERS + b"\x1b[T", (False, True)),
+        (LETTERS + b"\x1b[1;1H" + LETTERS, (True, False)),
+        (b"\x1b[1;2r\x1b[4;1H" + LETTERS, (False, False)),
+    ],
+)
+def test_which_lines_go_on(data: bytes, expected: tuple[bool, bool]) -> None:
+    terminal = fed(data)
+    assert tuple(terminal.is_wrapped(terminal.screen_line + y) for y in range(2)) == expected
+
+
+def test_a_line_may_go_on_from_the_scrollback() -> None:
+    terminal = fed(b"\n\n\n" + LETTERS + b"\r\n\n\n")
+    assert terminal.is_wrapped(3)
+    assert terminal.screen_line == 4
+    terminal.feed(b"\x1b[S")
+    assert terminal.is_wrapped(3)
+
+
+def test_a_line_from_the_scrollback_ends_where_the_screen_is_cleared() -> None:
+    terminal = fed(b"\n\n\n\x1b[31m" + LETTERS + b"\r\n\n\n\x1b[2J")
+    assert not terminal.is_wrapped(3)
+    assert terminal.line(3)[0].text == "abcdefghij"
+
+
 # The scrollback
 
 
