@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from quicksand_tui.terminal import reports
@@ -127,8 +127,8 @@ def _follow_flag(state: State, number: int, value: bool) -> None:
         state.screen.grid.all_dirty = True
     elif number == 6:
         state.screen.move_to(0, 0)
-    elif number == 2026 and value:
-        state.synchronized_since = state.clock()
+    elif number == 2026 and value and state.held_since is None:
+        state.held_since = state.clock()
 
 
 def _set_alternate(state: State, number: int, value: bool) -> None:
@@ -193,7 +193,7 @@ def _xtwinops(state: State, numbers: Numbers) -> None:
         reports.window(state, numbers[0])
 
 
-COMMANDS: Final[dict[str, Command]] = {
+COMMANDS: Final[Mapping[str, Command]] = {
     "@": lambda state, n: state.screen.insert_characters(n[0] or 1),
     "A": lambda state, n: state.screen.move_by(-(n[0] or 1), 0),
     "B": lambda state, n: state.screen.move_by(n[0] or 1, 0),

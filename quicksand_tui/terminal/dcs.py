@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from quicksand_tui.terminal.modes import CursorShape
@@ -44,7 +44,7 @@ def _protection(state: State) -> str:
     return "0"  # there is none
 
 
-_REPORTS: Final[dict[str, Callable[[State], str]]] = {
+_REPORTS: Final[Mapping[str, Callable[[State], str]]] = {
     "m": _style,
     "r": _region,
     " q": _cursor_shape,

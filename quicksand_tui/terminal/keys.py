@@ -38,9 +38,9 @@ _KEYPAD: Final = {
 
 _NAMES: Final = {
     **{"space": " ", "slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+"},
-    **{"underscore": "_", "dollar": "$"},
+    **{"underscore": "_", "less_than_sign": "<", "greater_than_sign": ">"},
 }
-"""Characters that have a shorter name for a key than Unicode's."""
+"""Characters whose key does not have Unicode's name, or not with its hyphens."""
 
 _CONTROLS: Final = {
     **{chr(code): chr(code & 31) for code in range(ord("a"), ord("z") + 1)},

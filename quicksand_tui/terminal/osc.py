@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -154,7 +154,7 @@ def _prompt(state: State, rest: str, end: str) -> None:
         state.events.put(CommandFinished(int(status) if known else None))
 
 
-_COMMANDS: Final[dict[str, Callable[[State, str, str], None]]] = {
+_COMMANDS: Final[Mapping[str, Callable[[State, str, str], None]]] = {
     "4": _palette,
     "7": _cwd,
     "8": _link,

@@ -33,9 +33,8 @@ SEPARATOR: Final = "\x01"
 _RECORD: Final = Struct("<H iii H B I")
 """Of a run: how many cells; then the fields of its `Style`."""
 _LENGTH: Final = Struct("<H")
-COLUMNS_MAX: Final = 0xFFFF
 
-_WRAP_BITS: Final = 0b11
+WRAP_BITS: Final = 0b11
 _CLUSTERS: Final = 0b100
 _MARK_SHIFT: Final = 3
 _FLAGS: Final = tuple(bytes((flags,)) for flags in range(64))
@@ -50,7 +49,7 @@ class Packed(NamedTuple):
 
     @property
     def wrap(self) -> int:
-        return self.attributes[0] & _WRAP_BITS
+        return self.attributes[0] & WRAP_BITS
 
     @property
     def mark(self) -> int:
@@ -207,9 +206,10 @@ class Packer:
 
 def _join(cells: list[str]) -> tuple[str, int]:
     """The text of cells, and the flag that says whether there are separators in it."""
-    if any(len(cell) > 1 for cell in cells):
-        return SEPARATOR.join(cell for cell in cells if cell), _CLUSTERS
-    return "".join(cells), 0
+    text = "".join(cells)
+    if len(text) == len(cells) - cells.count(""):
+        return text, 0
+    return SEPARATOR.join(filter(None, cells)), _CLUSTERS
 
 
 def _styled_length(styles: list[Style], length: int, end: int) -> int:

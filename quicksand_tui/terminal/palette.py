@@ -39,6 +39,10 @@ class Palette:
     colours: tuple[int, ...] = XTERM_COLOURS
     """256 of them."""
 
+    def __post_init__(self) -> None:
+        if len(self.colours) != 256:
+            raise ValueError(f"a palette has 256 colours, not {len(self.colours)}")
+
 
 class Colours:
     """A palette with what the guest changed in it."""

@@ -31,16 +31,16 @@ KEPT_KINDS: Final = "]P"
 """Of those, the ones that mean something here."""
 
 _TOKEN: Final = re.compile(
-    # A colour, a text and the end of a line are one match, as there are so many of them.
-    r"(?:\x1b\[([0-9:;]{0,250})m)?([^\x00-\x1f\x7f-\x9f]+)(\r\n)?"
-    r"|\x1b\[([0-9:;]{0,250})m"
+    # Colours, a text and the end of a line are one match, as there are so many of them.
+    r"\x1b\[([0-9:;]{0,250}(?:m\x1b\[[0-9:;]{0,250})*)m([^\x00-\x1f\x7f-\x9f]*)(\r\n)?"
+    r"|([^\x00-\x1f\x7f-\x9f]+)(\r\n)?"
     r"|(\r\n|[\x00-\x1a\x1c-\x1f])"
     r"|\x1b\[([<=>?]?[0-9:;]{0,250})([ -/]{0,4}[@-~])"
     r"|\x1b([ -/]{1,4}[0-~]|[0-OQ-WYZ\\`-jl-~])"
     r"|\x1b\]([^\x07\x18\x1a\x1b]{0,4096})(\x07|\x1b\\)"
     r"|(\x1b)"
 )
-_LINE, _SGR, _CONTROL, _CSI, _ESCAPE, _OSC = 3, 4, 5, 7, 8, 10
+_COLOURED_LINE, _TEXT, _LINE, _CONTROL, _CSI, _ESCAPE, _OSC = 3, 4, 5, 6, 8, 9, 11
 """The last group of each alternative."""
 
 _SEQUENCE: Final = re.compile(r"([<=>?]?[0-9:;]*)([ -/]{0,4}[@-~])")
@@ -59,7 +59,7 @@ class Sink(Protocol):
         """Text without control characters, not empty."""
 
     def sgr(self, params: str) -> None:
-        """CSI ``params`` m."""
+        """CSI ``params`` m; of several, with ``m CSI`` between theirs."""
 
     def csi(self, params: str, final: str) -> None:
         """Any other control sequence: what may be a private prefix (``?``) with digits, ``;`` and
@@ -111,25 +111,27 @@ class Parser:
         newline = controls["\r\n"]
         for match in _TOKEN.finditer(text, at):
             kind = match.lastindex or 0
-            if kind <= _LINE:
+            if kind <= _COLOURED_LINE:
                 params, written = match.group(1, 2)
-                if params is not None:
-                    sgr(params)
-                write(written)
+                sgr(params)
+                if written:
+                    write(written)
+                if kind == _COLOURED_LINE:
+                    newline()
+            elif kind <= _LINE:
+                write(match[_TEXT])
                 if kind == _LINE:
                     newline()
-            elif kind == _SGR:
-                sgr(match[4])
             elif kind == _CONTROL:
-                control = controls.get(match[5])
+                control = controls.get(match[_CONTROL])
                 if control is not None:
                     control()
             elif kind == _CSI:
-                sink.csi(match[6], match[7])
+                sink.csi(match[_CSI - 1], match[_CSI])
             elif kind == _OSC:
-                sink.string("]", match[9], match[10], complete=True)
+                sink.string("]", match[_OSC - 1], match[_OSC], complete=True)
             elif kind == _ESCAPE:
-                sink.escape(match[8])
+                sink.escape(match[_ESCAPE])
             else:
                 self._state = _State.ESCAPE
                 return match.end()

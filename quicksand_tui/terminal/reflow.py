@@ -38,9 +38,7 @@ def reflow(
     place within the line."""
     count, end = 0, len(rows)
     while end > 0 and count < most:
-        start = end - 1
-        while start > 0 and rows[start - 1].wrap != NO_WRAP:
-            start -= 1
+        start = _line_start(rows, end - 1, most * columns)
         inside = [n for n, point in enumerate(points) if start <= point.row < end]
         line = [rows[n] for n in range(start, end)]
         offsets = [_offset(line, points[n], start, packer) for n in inside]
@@ -56,6 +54,15 @@ def reflow(
         from_end, place = moved.get(n, (len(done), Point(0, 0)))
         places.append(Point(len(done) - from_end + place.row, place.x))
     return Layout(done, places)
+
+
+def _line_start(rows: Sequence[Packed], last: int, most: int) -> int:
+    """Where the line begins that ends in row ``last``, or at least the last ``most`` characters."""
+    start, size = last, len(rows[last].text)
+    while start > 0 and rows[start - 1].wrap != NO_WRAP and size < most:
+        start -= 1
+        size += len(rows[start].text)
+    return start
 
 
 def _offset(line: Sequence[Packed], point: Point, start: int, packer: Packer) -> int:

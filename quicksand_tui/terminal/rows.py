@@ -20,7 +20,6 @@ FULL_WRAP: Final = 1
 SHORT_WRAP: Final = 2
 """Likewise; the last column is empty, as a character of two columns did not fit."""
 
-
 SIMPLE: Final = 0
 """Every cell of a row has one character of one column."""
 WIDE: Final = 1
@@ -151,9 +150,8 @@ class Row:
 
     @property
     def is_blank(self) -> bool:
-        return self.styles.count(PLAIN) == len(self.styles) and self.cells.count(BLANK) == len(
-            self.cells
-        )
+        columns = len(self.cells)
+        return self.cells.count(BLANK) == self.styles.count(PLAIN) == columns
 
     def runs(self) -> list[Run]:
         return cell_runs(self.cells, self.styles)

@@ -61,7 +61,7 @@ class Screen:
         self.cursor.blank = self.styles.blank(style)
 
     def change_style(self, params: str) -> None:
-        """SGR."""
+        """SGR; see `Sink.sgr`."""
         cursor = self.cursor
         changed = self.styles.changes.get((cursor.style, params))
         if changed is None:
@@ -144,8 +144,10 @@ class Screen:
         self.index()
 
     def wrap(self, kind: int = FULL_WRAP) -> None:
-        """Go on in the next row."""
-        self.row.wrap = kind
+        """Go on in the next row, if there is one."""
+        below = self.cursor.y + 1
+        if below == self.end or below < self.height:
+            self.row.wrap = kind
         self.index()
         self.cursor.x = 0
 
@@ -177,27 +179,25 @@ class Screen:
     def erase_in_line(self, kind: int) -> None:
         """EL: 0 from the cursor, 1 up to it, 2 all."""
         cursor, columns = self.cursor, self.columns
-        if kind == 0:
-            self.row.erase(cursor.x, columns, cursor.blank)
+        ranges = {0: (cursor.x, columns), 1: (0, cursor.x + 1), 2: (0, columns)}
+        if kind in ranges:
+            self.row.erase(*ranges[kind], cursor.blank)
             cursor.pending = False
-        elif kind == 1:
-            self.row.erase(0, cursor.x + 1, cursor.blank)
-        elif kind == 2:
-            self.row.erase(0, columns, cursor.blank)
 
     def erase_in_display(self, kind: int) -> None:
         """ED: 0 from the cursor, 1 up to it, 2 all, 3 the scrollback."""
         cursor, grid = self.cursor, self.grid
-        if kind == 0:
-            if cursor.x == 0:
-                grid.clear(cursor.y, cursor.y + 1, cursor.blank)
+        if kind == 0 and cursor.x > 0:
             self.erase_in_line(0)
             grid.clear(cursor.y + 1, grid.height, cursor.blank)
+        elif kind == 0:
+            grid.clear(cursor.y, grid.height, cursor.blank)
         elif kind == 1:
-            grid.clear(0, cursor.y, cursor.blank)
             self.erase_in_line(1)
+            grid.clear(0, cursor.y, cursor.blank)
         elif kind == 2:
             grid.clear(0, grid.height, cursor.blank)
+            cursor.pending = False
         elif kind == 3:
             self.scrollback.clear()
             grid.all_dirty = True
@@ -288,8 +288,7 @@ class Screen:
         cursor = self.cursor
         if self.is_alternate:
             self._resize_main(columns, height, self._left)
-            gone = max(0, cursor.y - height + 1)
-            self.alternate.resize(columns, height, cursor.y)
+            gone = self.alternate.resize(columns, height, cursor.y)
             self._go(cursor.y - gone, cursor.x)
         else:
             moved = self._resize_main(columns, height, Point(cursor.y, cursor.x + cursor.pending))

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from quicksand_tui.terminal.packing import Packed
+from quicksand_tui.terminal.packing import WRAP_BITS, Packed
 
 BYTES_PER_LINE: Final = 1024
 """What a row may take on average. A row of 120 columns with ten colours takes 400; one made by
@@ -17,11 +17,12 @@ class Scrollback:
     """Packed rows, the oldest first. ``limit`` is how many there may be."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._room = limit * BYTES_PER_LINE
         """Bytes that may still be added."""
         # Two queues and not one of pairs: what they hold is no work for the garbage collector.
-        self._texts: deque[str] = deque()
+        self._texts: deque[str | bytes] = deque()
+        """UTF-8 if it is not ASCII: one emoji makes every character of a string four bytes long."""
         self._attributes: deque[bytes] = deque()
         self.first = 0
         """How many lines were dropped: the number of the oldest that is left."""
@@ -30,36 +31,33 @@ class Scrollback:
         return len(self._texts)
 
     def __getitem__(self, index: int) -> Packed:
-        return Packed(self._texts[index], self._attributes[index])
+        return _packed(self._texts[index], self._attributes[index])
 
     def __iter__(self) -> Iterator[Packed]:
-        return map(Packed, self._texts, self._attributes)
-
-    def __reversed__(self) -> Iterator[Packed]:
-        return map(Packed, reversed(self._texts), reversed(self._attributes))
-
-    @property
-    def limit(self) -> int:
-        return self._limit
+        return map(_packed, self._texts, self._attributes)
 
     def push(self, text: str, attributes: bytes) -> None:
         """Add the newest line, the fields of a `Packed`; the oldest go if there are too many."""
-        self._texts.append(text)
+        stored = text if text.isascii() else text.encode()
+        self._texts.append(stored)
         self._attributes.append(attributes)
-        self._room -= text.__sizeof__() + len(attributes)
-        while len(self._texts) > self._limit or self._room < 0:
-            self._drop()
+        self._room -= stored.__sizeof__() + len(attributes)
+        while len(self._texts) > self.limit or self._room < 0:
+            self._room += self._texts.popleft().__sizeof__() + len(self._attributes.popleft())
+            self.first += 1
 
-    def _drop(self) -> None:
-        self._room += self._texts.popleft().__sizeof__() + len(self._attributes.popleft())
-        self.first += 1
+    def end_line(self) -> None:
+        """The newest line does not go on any more."""
+        if self._attributes:
+            last = self._attributes[-1]
+            self._attributes[-1] = bytes((last[0] & ~WRAP_BITS,)) + last[1:]
 
     def clear(self) -> None:
         """Drop all lines."""
         self.first += len(self._texts)
         self._texts.clear()
         self._attributes.clear()
-        self._room = self._limit * BYTES_PER_LINE
+        self._room = self.limit * BYTES_PER_LINE
 
     def replace(self, lines: list[Packed]) -> None:
         """Have these instead. The oldest line keeps its number."""
@@ -68,3 +66,7 @@ class Scrollback:
         self.first = first
         for packed in lines:
             self.push(*packed)
+
+
+def _packed(stored: str | bytes, attributes: bytes) -> Packed:
+    return Packed(stored if isinstance(stored, str) else stored.decode(), attributes)

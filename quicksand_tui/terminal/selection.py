@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from quicksand_tui.terminal.lines import Lines, Position, Span, Walk, line_end, line_start
+from quicksand_tui.terminal.lines import (
+    Lines,
+    Position,
+    Span,
+    Walk,
+    line_end,
+    line_start,
+    text_cells,
+)
 
 WORD_MAX: Final = 4096
 """Characters to either side that are looked at for the ends of a word."""
@@ -16,13 +24,13 @@ def selected_text(lines: Lines, span: Span) -> str:
     start, end = span
     pieces: list[str] = []
     for number in range(max(start.line, lines.first_line), min(end.line + 1, lines.end_line)):
-        cells = lines.cells(number)
+        cells = text_cells(lines, number)
         begin = start.x if number == start.line else 0
         stop = end.x if number == end.line else len(cells)
-        text = "".join(cells[begin:stop])
-        goes_on = lines.is_wrapped(number) and number < end.line
-        pieces.append(text if goes_on else text.rstrip(" ") + "\n")
-    return "".join(pieces).removesuffix("\n")
+        pieces.append("".join(cells[begin:stop]))
+        if number < end.line and not lines.is_wrapped(number):
+            pieces.append("\n")
+    return "".join(pieces)
 
 
 def block_text(lines: Lines, corner: Position, other: Position) -> str:

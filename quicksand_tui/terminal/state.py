@@ -50,8 +50,8 @@ class State:
         self.cwd = ""
         self.saved_modes: dict[int, bool] = {}
         """What XTSAVE saved."""
-        self.synchronized_since = 0.0
-        """When mode 2026 was set."""
+        self.held_since: float | None = None
+        """When mode 2026 was set first since the screen was drawn."""
         self.clock = clock
 
     def set_title(self, title: str) -> None:

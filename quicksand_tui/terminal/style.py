@@ -63,6 +63,9 @@ STYLES_MAX: Final = 4096
 """Entries that each cache of `Styles` holds before it begins anew: what a guest invents is not
 remembered for ever."""
 
+PARAMETERS_MAX: Final = 128
+"""Characters of parameters whose effect is remembered."""
+
 _ON: Final = {
     1: Attribute.BOLD,
     2: Attribute.DIM,
@@ -105,12 +108,16 @@ class Styles:
 
     def change(self, style: Style, params: str) -> tuple[Style, Style]:
         """What SGR with these parameters (``1;38:2::255:0:0``) makes of a style; and what erasing
-        leaves then."""
-        changed = self.intern(apply_sgr(style, params))
+        leaves then. Of several sequences, ``m CSI`` is between the parameters."""
+        changed = style
+        for one in params.split("m\x1b["):
+            changed = apply_sgr(changed, one)
+        changed = self.intern(changed)
         found = (changed, self.blank(changed))
-        if len(self.changes) >= STYLES_MAX:
-            self.changes.clear()
-        self.changes[style, params] = found
+        if len(params) <= PARAMETERS_MAX:
+            if len(self.changes) >= STYLES_MAX:
+                self.changes.clear()
+            self.changes[style, params] = found
         return found
 
     def intern(self, style: Style) -> Style:

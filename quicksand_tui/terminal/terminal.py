@@ -16,6 +16,7 @@ from quicksand_tui.terminal.events import Event
 from quicksand_tui.terminal.interpreter import Interpreter
 from quicksand_tui.terminal.modes import CursorShape, Modes
 from quicksand_tui.terminal.mouse import MouseEvent
+from quicksand_tui.terminal.packing import Packed
 from quicksand_tui.terminal.palette import Colours, Palette
 from quicksand_tui.terminal.parser import Parser
 from quicksand_tui.terminal.rows import NO_WRAP, SHORT_WRAP, Row, Run
@@ -116,6 +117,7 @@ class Terminal:
 
     def take_damage(self) -> Damage:
         """Which lines of the screen are to be drawn anew. Does not say whether the cursor moved."""
+        self._state.held_since = None
         grid = self._screen.grid
         everything = grid.all_dirty
         top = self.screen_line
@@ -129,11 +131,12 @@ class Terminal:
 
     @property
     def hold_s(self) -> float:
-        """For how many seconds the screen should not be drawn as it is half made; mostly 0."""
-        if not self.modes.synchronized:
+        """For how many seconds the damage should not be taken and drawn, as the screen is half
+        made. Mostly 0; and 0 again after `HOLD_MAX_S` at the latest, whatever the program does."""
+        since = self._state.held_since
+        if since is None or not self.modes.synchronized:
             return 0.0
-        passed = self._state.clock() - self._state.synchronized_since
-        return max(0.0, HOLD_MAX_S - max(0.0, passed))
+        return max(0.0, HOLD_MAX_S - max(0.0, self._state.clock() - since))
 
     # What there is to see
 
@@ -200,10 +203,8 @@ class Terminal:
         row = self._row(number)
         if row is not None:
             return row.runs()
-        if self.first_line <= number < self.screen_line:
-            index = number - self._screen.scrollback.first
-            return self._screen.packer.runs(self._screen.scrollback[index])
-        return []
+        packed = self._packed(number)
+        return [] if packed is None else self._screen.packer.runs(packed)
 
     def cells(self, number: int) -> list[str]:
         """The characters of a line by column: of one that takes two columns, the second is empty.
@@ -212,32 +213,29 @@ class Terminal:
         if row is not None:
             # What is empty because a character did not fit is no part of the line.
             return row.cells[: len(row.cells) - (row.wrap == SHORT_WRAP)]
-        if self.first_line <= number < self.screen_line:
-            index = number - self._screen.scrollback.first
-            return self._screen.packer.cells(self._screen.scrollback[index])
-        return []
+        packed = self._packed(number)
+        return [] if packed is None else self._screen.packer.cells(packed)
 
     def is_wrapped(self, number: int) -> bool:
         """Whether the line goes on in the next one."""
-        return self._wrap_and_mark(number)[0] != NO_WRAP
+        line = self._row(number) or self._packed(number)
+        return line is not None and line.wrap != NO_WRAP
 
     def mark(self, number: int) -> int:
         """Bits of `Mark`: what the shell says of the line."""
-        return self._wrap_and_mark(number)[1]
-
-    def _wrap_and_mark(self, number: int) -> tuple[int, int]:
-        row = self._row(number)
-        if row is not None:
-            return row.wrap, row.mark
-        if self.first_line <= number < self.screen_line:
-            packed = self._screen.scrollback[number - self._screen.scrollback.first]
-            return packed.wrap, packed.mark
-        return NO_WRAP, 0
+        line = self._row(number) or self._packed(number)
+        return 0 if line is None else line.mark
 
     def _row(self, number: int) -> Row | None:
         """A row of the screen, if the line is on it."""
-        top = self.screen_line
-        return self._screen.grid.rows[number - top] if top <= number < top + self.rows else None
+        y = number - self.screen_line
+        return self._screen.grid.rows[y] if 0 <= y < self.rows else None
+
+    def _packed(self, number: int) -> Packed | None:
+        """A row of the scrollback, if the line is in it."""
+        if self.first_line <= number < self.screen_line:
+            return self._screen.scrollback[number - self._screen.scrollback.first]
+        return None
 
     def link(self, number: int) -> str:
         """The address for the ``link`` of a style: http, https, file or mailto. Empty if it is none

@@ -30,23 +30,25 @@ class Writer:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self._cursor = screen.cursor
+        self._charsets = screen.charsets
+        self._modes = screen.modes
         self._widths = Widths()
         self._last = ""
         """What REP repeats."""
 
     def write(self, text: str) -> None:
         """Write text without control characters; not empty."""
-        screen = self._screen
-        if screen.charsets.translating:
-            text = screen.charsets.translate(text)
+        if self._charsets.translating:
+            text = self._charsets.translate(text)
         if not text.isascii():
             self._write_any(text)
             return
         self._last = text[-1]
-        cursor, grid = screen.cursor, screen.grid
+        cursor, grid = self._cursor, self._screen.grid
         x = cursor.x
         end = x + len(text)
-        if end >= grid.columns or screen.modes.insert:
+        if end >= grid.columns or self._modes.insert:
             self._write_to_margin(text)
             return
         row = grid.rows[cursor.y]
@@ -78,8 +80,7 @@ class Writer:
         self._last = ""
 
     def _write_any(self, text: str) -> None:
-        modes = self._screen.modes
-        if modes.autowrap and not modes.insert:
+        if self._modes.autowrap and not self._modes.insert:
             self._write_cells(text)
         else:
             # Where what is at the margin is lost, it matters which character came when.
@@ -90,8 +91,7 @@ class Writer:
 
     def _write_to_margin(self, text: str) -> None:
         """`write` where it reaches the last column, perhaps several times, or in insert mode."""
-        columns, modes = self._screen.grid.columns, self._screen.modes
-        cursor = self._screen.cursor
+        cursor, columns = self._cursor, self._screen.grid.columns
         at, total = 0, len(text)
         while at < total:
             if cursor.pending:
@@ -100,7 +100,7 @@ class Writer:
             end = min(x + total - at, columns)
             piece = text[at : at + end - x]
             at += end - x
-            if at < total and not modes.autowrap:
+            if at < total and not self._modes.autowrap:
                 piece, at = piece[:-1] + text[-1], total
             self._put_in_row(list(piece), x, SIMPLE)
 
@@ -161,7 +161,7 @@ class Writer:
 
     def _column_before(self) -> int:
         """Where the character before the cursor begins; -1 if there is none."""
-        cursor = self._screen.cursor
+        cursor = self._cursor
         x = cursor.x if cursor.pending else cursor.x - 1
         return x - 1 if x > 0 and not self._screen.row.cells[x] else x
 
@@ -187,11 +187,10 @@ class Writer:
     def _widen(self, row: Row, x: int, cluster: str) -> bool:
         """Have a character of two columns where one of one column was, before the cursor. It is
         written anew, as it may have to go to the next row; False if there is no way to do it."""
-        screen = self._screen
-        cursor = screen.cursor
-        if x + 1 >= screen.columns and not screen.modes.autowrap:
+        cursor = self._cursor
+        if x + 1 >= self._screen.columns and not self._modes.autowrap:
             return False
-        if screen.modes.insert:
+        if self._modes.insert:
             row.delete(x, 1, cursor.blank)
         style, cursor.style = cursor.style, row.styles[x]
         cursor.x, cursor.pending = x, False
@@ -203,8 +202,8 @@ class Writer:
 
     def _put(self, cells: list[str], kind: int) -> None:
         """Write cells at the cursor, in as many rows as it takes."""
-        screen = self._screen
-        cursor, columns = screen.cursor, screen.grid.columns
+        screen, cursor = self._screen, self._cursor
+        columns = screen.grid.columns
         at, total = 0, len(cells)
         while at < total:
             if cursor.pending:
@@ -219,17 +218,16 @@ class Writer:
             self._put_in_row(cells[at : at + end - x], x, kind)
             at += end - x
             if at < total and end < columns:
-                if not screen.modes.autowrap:
+                if not self._modes.autowrap:
                     return
                 screen.row.erase(end, columns, cursor.blank)
                 screen.wrap(SHORT_WRAP)
 
     def _put_in_row(self, cells: list[str], x: int, kind: int) -> None:
         """Write cells from column ``x`` of the cursor's row; they fit there."""
-        screen = self._screen
-        cursor, row = screen.cursor, screen.row
+        cursor, row = self._cursor, self._screen.row
         end = x + len(cells)
-        if screen.modes.insert:
+        if self._modes.insert:
             row.insert(x, end - x, cursor.blank)
         if row.kind:
             row.cut(x)
@@ -242,7 +240,7 @@ class Writer:
             row.styles[x:end] = [style] * (end - x)
             row.styled = max(row.styled, end)
         row.dirty = True
-        if end < screen.grid.columns:
+        if end < len(row.cells):
             cursor.x = end
         else:
             # Whether the line goes on is not known before it does.
@@ -251,6 +249,6 @@ class Writer:
             cursor.pending = True
 
     def _leave_margin(self) -> None:
-        self._screen.cursor.pending = False
-        if self._screen.modes.autowrap:
+        self._cursor.pending = False
+        if self._modes.autowrap:
             self._screen.wrap(FULL_WRAP)
