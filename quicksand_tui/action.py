@@ -16,6 +16,7 @@ class Group(StrEnum):
     VIEW = "View"
     LOG = "Log"
     TREE = "Checkpoints"
+    PANES = "Shells: ctrl-] and then"
     APP = "App"
 
 
@@ -25,6 +26,8 @@ class Scope(StrEnum):
     MAIN = "main"
     LOG = "log"
     TREE = "tree"
+    PANES = "panes"
+    """Keys count behind the prefix only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from quicksand_tui import reasons
 from quicksand_tui.action import Action, Group, Scope
+from quicksand_tui.pane_actions import PANE_ACTIONS
 
 __all__ = ["ACTIONS", "MOVES", "Action", "Group", "Scope", "find_action", "in_scope", "key_text"]
 
@@ -32,10 +33,20 @@ ACTIONS: tuple[Action, ...] = (
         id="shell",
         keys=("s",),
         label="shell",
-        tooltip="Shell on the whole screen; exit or ctrl-] d comes back",
+        tooltip="Shells beside each other; ctrl-] d comes back, ctrl-] ? shows the keys",
         group=Group.SANDBOX,
         disabled_reason=reasons.shell,
         command="quicksand-tui shell {name}",
+    ),
+    Action(
+        id="full_shell",
+        keys=("f",),
+        label="full shell",
+        tooltip="A shell that has the terminal itself; exit or ctrl-] d comes back",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.shell,
+        command="quicksand-tui shell {name}",
+        footer=False,
     ),
     Action(
         id="start",
@@ -339,6 +350,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.TREE,
         scope=Scope.TREE,
     ),
+    *PANE_ACTIONS,
 )
 
 MOVES = (
@@ -355,6 +367,11 @@ _KEY_NAMES = {
     "escape": "esc",
     "colon": ":",
     "at": "@",
+    "percent_sign": "%",
+    "quotation_mark": '"',
+    "semicolon": ";",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
 }
 
 

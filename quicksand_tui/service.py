@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand_tui import engine_past
 from quicksand_tui.failures import describe_failure
 from quicksand_tui.logs import FileLog
+from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
@@ -150,6 +151,15 @@ class EngineService:
     async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None:
         await self._run(
             "The checkpoint was not deleted", lambda: engine_past.delete(sandbox_id, checkpoint_id)
+        )
+
+    def open_terminal(
+        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+    ) -> GuestTerminal:
+        from quicksand_tui.engine_terminals import EngineTerminal
+
+        return EngineTerminal(
+            sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
         )
 
     # The engine's thread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -18,6 +19,7 @@ from textual.widget import Widget
 from quicksand_tui.panes.colours import rich_style
 from quicksand_tui.panes.link import GuestTerminal, LinkState, LinkStatus, OpenTerminal, Sink
 from quicksand_tui.panes.mouse import mouse_event
+from quicksand_tui.panes.raw_input import PREFIX
 from quicksand_tui.terminal import (
     Bell,
     ClipboardWrite,
@@ -27,6 +29,9 @@ from quicksand_tui.terminal import (
     Terminal,
     TitleChanged,
 )
+
+PREFIX_KEY = "ctrl+right_square_bracket"
+"""What Textual calls the prefix."""
 
 SLICE = 16 * 1024
 """Bytes that are parsed at one go: some 3 ms."""
@@ -41,6 +46,12 @@ class Pane(Widget, can_focus=True):
 
     broadcast: reactive[bool] = reactive(False)
     """What is typed goes to other panes, too: a mark in its title."""
+
+    takes_raw_keys = True
+    """While it has the focus, keys come as `RawInput` from a terminal of ours."""
+
+    prefixed: reactive[bool] = reactive(False, init=False)
+    """The prefix was typed: the next key is a command."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"pane--message"}
 
@@ -64,6 +75,18 @@ class Pane(Widget, can_focus=True):
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Pane.Output)
+
+    class Prefixed(Message):
+        """A key was typed behind the prefix."""
+
+        def __init__(self, pane: Pane, key: str) -> None:
+            super().__init__()
+            self.pane = pane
+            self.key = key
+
+        @property
+        def control(self) -> Pane:
+            return self.pane
 
     class Typed(Message):
         """Keys, as bytes."""
@@ -120,7 +143,6 @@ class Pane(Widget, can_focus=True):
     def reopen(self) -> None:
         """A new terminal in place of one that has ended or is lost."""
         self.status = LinkStatus(state=LinkState.CONNECTING)
-        self.terminal = Terminal(self.terminal.columns, self.terminal.rows)
         self.connect()
 
     def leave(self) -> None:
@@ -143,10 +165,18 @@ class Pane(Widget, can_focus=True):
         self.post_message(self.Output(self))
 
     def _set_status(self, status: LinkStatus) -> None:
+        if status.state is LinkState.OPEN:
+            # What comes first is all that the guest remembers of it.
+            self.terminal = Terminal(self.terminal.columns, self.terminal.rows)
+            self._pending.clear()
         self.status = status
         self._redraw()
         if self.is_mounted:
             self.post_message(self.Changed(self))
+
+    def _set_text(self, text: str) -> None:
+        self.status = replace(self.status, text=text)
+        self.post_message(self.Changed(self))
 
     # Output
 
@@ -267,6 +297,9 @@ class Pane(Widget, can_focus=True):
             return
         if self.terminal.modes.application_cursor:
             data = _for_application(data)
+        if self.status.text:
+            # It was told, and the user goes on.
+            self._set_text("")
         self.write(data)
         self.post_message(self.Typed(self, data))
 
@@ -276,11 +309,30 @@ class Pane(Widget, can_focus=True):
             self._guest.write(data)
 
     def on_key(self, event: events.Key) -> None:
-        """Where keys come as events (not from a terminal of ours: a test, a browser)."""
+        """The prefix and what follows it; and all keys where they come as events (not from a
+        terminal of ours: a test, a browser)."""
+        if event.key == PREFIX_KEY or self.prefixed:
+            event.stop()
+            event.prevent_default()
+            self._take_prefixed(event)
+            return
         if data := self.terminal.encode_key(event.key, event.character):
             event.stop()
             event.prevent_default()
             self.type(data)
+
+    def _take_prefixed(self, event: events.Key) -> None:
+        if not self.prefixed:
+            self.prefixed = True
+        elif event.key == PREFIX_KEY:
+            self.prefixed = False
+            self.type(PREFIX)
+        else:
+            self.prefixed = False
+            self.post_message(self.Prefixed(self, event.key))
+
+    def watch_prefixed(self) -> None:
+        self.post_message(self.Changed(self))
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -293,6 +345,7 @@ class Pane(Widget, can_focus=True):
         self._redraw()
 
     def on_blur(self) -> None:
+        self.prefixed = False
         self.write(self.terminal.encode_focus(False))
         self._redraw()
 

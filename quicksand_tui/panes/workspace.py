@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -235,6 +235,21 @@ class Workspace(Widget):
         self.zoomed = not self.zoomed and len(self.panes) > 1
         self._rearrange()
 
+    def toggle_broadcast(self) -> None:
+        """Have what is typed into one pane go to all, or no longer."""
+        wanted = not any(pane.broadcast for pane in self.panes)
+        for pane in self.panes:
+            pane.broadcast = wanted
+        self.refresh()
+
+    @on(Pane.Typed)
+    def _pass_on(self, event: Pane.Typed) -> None:
+        event.stop()
+        if event.pane.broadcast:
+            for pane in self.panes:
+                if pane is not event.pane and pane.broadcast:
+                    pane.write(event.data)
+
     # The clock
 
     @on(Pane.Output)
@@ -325,6 +340,8 @@ class Workspace(Widget):
         words = [f" {number}", pane.terminal.title or "shell"]
         if pane.status.state is not LinkState.OPEN:
             words.append(f"({pane.status.state.value})")
+        elif pane.status.text:
+            words.append(f"· {pane.status.text}")
         if pane.bell:
             words.append("!" if self._ascii else "♪")
         if pane.broadcast:
@@ -332,26 +349,3 @@ class Workspace(Widget):
         if self.zoomed:
             words.append("zoomed")
         return " ".join(words)
-
-
-Prefixed = Callable[[Workspace], object]
-
-PREFIXED: dict[str, tuple[str, Prefixed]] = {
-    "percent_sign": ("split beside", lambda w: w.split(Way.BESIDE)),
-    "quotation_mark": ("split below", lambda w: w.split(Way.BELOW)),
-    "left": ("go left", lambda w: w.go(Side.LEFT)),
-    "right": ("go right", lambda w: w.go(Side.RIGHT)),
-    "up": ("go up", lambda w: w.go(Side.UP)),
-    "down": ("go down", lambda w: w.go(Side.DOWN)),
-    "o": ("next pane", lambda w: w.go_on()),
-    "semicolon": ("pane before", lambda w: w.go_on(-1)),
-    "z": ("zoom", lambda w: w.toggle_zoom()),
-    "left_curly_bracket": ("swap with the one before", lambda w: w.swap(-1)),
-    "right_curly_bracket": ("swap with the next", lambda w: w.swap(1)),
-    "ctrl+left": ("move the line left", lambda w: w.move_line(Side.LEFT)),
-    "ctrl+right": ("move the line right", lambda w: w.move_line(Side.RIGHT)),
-    "ctrl+up": ("move the line up", lambda w: w.move_line(Side.UP)),
-    "ctrl+down": ("move the line down", lambda w: w.move_line(Side.DOWN)),
-    "space": ("even", lambda w: w.even_out()),
-}
-"""Keys behind the prefix, as tmux has them: what they do to a workspace."""

@@ -32,6 +32,7 @@ GROUPS = {
     Scope.MAIN: (Group.SANDBOX, Group.VIEW, Group.APP),
     Scope.LOG: (Group.LOG,),
     Scope.TREE: (Group.TREE,),
+    Scope.PANES: (Group.PANES,),
 }
 
 
@@ -45,8 +46,9 @@ def help_content(scope: Scope) -> Content:
                 keys = " ".join(key_text(key) for key in action.keys)
                 parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{action.tooltip}\n"]
         parts.append("\n")
-    parts.append(("Moving\n", "bold $text-accent"))
-    for keys, meaning in MOVES:
+    if scope is not Scope.PANES:
+        parts.append(("Moving\n", "bold $text-accent"))
+    for keys, meaning in MOVES if scope is not Scope.PANES else ():
         if scope is Scope.MAIN or not keys.startswith("tab"):
             parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
     if scope is Scope.MAIN:
