@@ -104,7 +104,7 @@ class Packer:
             length = len(row.cells) - (row.wrap == SHORT_WRAP)
             text = text[: length - used] if length < used else text + BLANK * (length - used)
         if row.kind == CLUSTERS:
-            text, clusters = _join(row.cells[:length])
+            text, clusters = _separate(text, row.cells[:length])
             flags |= clusters
         if not row.styled:
             return text, _FLAGS[flags]
@@ -112,7 +112,7 @@ class Packer:
 
     def pack_cells(self, line: Cells, wrap: int, mark: int) -> Packed:
         """Pack the cells of a line, of which the last is not blank if it ends here."""
-        text, clusters = _join(line.cells)
+        text, clusters = _separate("".join(line.cells), line.cells)
         flags = clusters | wrap | mark << _MARK_SHIFT
         return Packed(text, _FLAGS[flags] + self._pack_styles(line.styles))
 
@@ -204,9 +204,8 @@ class Packer:
         return row
 
 
-def _join(cells: list[str]) -> tuple[str, int]:
-    """The text of cells, and the flag that says whether there are separators in it."""
-    text = "".join(cells)
+def _separate(text: str, cells: list[str]) -> tuple[str, int]:
+    """The text of cells, with separators if they are needed, and the flag that says so."""
     if len(text) == len(cells) - cells.count(""):
         return text, 0
     return SEPARATOR.join(filter(None, cells)), _CLUSTERS

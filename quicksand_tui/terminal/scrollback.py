@@ -12,14 +12,18 @@ BYTES_PER_LINE: Final = 1024
 """What a row may take on average. A row of 120 columns with ten colours takes 400; one made by
 somebody who wants to fill the memory, many thousands."""
 
+OVERHEAD: Final = 96
+"""What Python takes for two objects and two references to them."""
+
 
 class Scrollback:
     """Packed rows, the oldest first. ``limit`` is how many there may be."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._room = limit * BYTES_PER_LINE
-        """Bytes that may still be added."""
+        self._most = limit * BYTES_PER_LINE
+        self._size = 0
+        """Bytes of all rows."""
         # Two queues and not one of pairs: what they hold is no work for the garbage collector.
         self._texts: deque[str | bytes] = deque()
         """UTF-8 if it is not ASCII: one emoji makes every character of a string four bytes long."""
@@ -41,9 +45,10 @@ class Scrollback:
         stored = text if text.isascii() else text.encode()
         self._texts.append(stored)
         self._attributes.append(attributes)
-        self._room -= stored.__sizeof__() + len(attributes)
-        while len(self._texts) > self.limit or self._room < 0:
-            self._room += self._texts.popleft().__sizeof__() + len(self._attributes.popleft())
+        self._size += OVERHEAD + len(stored) + len(attributes)
+        while len(self._texts) > self.limit or self._size > self._most:
+            gone = len(self._texts.popleft()) + len(self._attributes.popleft())
+            self._size -= OVERHEAD + gone
             self.first += 1
 
     def end_line(self) -> None:
@@ -57,7 +62,7 @@ class Scrollback:
         self.first += len(self._texts)
         self._texts.clear()
         self._attributes.clear()
-        self._room = self.limit * BYTES_PER_LINE
+        self._size = 0
 
     def replace(self, lines: list[Packed]) -> None:
         """Have these instead. The oldest line keeps its number."""
