@@ -159,7 +159,10 @@ class Workspace(Widget):
             pane.focus()
 
     def _rearrange(self) -> None:
-        self.refresh(layout=True)
+        # Textual forgets where a widget's children are when one of them asks it to.
+        for pane in self.panes:
+            pane.refresh(layout=True)
+        self.refresh()
 
     # What is done to them
 
