@@ -74,6 +74,14 @@ PANE_ACTIONS: tuple[Action, ...] = (
         )
     ),
     Action(
+        id="look_back",
+        keys=("left_square_bracket", "pageup"),
+        label="back up",
+        tooltip="Look at what scrolled off: arrows, pages, g; q ends it",
+        group=Group.PANES,
+        scope=Scope.PANES,
+    ),
+    Action(
         id="zoom",
         keys=("z",),
         label="zoom",
@@ -112,7 +120,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         id="broadcast",
         keys=("b",),
         label="broadcast",
-        tooltip="Type into all panes of this sandbox at once, or no longer",
+        tooltip="Type into all panes at once, or no longer",
         group=Group.PANES,
         scope=Scope.PANES,
         footer=False,
@@ -165,7 +173,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         id="back",
         keys=("d",),
         label="back",
-        tooltip="Back to the sandboxes; the shells run on, also when the app has ended",
+        tooltip="Back to the sandboxes; the shells run on",
         group=Group.PANES,
         scope=Scope.PANES,
     ),

@@ -37,6 +37,8 @@ PREFIX_KEY = "ctrl+right_square_bracket"
 SLICE = 4 * 1024
 """Bytes that are parsed at one go: mostly 1 ms; of what is made to be slow some 100."""
 
+WHEEL_LINES = 3
+
 REVERSED = RichStyle(reverse=True)
 UNDERLINED = RichStyle(underline=True)
 
@@ -48,8 +50,8 @@ class Pane(Widget, can_focus=True):
     broadcast: reactive[bool] = reactive(False)
     """What is typed goes to other panes, too: a mark in its title."""
 
-    takes_raw_keys = True
-    """While it has the focus, keys come as `RawInput` from a terminal of ours."""
+    back: reactive[int] = reactive(0, init=False)
+    """Lines that the view is above the screen, in what has scrolled off it."""
 
     prefixed: reactive[bool] = reactive(False, init=False)
     """The prefix was typed: the next key is a command."""
@@ -117,6 +119,8 @@ class Pane(Widget, can_focus=True):
         self._version = 0
         """Of what is drawn: strips of another one are not right any more."""
         self._cursor_line = 0
+        self._anchor = 0
+        """Where the screen began when the user began to look back."""
 
     # Its guest
 
@@ -170,6 +174,7 @@ class Pane(Widget, can_focus=True):
             # What comes first is all that the guest remembers of it.
             self.terminal = Terminal(self.terminal.columns, self.terminal.rows)
             self._pending.clear()
+            self.back = 0
         self.status = status
         self._redraw()
         if self.is_mounted:
@@ -217,7 +222,7 @@ class Pane(Widget, can_focus=True):
             return
         damage = self.terminal.take_damage()
         cursor = self.terminal.cursor.line
-        if damage.all or self.is_scrolled:
+        if damage.all or self.back:
             self._redraw()
         elif damage.lines or cursor != self._cursor_line:
             top, width = self._top, self.size.width
@@ -235,14 +240,31 @@ class Pane(Widget, can_focus=True):
     # Drawing
 
     @property
-    def is_scrolled(self) -> bool:
-        """Whether something else than the screen is shown."""
-        return False
+    def takes_raw_keys(self) -> bool:
+        """Whether keys come as `RawInput` from a terminal of ours, while it has the focus."""
+        return self.back == 0
 
     @property
     def _top(self) -> int:
         """The number of the first line that is shown."""
-        return self.terminal.screen_line
+        if self.back == 0:
+            return self.terminal.screen_line
+        return max(self._anchor - self.back, self.terminal.first_line)
+
+    def look_back(self, lines: int) -> None:
+        """Move the view up by so many lines, or down; at the end it follows the output again."""
+        if self.back == 0:
+            # What comes meanwhile does not move the view.
+            self._anchor = self.terminal.screen_line
+        kept = self._anchor - self.terminal.first_line
+        self.back = max(0, min(kept, self.back + lines))
+
+    def validate_back(self, back: int) -> int:
+        return max(0, back)
+
+    def watch_back(self) -> None:
+        self._redraw()
+        self.post_message(self.Changed(self))
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width
@@ -317,6 +339,11 @@ class Pane(Widget, can_focus=True):
             event.prevent_default()
             self._take_prefixed(event)
             return
+        if self.back:
+            event.stop()
+            event.prevent_default()
+            self._look_around(event.key)
+            return
         if data := self.terminal.encode_key(event.key, event.character):
             event.stop()
             event.prevent_default()
@@ -331,6 +358,20 @@ class Pane(Widget, can_focus=True):
         else:
             self.prefixed = False
             self.post_message(self.Prefixed(self, event.key))
+
+    def _look_around(self, key: str) -> None:
+        """A key while the view is above the screen."""
+        page = max(1, self.size.height - 1)
+        steps = {
+            **{"up": 1, "k": 1, "down": -1, "j": -1},
+            **{"pageup": page, "ctrl+b": page, "pagedown": -page, "ctrl+f": -page, "space": -page},
+            **{"ctrl+u": page // 2, "ctrl+d": -page // 2},
+            **{"g": self.terminal.end_line, "home": self.terminal.end_line},
+        }
+        if key in steps:
+            self.look_back(steps[key])
+        else:  # G, q, escape, enter, and whatever else
+            self.back = 0
 
     def watch_prefixed(self) -> None:
         self.post_message(self.Changed(self))
@@ -360,15 +401,21 @@ class Pane(Widget, can_focus=True):
         self._pass_on(event)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._pass_on(event)
+        if not self._pass_on(event):
+            self.look_back(WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._pass_on(event)
+        if not self._pass_on(event) and self.back:
+            self.look_back(-WHEEL_LINES)
 
-    def _pass_on(self, event: events.MouseEvent) -> None:
+    def _pass_on(self, event: events.MouseEvent) -> bool:
+        """Whether the guest's program wants to hear of the mouse."""
+        if self.back:
+            return False
         if data := self.terminal.encode_mouse(mouse_event(event)):
             event.stop()
             self.write(data)
+        return bool(data)
 
 
 def _fitting(run: Run) -> str:

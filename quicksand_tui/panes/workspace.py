@@ -345,6 +345,8 @@ class Workspace(Widget):
             words.append(f"({pane.status.state.value})")
         elif pane.status.text:
             words.append(f"· {pane.status.text}")
+        if pane.back:
+            words.append(f"-{pane.back} lines; q comes back")
         if pane.bell:
             words.append("!" if self._ascii else "♪")
         if pane.broadcast:

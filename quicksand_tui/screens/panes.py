@@ -93,6 +93,7 @@ class PanesScreen(Screen[None]):
 
     @on(Pane.Changed)
     def _show_top(self) -> None:
+        self._app.update_raw()
         pane = self.workspace.current
         prefixed = pane is not None and pane.prefixed
         title = f" {self._sandbox.name} · {state_text(self._sandbox.state)} · "
@@ -160,6 +161,12 @@ class PanesScreen(Screen[None]):
 
     def do_line_down(self) -> None:
         self.workspace.move_line(Side.DOWN)
+
+    def do_look_back(self) -> None:
+        if (pane := self.workspace.current) is not None:
+            pane.look_back(max(1, pane.size.height // 2))
+            if not pane.back:
+                self._app.tell("Nothing has scrolled off yet")
 
     def do_zoom(self) -> None:
         self.workspace.toggle_zoom()
