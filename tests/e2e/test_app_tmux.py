@@ -185,6 +185,7 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.sees("─ by-a-script ─")
         terminal.press("Enter")
         terminal.sees("debian-1: goes on from by-a-script", timeout=BOOT_S)
+        terminal.sees("○ before start at by-a-")
         assert in_guest("cat /root/file") == "first\n"
 
         terminal.press("R")
@@ -193,12 +194,12 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.sees("Delete the checkpoint by-a-script?")
         terminal.press("Enter")
         terminal.until(lambda text: "Delete the" not in text, what="the end of the question")
-        assert tags() == ["by-a-script"]
+        assert "by-a-script" in tags()
         terminal.press("d")
         terminal.sees("Delete the checkpoint by-a-script?")
         terminal.press("y")
-        terminal.sees("checkpoint by-a-script is deleted", "No checkpoints are left")
-        assert tags() == []
+        terminal.sees("checkpoint by-a-script is deleted", "○ before start at by-a-")
+        assert "by-a-script" not in tags()
         terminal.press("q")
         terminal.sees("─ Sandboxes ─")
         terminal.press("q")
