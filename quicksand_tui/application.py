@@ -21,7 +21,7 @@ from textual.screen import Screen
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.operations import Operations
-from quicksand_tui.panes.driver import RawDriver, RawInput
+from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.snapshot import (
     CheckpointSpec,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.5
 LOOK_WAIT_S = 5.0
+COMMAND_WAIT_S = 1.0
+"""For a command to the panes; then keys go on all the same."""
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
 
@@ -90,6 +92,8 @@ class QuicksandApp(App[int]):
         """Wait for a look that begins after they asked."""
         self._panes: dict[str, PanesScreen] = {}
         """Screens with shells, by sandbox: kept while they are not shown."""
+        self._typed_behind: bytes | None = None
+        """Keys behind a command to the panes that is not carried out yet."""
         self._shell: asyncio.subprocess.Process | None = None
         self.shell_opens = False
         """From the key until the terminal is the shell's: keys are meant for it already."""
@@ -305,8 +309,27 @@ class QuicksandApp(App[int]):
 
     @on(RawInput)
     def _type_raw(self, event: RawInput) -> None:
-        if (pane := self._focused_pane) is not None:
+        if self._typed_behind is not None:
+            self._typed_behind += event.data
+        elif (pane := self._focused_pane) is not None:
             pane.type(event.data)
+
+    @on(CommandTyped)
+    def _await_command(self) -> None:
+        if self._typed_behind is None:
+            self._typed_behind = b""
+            self.set_timer(COMMAND_WAIT_S, self.command_done)
+
+    def command_done(self) -> None:
+        """The command behind the prefix is carried out: what was typed since goes where the focus
+        is now."""
+        typed, self._typed_behind = self._typed_behind, None
+        if not typed:
+            return
+        if (pane := self._focused_pane) is not None:
+            pane.type(typed)
+        elif isinstance(self._driver, RawDriver):
+            self._driver.replay(typed)
 
     @property
     def _focused_pane(self) -> Pane | None:

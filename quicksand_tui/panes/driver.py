@@ -31,6 +31,10 @@ class RawInput(Message):
         self.data = data
 
 
+class CommandTyped(Message):
+    """The next key is a command to the panes: what is typed behind it waits until that is done."""
+
+
 class RawDriver(LinuxDriver):
     """While `raw`, keys come as `RawInput` messages to the app instead of key events."""
 
@@ -57,17 +61,25 @@ class RawDriver(LinuxDriver):
             if self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
                 self.write(_KITTY_POP if raw else _KITTY_PUSH)
 
+    def replay(self, data: bytes) -> None:
+        """Hand out keys to the app that were meant for a pane."""
+        parser = XTermParser(self._debug)
+        for message in parser.feed(data.decode("utf-8", "replace")):
+            self.process_message(message)
+
     def run_input_thread(self) -> None:
         """Wait for input and hand it out, until the driver ends."""
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
 
         def hand_out(pieces: list[Piece]) -> None:
-            for data, for_pane in pieces:
-                if for_pane:
-                    self.send_message(RawInput(data))
+            for piece in pieces:
+                if piece.for_pane:
+                    self.send_message(RawInput(piece.data))
                     continue
-                for message in parser.feed(decode(data)):
+                if piece.is_command:
+                    self.send_message(CommandTyped())
+                for message in parser.feed(decode(piece.data)):
                     self.process_message(message)
 
         with selectors.DefaultSelector() as selector:

@@ -20,7 +20,6 @@ from textual.widget import Widget
 from quicksand_tui.panes.colours import rich_style
 from quicksand_tui.panes.link import GuestTerminal, LinkState, LinkStatus, OpenTerminal, Sink
 from quicksand_tui.panes.mouse import mouse_event
-from quicksand_tui.panes.raw_input import PREFIX
 from quicksand_tui.terminal import (
     Bell,
     ClipboardWrite,
@@ -314,8 +313,8 @@ class Pane(Widget, can_focus=True):
 
     def type(self, data: bytes) -> None:
         """Keys, byte for byte as a terminal sends them in its usual mode."""
-        if self.status.state is not LinkState.OPEN:
-            if data in (b"\r", b"\n") and self.status.state is not LinkState.CONNECTING:
+        if self.status.state in (LinkState.ENDED, LinkState.LOST):
+            if data in (b"\r", b"\n"):
                 self.reopen()
             return
         if self.terminal.modes.application_cursor:
@@ -352,9 +351,6 @@ class Pane(Widget, can_focus=True):
     def _take_prefixed(self, event: events.Key) -> None:
         if not self.prefixed:
             self.prefixed = True
-        elif event.key == PREFIX_KEY:
-            self.prefixed = False
-            self.type(PREFIX)
         else:
             self.prefixed = False
             self.post_message(self.Prefixed(self, event.key))

@@ -48,6 +48,8 @@ _ANSWERS = re.compile(
 class Piece(NamedTuple):
     data: bytes
     for_pane: bool
+    is_command: bool = False
+    """The key behind the prefix."""
 
 
 class InputSplitter:
@@ -120,8 +122,8 @@ class InputSplitter:
             return None
         if data[at + 1 : at + 2] in (b"O", b"["):
             return data[at : at + 3]
-        # ESC before a key: Alt. Before another sequence it is a key of its own.
-        if data[at + 1 : at + 2] == b"\x1b":
+        # ESC before a key: Alt. Before another sequence, or the prefix, it is a key of its own.
+        if data[at + 1 : at + 2] in (b"\x1b", self._prefix):
             return data[at : at + 1]
         following = _character(data, at + 1)
         return None if following is None else data[at : at + 1] + following
@@ -136,7 +138,7 @@ class InputSplitter:
     def _key(self, token: bytes) -> Piece:
         if self._after_prefix:
             self._after_prefix = False
-            return Piece(token, for_pane=False)
+            return Piece(token, for_pane=False, is_command=True)
         if token == self._prefix:
             self._after_prefix = True
             return Piece(token, for_pane=False)

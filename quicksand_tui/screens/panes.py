@@ -13,7 +13,8 @@ from textual.widgets import Static
 from quicksand_tui.actions import Scope, find_action, in_scope
 from quicksand_tui.panes.layout import Side, Way
 from quicksand_tui.panes.link import LinkState
-from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.pane import PREFIX_KEY, Pane
+from quicksand_tui.panes.raw_input import PREFIX
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.snapshot import Purpose, SandboxView, Selection, Service, Snapshot, State
 from quicksand_tui.text import plain
@@ -108,10 +109,14 @@ class PanesScreen(Screen[None]):
     @on(Pane.Prefixed)
     def _do_prefixed(self, event: Pane.Prefixed) -> None:
         action = next((a for a in in_scope(Scope.PANES) if event.key in a.keys), None)
-        if action is None:
+        if event.key == PREFIX_KEY:
+            event.pane.type(PREFIX)
+        elif action is None:
             self._app.tell(f"ctrl-] {event.key} does nothing; ctrl-] ? shows what there is")
-            return
-        self.action_do(action.id)
+        else:
+            self.action_do(action.id)
+        # By then the focus is where the command has put it.
+        self.call_after_refresh(self._app.command_done)
 
     def action_do(self, action_id: str) -> None:
         """Carry out an action of the registry, or say why it is not possible."""

@@ -24,7 +24,7 @@ def splitter() -> tuple[InputSplitter, Clock]:
 
 
 def parted(data: bytes) -> list[tuple[bytes, bool]]:
-    return [tuple(piece) for piece in splitter()[0].feed(data)]  # type: ignore[misc]
+    return [piece[:2] for piece in splitter()[0].feed(data)]
 
 
 KEYS = [
@@ -83,9 +83,13 @@ def test_the_key_after_the_prefix_may_come_late_and_after_the_focus_went() -> No
     made, _ = splitter()
     assert made.feed(b"\x1d") == [Piece(b"\x1d", for_pane=False)]
     made.raw = False
-    assert made.feed(b"c") == [Piece(b"c", for_pane=False)]
+    assert made.feed(b"c") == [Piece(b"c", for_pane=False, is_command=True)]
     made.raw = True
     assert made.feed(b"c") == [Piece(b"c", for_pane=True)]
+
+
+def test_an_escape_before_the_prefix_is_a_key_of_its_own() -> None:
+    assert parted(b"\x1b\x1dC") == [(b"\x1b", True), (b"\x1d", False), (b"C", False)]
 
 
 def test_a_mouse_between_prefix_and_key_changes_nothing() -> None:
@@ -93,7 +97,7 @@ def test_a_mouse_between_prefix_and_key_changes_nothing() -> None:
     made.feed(b"\x1d")
     assert made.feed(b"\x1b[<35;1;1M%x") == [
         Piece(b"\x1b[<35;1;1M", for_pane=False),
-        Piece(b"%", for_pane=False),
+        Piece(b"%", for_pane=False, is_command=True),
         Piece(b"x", for_pane=True),
     ]
 
