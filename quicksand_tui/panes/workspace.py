@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import events, on, work
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.message import Message
 from textual.strip import Strip
@@ -44,14 +44,8 @@ class _Places(Layout):
             place = places.get(child.id or "")
             # The first row is the title's.
             region = Region(0, 0, 0, 0) if place is None else _below_title(place)
-            found.append(WidgetPlacement(region, layout_offset(), child.styles.margin, child))
+            found.append(WidgetPlacement(region, Offset(0, 0), child.styles.margin, child))
         return found
-
-
-def layout_offset() -> Any:
-    from textual.geometry import Offset
-
-    return Offset(0, 0)
 
 
 def _below_title(place: Rect) -> Region:
@@ -110,10 +104,8 @@ class Workspace(Widget):
         return layout.split(self._node, last, name, Way.BESIDE)
 
     def _make(self, session: str = "") -> Pane:
-        pane = Pane(
-            self.sandbox_id, self._open_terminal, session=session, id=f"pane-{next(self._numbers)}"
-        )
-        return pane
+        name = f"pane-{next(self._numbers)}"
+        return Pane(self.sandbox_id, self._open_terminal, session=session, id=name)
 
     def compose(self) -> Iterable[Widget]:
         yield from self._first
