@@ -22,6 +22,9 @@ TERM = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 LEAVE_S = 2.0
 
+NEW = "enter opens a new one"
+"""First: panes may be narrow."""
+
 
 class EngineTerminal:
     """One terminal. Its public methods are for the UI's thread, as in `GuestTerminal`."""
@@ -103,9 +106,10 @@ class EngineTerminal:
         try:
             await self._serve()
         except QuicksandError as error:
-            self._tell(LinkState.LOST, f"{error}; enter opens a new one")
+            # The log of a QEMU that died follows in its lines.
+            self._tell(LinkState.LOST, f"{NEW}: {str(error).splitlines()[0]}")
         except OSError as error:
-            self._tell(LinkState.LOST, f"{error.strerror}; enter opens a new one")
+            self._tell(LinkState.LOST, f"{NEW}: {error.strerror}")
 
     async def _serve(self) -> None:
         """Open it, and come back to it after each revert, until its program ends."""
@@ -147,7 +151,7 @@ class EngineTerminal:
                     raise
                 told = f"{self._told}: " if self._told else ""
                 self._session = ""
-                why = f"{told}this terminal is not there; enter opens a new one"
+                why = f"{told}this terminal is not there"
                 raise AgentRefusedError(why, code="not_found") from error
         self._session = self._shell.session
         self._tell(LinkState.OPEN, self._told)
@@ -175,7 +179,7 @@ class EngineTerminal:
         status = shell.status
         code = f"exit status {status.exit_code}" if status is not None else "it has ended"
         self._session = ""
-        self._tell(LinkState.ENDED, f"{code}; enter opens a new one")
+        self._tell(LinkState.ENDED, f"{NEW}: {code}")
 
     async def _send_typed(self, shell: Shell) -> None:
         while True:
