@@ -18,6 +18,7 @@ class Group(StrEnum):
     TREE = "Checkpoints"
     SAVES = "Saves"
     TRASH = "Trash"
+    PANES = "Shells: ctrl-] and then"
     APP = "App"
 
 
@@ -29,6 +30,8 @@ class Scope(StrEnum):
     TREE = "tree"
     SAVES = "saves"
     TRASH = "trash"
+    PANES = "panes"
+    """Keys count behind the prefix only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

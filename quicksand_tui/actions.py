@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from quicksand_tui import reasons
 from quicksand_tui.action import Action, Group, Scope
+from quicksand_tui.pane_actions import PANE_ACTIONS
 from quicksand_tui.saves_actions import SAVES_ACTIONS
 
 __all__ = ["ACTIONS", "MOVES", "Action", "Group", "Scope", "find_action", "in_scope", "key_text"]
@@ -33,10 +34,20 @@ ACTIONS: tuple[Action, ...] = (
         id="shell",
         keys=("s",),
         label="shell",
-        tooltip="Shell on the whole screen; exit or ctrl-] d comes back",
+        tooltip="Shells beside each other; ctrl-] ? shows the keys",
         group=Group.SANDBOX,
         disabled_reason=reasons.shell,
         command="quicksand-tui shell {name}",
+    ),
+    Action(
+        id="full_shell",
+        keys=("f",),
+        label="full shell",
+        tooltip="One shell that has the terminal to itself",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.shell,
+        command="quicksand-tui shell {name}",
+        footer=False,
     ),
     Action(
         id="start",
@@ -359,6 +370,7 @@ ACTIONS: tuple[Action, ...] = (
         scope=Scope.TREE,
     ),
     *SAVES_ACTIONS,
+    *PANE_ACTIONS,
 )
 
 MOVES = (
@@ -376,6 +388,12 @@ _KEY_NAMES = {
     "colon": ":",
     "at": "@",
     "asterisk": "*",
+    "percent_sign": "%",
+    "quotation_mark": '"',
+    "semicolon": ";",
+    "left_square_bracket": "[",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
 }
 
 

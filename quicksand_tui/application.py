@@ -12,15 +12,17 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from textual import work
+from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.operations import Operations
+from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput
 from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
@@ -40,11 +42,15 @@ from quicksand_tui.view import with_jobs
 
 if TYPE_CHECKING:
     from quicksand_tui.form import Form, Values
+    from quicksand_tui.panes.pane import Pane
     from quicksand_tui.saves_operations import SavesOperations
     from quicksand_tui.saves_spec import Told
+    from quicksand_tui.screens.panes import PanesScreen
 
 LOOK_EVERY_S = 0.5
 LOOK_WAIT_S = 5.0
+COMMAND_WAIT_S = 1.0
+"""For a command to the panes; then keys go on all the same."""
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
 T = TypeVar("T")
@@ -98,6 +104,10 @@ class QuicksandApp(App[int]):
         self._look_fresh = False
         self._lookers: list[asyncio.Future[None]] = []
         """Wait for a look that begins after they asked."""
+        self._panes: dict[str, PanesScreen] = {}
+        """Screens with shells, by sandbox: kept while they are not shown."""
+        self._typed_behind: bytes | None = None
+        """Keys behind a command to the panes that is not carried out yet."""
         self._shell: asyncio.subprocess.Process | None = None
         self.shell_opens = False
         """From the key until the terminal is the shell's: keys are meant for it already."""
@@ -347,7 +357,97 @@ class QuicksandApp(App[int]):
                     )
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
-    # Shells
+    # Shells in panes
+
+    def open_panes(self, sandbox: SandboxView) -> None:
+        """Show the shells of a sandbox: those of before, or those that were left in it, or one."""
+        self._open_panes(sandbox)
+
+    @work(group="panes", exclusive=True)
+    async def _open_panes(self, sandbox: SandboxView) -> None:
+        from quicksand_tui.screens.panes import PanesScreen
+
+        screen = self._panes.get(sandbox.id)
+        if screen is None:
+            left = await self.service.shells(sandbox.id)
+            screen = PanesScreen(
+                self.service,
+                sandbox,
+                self.snapshot,
+                sessions=tuple(shell.session for shell in left),
+                ascii_only=self.ascii,
+            )
+            self._panes[sandbox.id] = screen
+            self.install_screen(screen, name=f"panes-{sandbox.id}")
+        self.operations.note_command(find_action("shell").command_for(sandbox.name))
+        self.push_screen(screen)
+
+    def leave_panes(self) -> None:
+        """Back to the sandboxes; shells run on."""
+        self.pop_screen()
+
+    def forget_panes(self, sandbox_id: str) -> None:
+        """The last shell of a sandbox is gone."""
+        screen = self._panes.pop(sandbox_id, None)
+        if screen is None:
+            return
+        if self.screen is screen:
+            self.pop_screen()
+        self.uninstall_screen(screen)
+        screen.remove()
+
+    @on(RawInput)
+    def _type_raw(self, event: RawInput) -> None:
+        if self._typed_behind is not None:
+            self._typed_behind += event.data
+        elif (pane := self._focused_pane) is not None:
+            pane.type(event.data)
+
+    @on(CommandTyped)
+    def _await_command(self) -> None:
+        if self._typed_behind is None:
+            self._typed_behind = b""
+            self.set_timer(COMMAND_WAIT_S, self.command_done)
+
+    def command_done(self) -> None:
+        """The command behind the prefix is carried out: what was typed since goes where the focus
+        is now."""
+        typed, self._typed_behind = self._typed_behind, None
+        if not typed:
+            return
+        if (pane := self._focused_pane) is not None:
+            pane.type(typed)
+        elif isinstance(self._driver, RawDriver):
+            self._driver.replay(typed)
+
+    @property
+    def _focused_pane(self) -> Pane | None:
+        # Its class is loaded with the first one.
+        focused = self.focused
+        return cast("Pane", focused) if getattr(focused, "takes_raw_keys", False) else None
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _focus_moved(self) -> None:
+        self.update_raw()
+
+    def update_raw(self) -> None:
+        """Whether keys are a guest's now, byte for byte."""
+        driver = self._driver
+        if isinstance(driver, RawDriver):
+            driver.raw = self._focused_pane is not None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Within a pane, ctrl+q and ctrl+p are the guest's."""
+        if action in ("quit", "command_palette") and self._focused_pane is not None:
+            return False
+        return super().check_action(action, parameters)
+
+    def get_driver_class(self) -> type[Driver]:
+        chosen = super().get_driver_class()
+        return RawDriver if chosen.__name__ == "LinuxDriver" else chosen
+
+    # Shells on the whole screen
 
     def open_shell(self, sandbox: SandboxView) -> None:
         self.shell_opens = True

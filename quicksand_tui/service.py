@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand_tui import engine_past
 from quicksand_tui.failures import describe_failure
 from quicksand_tui.logs import FileLog
+from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.saved import SavesView
 from quicksand_tui.snapshot import (
@@ -217,6 +218,15 @@ class EngineService:
             return found.tell()
 
         return await self._ask("The saves were not verified", verify)
+
+    def open_terminal(
+        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+    ) -> GuestTerminal:
+        from quicksand_tui.engine_terminals import EngineTerminal
+
+        return EngineTerminal(
+            sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
+        )
 
     # The engine's thread
 

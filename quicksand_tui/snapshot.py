@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
 from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, TrashedView
 from quicksand_tui.text import age_text, size_text
@@ -375,6 +376,11 @@ class Service(SavesService, Protocol):
         """Take the last revert back."""
 
     async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None: ...
+
+    def open_terminal(
+        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+    ) -> GuestTerminal:
+        """A terminal in a guest, a new one or, with ``session``, one that is there."""
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource: ...
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import time
 import zlib
@@ -27,6 +28,12 @@ pytest's long directories: a Unix socket's path has 104 bytes."""
 
 
 ID_MAX = 80
+
+
+def pytest_configure() -> None:
+    """A shell has what it runs in the background ignore Ctrl-C; and so would the programs that
+    tests interrupt, which would never end."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -25,7 +25,7 @@ from quicksand.host.paths import Paths, paths
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry
 from quicksand.snapshots.history import AUTO_KEPT, History
-from quicksand.snapshots.records import Node
+from quicksand.snapshots.records import DISK, Node
 
 from tests.conftest import fresh_places, our_processes, wait_for
 from tests.crash_client import Order
@@ -288,7 +288,15 @@ class Box:
             await self.vm.start(at=id_)
             assert await self.look() == self.contents[id_].sums, f"{id_} has other contents"
             self.now = self.contents[id_]
+            await self.forget_left_behind()
         self.vm.detach()
+
+    async def forget_left_behind(self) -> None:
+        """The disk that a start at a checkpoint has kept is whole; nothing here goes back to it."""
+        for node in self.history.nodes():
+            if node.tier == DISK:
+                check_files(self.place, node)
+                await self.vm.delete_checkpoint(node.id)
 
     async def check_present(self, allowed: dict[str, Content]) -> None:
         sums = await self.look()
@@ -303,9 +311,15 @@ class Box:
         return self.alone() if entry.run is not None else not entry.is_live
 
     def alone(self) -> bool:
-        """Whether QEMU (and its keeper) are the sandbox's only processes."""
+        """Whether QEMU (and its keeper, and one that waits) are the sandbox's only processes."""
         lines = our_processes(str(self.place.root))
-        return sum("qemu-system" in line and "keeper.py" not in line for line in lines) == 1
+        count = sum("qemu-system" in line and "keeper.py" not in line for line in lines)
+        return count == 1 + len(self.waiting())
+
+    def waiting(self) -> set[str]:
+        """Machines that wait for a revert, at most one."""
+        found = runtime_dir(self.paths, self.vm.id).root.glob("*/waiting.json")
+        return {path.parent.name for path in found}
 
     def has_keeper(self) -> bool:
         return any("keeper.py" in line for line in our_processes(str(self.place.root)))
@@ -325,7 +339,9 @@ class Box:
             del self.contents[doomed]
         await self.load(self.dice.choice(ids))
         runtime = runtime_dir(self.paths, self.vm.id)
-        names = {path.name for path in runtime.root.iterdir()}
+        await self.vm._next_revert.settle()
+        assert len(self.waiting()) <= 1
+        names = {path.name for path in runtime.root.iterdir()} - self.waiting()
         assert names == {"keeper.sock", "current", runtime.current().name}, names
 
     async def check_clones(self, cloned: Content) -> None:
@@ -349,7 +365,7 @@ class Box:
         return entry is None or not entry.is_live or entry.run is not None
 
     def only_ours(self) -> bool:
-        return len(our_processes(str(self.paths.data))) == 2
+        return len(our_processes(str(self.paths.data))) == 2 + len(self.waiting())
 
 
 def _put(data: bytes, block: int, part: bytes) -> bytes:

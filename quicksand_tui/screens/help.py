@@ -34,6 +34,7 @@ GROUPS = {
     Scope.TREE: (Group.TREE,),
     Scope.SAVES: (Group.SAVES,),
     Scope.TRASH: (Group.TRASH,),
+    Scope.PANES: (Group.PANES,),
 }
 
 
@@ -47,8 +48,9 @@ def help_content(scope: Scope) -> Content:
                 keys = " ".join(key_text(key) for key in action.keys)
                 parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{action.tooltip}\n"]
         parts.append("\n")
-    parts.append(("Moving\n", "bold $text-accent"))
-    for keys, meaning in MOVES:
+    if scope is not Scope.PANES:
+        parts.append(("Moving\n", "bold $text-accent"))
+    for keys, meaning in MOVES if scope is not Scope.PANES else ():
         if scope is Scope.MAIN or not keys.startswith("tab"):
             parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
     if scope is Scope.MAIN:

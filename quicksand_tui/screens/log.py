@@ -66,7 +66,8 @@ class LogScreen(Screen[None]):
         found = snapshot.sandbox(self._sandbox.id)
         if found is not None:
             self._sandbox = found
-        self._title()
+        if self.is_mounted:
+            self._title()
 
     @work(group="log", exclusive=True)
     async def _follow(self) -> None:

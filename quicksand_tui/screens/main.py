@@ -268,6 +268,10 @@ class MainScreen(ActionScreen):
 
     def do_shell(self) -> None:
         if (sandbox := self.selection.sandbox) is not None:
+            self._app.open_panes(sandbox)
+
+    def do_full_shell(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
             self._app.open_shell(sandbox)
 
     def do_start(self) -> None:

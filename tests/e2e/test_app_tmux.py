@@ -63,7 +63,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("● running   debian-1", timeout=BOOT_S)
         terminal.sees("run debian --name debian-1 --detach")
 
-        terminal.press("s")
+        terminal.press("f")
         terminal.sees("root@debian-1")
         terminal.type("stty size; echo $((6 * 7))-from-the-guest | tee /dev/console")
         terminal.press("Enter")
@@ -110,7 +110,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
 def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
     with Terminal(APP) as terminal:
         start_sandbox(terminal)
-        terminal.press("s")
+        terminal.press("f")
         terminal.sees("ctrl-] d leaves it running", "root@debian-1")
         terminal.type("sleep 600")
         terminal.press("Enter")
@@ -119,7 +119,7 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.sees("─ Sandboxes ─", "s shell")
         terminal.resize(100, 30)
 
-        terminal.press("s")
+        terminal.press("f")
         terminal.sees("Shell in debian-1", "Come back to", "Open a new one")
         terminal.press("Enter")
         terminal.until(lambda text: text.count("# sleep 600") == 2, what="what was shown before")
@@ -133,7 +133,7 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.sees("─ Sandboxes ─", "--session")
 
         # The first one has ended: there is nothing to come back to.
-        terminal.press("s")
+        terminal.press("f")
         terminal.until(lambda text: "Sandboxes" not in text, what="a new shell")
         terminal.type("exit")
         terminal.press("Enter")
@@ -185,6 +185,7 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.sees("─ by-a-script ─")
         terminal.press("Enter")
         terminal.sees("debian-1: goes on from by-a-script", timeout=BOOT_S)
+        terminal.sees("○ before start at by-a-")
         assert in_guest("cat /root/file") == "first\n"
 
         terminal.press("R")
@@ -193,12 +194,12 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.sees("Delete the checkpoint by-a-script?")
         terminal.press("Enter")
         terminal.until(lambda text: "Delete the" not in text, what="the end of the question")
-        assert tags() == ["by-a-script"]
+        assert "by-a-script" in tags()
         terminal.press("d")
         terminal.sees("Delete the checkpoint by-a-script?")
         terminal.press("y")
-        terminal.sees("checkpoint by-a-script is deleted", "No checkpoints are left")
-        assert tags() == []
+        terminal.sees("checkpoint by-a-script is deleted", "○ before start at by-a-")
+        assert "by-a-script" not in tags()
         terminal.press("q")
         terminal.sees("─ Sandboxes ─")
         terminal.press("q")
@@ -294,7 +295,7 @@ def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths)
         two.sees("● running   debian-1", "tcg" if "TCG" in one.text else "")
 
         # A signal while the shell has the terminal: the shell ends, the terminal is as it was.
-        one.press("s")
+        one.press("f")
         one.sees("root@debian-1")
         os.kill(one.pid_of("-m quicksand_tui"), signal.SIGTERM)
         left_clean(one, 128 + signal.SIGTERM)

@@ -324,16 +324,18 @@ class Session(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def handshake(self, token: str, *, timeout: float) -> None:
-        """Say hello with a fresh nonce. Raises as `request` does."""
+    async def handshake(self, token: str, *, timeout: float, set_clock: bool = True) -> None:
+        """Say hello with a fresh nonce; with ``set_clock`` the guest's clock is set if it is off.
+        Raises as `request` does."""
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         self._decoder.expect_marker(nonce)
-        params = {
+        params: dict[str, Any] = {
             "nonce": nonce.hex(),
             "token": token,
             "protocol": PROTOCOL,
-            "unix_ns": time.time_ns(),
         }
+        if set_clock:
+            params["unix_ns"] = time.time_ns()
         self.hello = await self.request("hello", params, timeout=timeout)
 
     def close(self) -> None:

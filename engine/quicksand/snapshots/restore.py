@@ -8,6 +8,7 @@ import asyncio
 import base64
 import os
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -268,7 +269,9 @@ async def wake(
     a tenth of its way to the first command. ``again`` makes another one.
     """
     hello = asyncio.create_task(
-        session.handshake(node.token, timeout=FIRST_HELLO_S), name="quicksand-hello"
+        # A guest takes long over its first words, and its clock would be late by that.
+        session.handshake(node.token, timeout=FIRST_HELLO_S, set_clock=False),
+        name="quicksand-hello",
     )
     try:
         await asyncio.sleep(0)
@@ -286,11 +289,12 @@ async def wake(
 
 
 async def repair_guest(session: Session, record: Record, node: Node) -> str:
-    """Make new what must be before anything of the user's runs: the random generator's state and,
-    if the memory is that of another sandbox, names and secrets. (The clock was set by the hello.)
+    """Make new what must be before anything of the user's runs: the clock, the random generator's
+    state and, if the memory is that of another sandbox, names and secrets.
 
     Returns the agent's token.
     """
+    await session.request("set_time", {"unix_ns": time.time_ns()})
     entropy = base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()
     await session.request("reseed", {"entropy_b64": entropy})
     if node.owner in ("", record.id):

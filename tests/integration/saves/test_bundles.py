@@ -42,7 +42,7 @@ def move(prepared: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Move]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("compress", [pytest.param(False, marks=pytest.mark.soak), True])
 async def test_a_full_bundle_boots_where_nothing_else_is(
     move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool
 ) -> None:

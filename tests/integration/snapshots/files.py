@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from quicksand.host.files import is_locked
 from quicksand.layout import SandboxDir
 from quicksand.snapshots.history import LAYER_FILES, History
 from quicksand.snapshots.layers import read_seal
@@ -14,9 +15,10 @@ from quicksand.snapshots.storing import find_image, load_index
 
 def check_files(place: SandboxDir, node: Node) -> None:
     """Every byte that a checkpoint needs is as it was written; nothing is taken from a cache."""
-    load_index(place, node)
-    assert node.devices is not None
-    verify(place.checkpoints / node.id / "devices", node.devices)
+    if node.index is not None:
+        load_index(place, node)
+    for name, file in node.own_files:
+        verify(place.checkpoints / node.id / name, file)
     for file in node.files:
         verify(place.memory / file.name, file)
     image = find_image(place, node.memory)
@@ -35,9 +37,11 @@ def check_litter(place: SandboxDir) -> None:
     assert hidden <= {place.node for place in heads}
     for node in nodes:
         found = {p.name for p in (place.checkpoints / node.id).iterdir()}
-        assert found == {"node.json", "devices", "pages.index"}, found
+        assert found == {"node.json", *(name for name, _ in node.own_files)}, found
     layers = {name for node in nodes for name in node.layers}
     layers |= {name for place in heads for name in (*place.layers, place.top)}
+    if is_locked(place.lock):
+        layers |= {place.waiting for place in heads if place.waiting}
     found = {p.name for p in place.layers.iterdir()}
     assert {name for name in found if name.endswith(".qcow2")} == {f"{n}.qcow2" for n in layers}
     assert found <= {f"{name}.{kind}" for name in layers for kind in LAYER_FILES}

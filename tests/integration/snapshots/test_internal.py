@@ -260,7 +260,7 @@ async def test_qemu_killed_while_it_saves_loses_no_earlier_checkpoint(
     await vm.stop()
     await vm.start(at="kept")
     assert await say(vm, "cat /dev/shm/f /root/f") == "kept\nkept"
-    assert [c.tag for c in vm.checkpoints()] == ["kept"]
+    assert [c.tag for c in vm.checkpoints() if not c.auto] == ["kept"]
     await vm.checkpoint("more")
     assert len(memory_of(vm, places)) == 2
 

@@ -151,7 +151,18 @@ def own_template(prepared: Paths, places: Paths, tmp_path: Path) -> Iterator[Ori
         yield Origin(place=place, node=origin.node)
 
 
-@pytest.mark.parametrize("part", ["memory", "layer", "devices", "index", "node", "missing layer"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "memory",
+        "layer",
+        # What is refused for these is tested without VMs.
+        *(
+            pytest.param(part, marks=pytest.mark.soak)
+            for part in ("devices", "index", "node", "missing layer")
+        ),
+    ],
+)
 async def test_a_damaged_template_is_not_used(
     own_template: Origin, part: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
 from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
@@ -134,6 +135,42 @@ class FakeLog:
         self.closed = True
 
 
+class FakeTerminal:
+    """A terminal in a guest: what is typed comes back, and the test says more."""
+
+    def __init__(self, session: str, size: tuple[int, int], sink: Sink) -> None:
+        self.session = session
+        self.size = size
+        self.sink = sink
+        self.typed = b""
+        self.unread = 0
+        self.left = self.ended = False
+        asyncio.get_running_loop().call_soon(self.tell, LinkState.OPEN)
+
+    def tell(self, state: LinkState, text: str = "") -> None:
+        self.session = self.session or "1"
+        self.sink.status(LinkStatus(state=state, session=self.session, text=text))
+
+    def say(self, data: bytes) -> None:
+        self.unread += len(data)
+        self.sink.output(data)
+
+    def write(self, data: bytes) -> None:
+        self.typed += data
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.size = (columns, rows)
+
+    def parsed(self, count: int) -> None:
+        self.unread -= count
+
+    def leave(self) -> None:
+        self.left = True
+
+    def end(self) -> None:
+        self.ended = True
+
+
 class FakeService(FakeSaves):
     """Shows ``world``; operations change it when the test lets them (or at once)."""
 
@@ -153,12 +190,20 @@ class FakeService(FakeSaves):
         self.visible: frozenset[str] = frozenset()
         self.closed = False
         self.reports: list[Report] = []
+        self.terminals: list[FakeTerminal] = []
 
     def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
         self.visible = frozenset(visible)
         if fresh:
             self.calls.append("read fresh")
         return self.world
+
+    def open_terminal(
+        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+    ) -> FakeTerminal:
+        self.calls.append(f"terminal {sandbox_id} {session}".rstrip())
+        self.terminals.append(FakeTerminal(session, size, sink))
+        return self.terminals[-1]
 
     async def create(self, spec: NewSpec, report: Report) -> None:
         new_id = f"{len(self.calls):012x}"

@@ -35,7 +35,7 @@ async def test_s_runs_the_command_shell_and_comes_back() -> None:
     app = AppWithoutTerminal(Ended(7))
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        await pilot.press("s")
+        await pilot.press("f")
         await until(lambda: app.lent)
         assert app.lent == [shell_argv(WEB.id)]
         assert app.lent[0][-2:] == ["shell", WEB.id]
@@ -44,20 +44,12 @@ async def test_s_runs_the_command_shell_and_comes_back() -> None:
         assert app.screen is app.main
 
 
-async def test_enter_on_a_running_sandbox_opens_a_shell() -> None:
-    app = AppWithoutTerminal(Ended(0))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await ready(pilot)
-        await pilot.press("enter")
-        await until(lambda: app.lent)
-
-
 async def test_a_shell_that_could_not_be_opened_is_explained() -> None:
     failure = Failure(title="t", message="all agent sockets are in use")
     app = AppWithoutTerminal(Ended(125, failure))
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        await pilot.press("s")
+        await pilot.press("f")
         await until(lambda: isinstance(app.screen, FailureScreen))
         await pilot.pause()
         assert "all agent sockets are in use" in screen_text(app)
@@ -75,7 +67,7 @@ async def test_a_shell_that_was_left_is_offered() -> None:
     app = AppWithoutTerminal(Ended(0), service)
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        await pilot.press("s")
+        await pilot.press("f")
         await until(lambda: isinstance(app.screen, ShellsScreen))
         await until(lambda: "Come back to p2: -bash, 1m old" in screen_text(app))
         assert "Come back to p1: [b]vi[/b] x, 10m old" in screen_text(app)
@@ -93,7 +85,7 @@ async def test_a_new_shell_or_none_can_be_had_instead(key: str, lent: list[list[
     app = AppWithoutTerminal(Ended(0), service)
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        await pilot.press("s")
+        await pilot.press("f")
         await until(lambda: isinstance(app.screen, ShellsScreen))
         await pilot.press(key)
         await until(lambda: app.screen is app.main and not app.shell_opens)
@@ -106,7 +98,7 @@ async def test_what_is_typed_before_the_shell_is_there_is_no_command_of_the_app(
     app = AppWithoutTerminal(Ended(0), service)
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        await pilot.press("s", "x", "d", "q", "s")
+        await pilot.press("f", "x", "d", "q", "s")
         await pilot.pause()
         service.hold_shells.set()
         await until(lambda: app.lent)

@@ -1,0 +1,1 @@
+"""Terminals of guests within the app, several beside each other."""

@@ -1,0 +1,54 @@
+"""Device control strings: two questions are answered; sixel and the rest are swallowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from quicksand_tui.terminal.modes import CursorShape
+from quicksand_tui.terminal.state import State
+from quicksand_tui.terminal.style import sgr_text
+
+SHAPES: Final = (CursorShape.BLOCK, CursorShape.UNDERLINE, CursorShape.BAR)
+"""DECSCUSR has two numbers for each from 1 on, blinking and not."""
+
+
+def handle_dcs(state: State, data: str) -> None:
+    """Do what a complete DCS says."""
+    if data.startswith("$q"):
+        report = _REPORTS.get(data[2:])
+        # xterm's ctlseqs: 1 is for a question that was understood.
+        state.replies.dcs("0$r" if report is None else f"1$r{report(state)}{data[2:]}")
+    elif data.startswith("+q"):
+        state.replies.dcs("0+r")  # XTGETTCAP: TERM says what there is
+
+
+def _style(state: State) -> str:
+    return sgr_text(state.screen.cursor.style)
+
+
+def _region(state: State) -> str:
+    return f"{state.screen.top + 1};{state.screen.end}"
+
+
+def _cursor_shape(state: State) -> str:
+    modes = state.modes
+    return str(2 * SHAPES.index(modes.cursor_shape) + (1 if modes.cursor_blinks else 2))
+
+
+def _level(state: State) -> str:
+    return "62;1"  # VT200 series, 7-bit controls
+
+
+def _protection(state: State) -> str:
+    return "0"  # there is none
+
+
+_REPORTS: Final[Mapping[str, Callable[[State], str]]] = {
+    "m": _style,
+    "r": _region,
+    " q": _cursor_shape,
+    '"p': _level,
+    '"q': _protection,
+}
+"""Of DECRQSS."""

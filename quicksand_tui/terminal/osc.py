@@ -1,0 +1,166 @@
+"""Operating system commands: titles, links, colours, clipboard, notifications, prompts.
+
+Numbers are those of xterm's ctlseqs; 8 is the hyperlinks of VTE and iTerm2, 9 and 777 the
+notifications of iTerm2 and rxvt-unicode, 133 the semantic prompts of FinalTerm.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from quicksand_tui.terminal.events import (
+    ClipboardWrite,
+    CommandFinished,
+    CwdChanged,
+    Notification,
+    PaletteChanged,
+)
+from quicksand_tui.terminal.palette import Special, colour_text, parse_colour
+from quicksand_tui.terminal.rows import Mark
+from quicksand_tui.terminal.state import State
+from quicksand_tui.text import sanitise
+
+TITLE_MAX: Final = 256
+BODY_MAX: Final = 1024
+PATH_MAX: Final = 4096
+"""Characters; Linux's PATH_MAX is as many bytes."""
+
+
+def handle_osc(state: State, data: str, end: str, *, complete: bool) -> None:
+    """Do what an OSC says; ``end`` is how it ended, and how answers to it end."""
+    number, _, rest = data.partition(";")
+    if number in ("0", "2"):
+        # The only one that may be incomplete: it is cut anyway.
+        state.set_title(sanitise(rest, limit=TITLE_MAX))
+    elif not complete:
+        return
+    elif number in ("10", "11", "12"):
+        _special_colours(state, int(number), rest, end)
+    elif number in ("110", "111", "112"):
+        _reset_colours(state, [Special(int(number) - 100)])
+    elif number in _COMMANDS:
+        _COMMANDS[number](state, rest, end)
+
+
+def _palette(state: State, rest: str, end: str) -> None:
+    """OSC 4: pairs of an index and a colour, or ``?``."""
+    words = rest.split(";")
+    for word, spec in zip(words[::2], words[1::2], strict=False):
+        index = int(word) if re.fullmatch("[0-9]{1,3}", word) else 256
+        if index > 255:
+            continue
+        _one_colour(state, index, spec, f"4;{index}", end)
+
+
+def _special_colours(state: State, first: int, rest: str, end: str) -> None:
+    """OSC 10, 11, 12: the colour, then those of the next numbers."""
+    for number, spec in enumerate(rest.split(";"), first):
+        if number > Special.CURSOR.value:
+            return
+        _one_colour(state, Special(number), spec, str(number), end)
+
+
+def _one_colour(state: State, which: int | Special, spec: str, name: str, end: str) -> None:
+    if spec == "?":
+        state.replies.send(f"\x1b]{name};{colour_text(state.colours.get(which))}{end}")
+        return
+    colour = parse_colour(spec)
+    if colour is not None and state.colours.get(which) != colour:
+        state.colours.changed[which] = colour
+        state.events.put(PaletteChanged())
+
+
+def _reset_palette(state: State, rest: str, end: str) -> None:
+    """OSC 104: these indices, or all."""
+    words = [word for word in rest.split(";") if word]
+    if words:
+        _reset_colours(state, [int(w) for w in words if re.fullmatch("[0-9]{1,3}", w)])
+    else:
+        _reset_colours(state, [n for n in state.colours.changed if isinstance(n, int)])
+
+
+def _reset_colours(state: State, which: list[int] | list[Special]) -> None:
+    gone = [state.colours.changed.pop(colour, None) for colour in which]
+    if any(colour is not None for colour in gone):
+        state.events.put(PaletteChanged())
+
+
+def _cwd(state: State, rest: str, end: str) -> None:
+    """OSC 7: a file URL. Its host is not looked at: the guest is but one."""
+    try:
+        parts = urlsplit(rest[: 4 * PATH_MAX])
+        path = unquote(parts.path, errors="strict") if parts.scheme == "file" else ""
+    except ValueError:
+        return
+    if path.startswith("/") and len(path) <= PATH_MAX and path.isprintable() and path != state.cwd:
+        state.cwd = path
+        state.events.put(CwdChanged(path))
+
+
+def _link(state: State, rest: str, end: str) -> None:
+    """OSC 8: parameters, then an address; without one, the link ends."""
+    _, _, address = rest.partition(";")
+    screen = state.screen
+    style = screen.cursor.style._replace(link=state.links.number(address))
+    screen.set_style(screen.styles.intern(style))
+
+
+def _notify(state: State, rest: str, end: str) -> None:
+    """OSC 9: a text. (9;4 is ConEmu's progress bar, and no text.)"""
+    if not re.match("[0-9]+(?:;|$)", rest):
+        _put_notification(state, "", rest)
+
+
+def _notify_titled(state: State, rest: str, end: str) -> None:
+    """OSC 777;notify: title and text."""
+    kind, _, rest = rest.partition(";")
+    if kind == "notify":
+        title, _, body = rest.partition(";")
+        _put_notification(state, title, body)
+
+
+def _put_notification(state: State, title: str, body: str) -> None:
+    note = Notification(sanitise(title, limit=TITLE_MAX), sanitise(body, limit=BODY_MAX))
+    if note.title or note.body:
+        state.events.put(note)
+
+
+def _clipboard(state: State, rest: str, end: str) -> None:
+    """OSC 52: base64 of a text. What is on the clipboard is nobody's business in the guest:
+    questions go unanswered, as in a terminal that has none."""
+    _, _, coded = rest.partition(";")
+    try:
+        data = base64.b64decode(coded, validate=True)
+    except (binascii.Error, ValueError):
+        return
+    if data:
+        state.events.put(ClipboardWrite(data.decode("utf-8", "replace")))
+
+
+def _prompt(state: State, rest: str, end: str) -> None:
+    """OSC 133: A before the prompt, B behind it, C before the output, D behind it."""
+    kind, *options = rest.split(";")
+    marks = {"A": Mark.PROMPT, "B": Mark.COMMAND, "C": Mark.OUTPUT}
+    if kind in marks:
+        state.screen.mark(marks[kind])
+    elif kind == "D":
+        status = options[0] if options else ""
+        known = re.fullmatch("-?[0-9]{1,9}", status)
+        state.events.put(CommandFinished(int(status) if known else None))
+
+
+_COMMANDS: Final[Mapping[str, Callable[[State, str, str], None]]] = {
+    "4": _palette,
+    "7": _cwd,
+    "8": _link,
+    "9": _notify,
+    "52": _clipboard,
+    "104": _reset_palette,
+    "133": _prompt,
+    "777": _notify_titled,
+}

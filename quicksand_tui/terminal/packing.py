@@ -1,0 +1,219 @@
+"""Rows of the scrollback: a text and a few bytes each.
+
+Strings and bytes are small, and the garbage collector need not look at them: ten thousand rows of
+lists cost 20 MB and slow everything else down. The bytes are one of flags, then a record for each
+run of cells with one style; no record means that all are `PLAIN`.
+
+Blanks at the end are left off, except where the line goes on in the next row. Where a cell holds
+more than one character, `SEPARATOR` stands between cells, as otherwise the cells could not be told.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from quicksand_tui.terminal.rows import (
+    BLANK,
+    CLUSTERS,
+    NO_WRAP,
+    SHORT_WRAP,
+    WIDE,
+    Row,
+    Run,
+    cell_runs,
+    style_runs,
+)
+from quicksand_tui.terminal.style import PLAIN, STYLES_MAX, Style, Styles
+from quicksand_tui.terminal.width import Widths, cluster_width
+
+SEPARATOR: Final = "\x01"
+"""A control character is in no cell."""
+
+_RECORD: Final = Struct("<H iii H B I")
+"""Of a run: how many cells; then the fields of its `Style`."""
+_LENGTH: Final = Struct("<H")
+
+WRAP_BITS: Final = 0b11
+_CLUSTERS: Final = 0b100
+_MARK_SHIFT: Final = 3
+_FLAGS: Final = tuple(bytes((flags,)) for flags in range(64))
+"""One object for each, as most rows have nothing else."""
+
+
+class Packed(NamedTuple):
+    """A row of the scrollback."""
+
+    text: str
+    attributes: bytes
+
+    @property
+    def wrap(self) -> int:
+        return self.attributes[0] & WRAP_BITS
+
+    @property
+    def mark(self) -> int:
+        return self.attributes[0] >> _MARK_SHIFT
+
+    @property
+    def is_plain(self) -> bool:
+        """Every style is `PLAIN`."""
+        return len(self.attributes) == 1
+
+    @property
+    def is_simple(self) -> bool:
+        """Every cell is one ASCII character: what joins a character is none."""
+        return self.text.isascii()
+
+    @classmethod
+    def simple(cls, text: str, wrap: int, mark: int) -> Packed:
+        """A plain row of single characters. Blanks at its end must be gone."""
+        return cls(text, _FLAGS[wrap | mark << _MARK_SHIFT])
+
+
+class Cells(NamedTuple):
+    """A row in the open: a string for each column, and its style."""
+
+    cells: list[str]
+    styles: list[Style]
+
+
+class Packer:
+    """Packs rows, and unpacks them."""
+
+    def __init__(self, styles: Styles) -> None:
+        self._styles = styles
+        self._records: dict[Style, bytes] = {}
+        self._known: dict[bytes, Style] = {}
+        self._widths = Widths()
+
+    def pack(self, row: Row) -> tuple[str, bytes]:
+        """The fields of a `Packed`."""
+        flags = row.wrap | row.mark << _MARK_SHIFT
+        used = length = row.used
+        text = "".join(row.cells[:used])
+        if row.wrap == NO_WRAP:
+            shown = text.rstrip(BLANK)
+            length -= len(text) - len(shown)
+            text = shown
+            if row.styled > length:
+                styled = _styled_length(row.styles, length, row.styled)
+                text += BLANK * (styled - length)
+                length = styled
+        else:
+            length = len(row.cells) - (row.wrap == SHORT_WRAP)
+            text = text[: length - used] if length < used else text + BLANK * (length - used)
+        if row.kind == CLUSTERS:
+            text, clusters = _separate(text, row.cells[:length])
+            flags |= clusters
+        if not row.styled:
+            return text, _FLAGS[flags]
+        return text, _FLAGS[flags] + self._pack_styles(row.styles[: min(length, row.styled)])
+
+    def pack_cells(self, line: Cells, wrap: int, mark: int) -> Packed:
+        """Pack the cells of a line, of which the last is not blank if it ends here."""
+        text, clusters = _separate("".join(line.cells), line.cells)
+        flags = clusters | wrap | mark << _MARK_SHIFT
+        return Packed(text, _FLAGS[flags] + self._pack_styles(line.styles))
+
+    def _pack_styles(self, styles: list[Style]) -> bytes:
+        """Records of styles, without those that are `PLAIN` at the end."""
+        runs = style_runs(styles)
+        if runs and runs[-1][1] == PLAIN:
+            runs.pop()
+        return b"".join([_LENGTH.pack(count) + self._record(style) for count, style in runs])
+
+    def _record(self, style: Style) -> bytes:
+        found = self._records.get(style)
+        if found is None:
+            if len(self._records) >= STYLES_MAX:
+                self._records.clear()
+            found = self._records[style] = _RECORD.pack(0, *style)[_LENGTH.size :]
+        return found
+
+    def _style(self, record: bytes) -> Style:
+        found = self._known.get(record)
+        if found is None:
+            if len(self._known) >= STYLES_MAX:
+                self._known.clear()
+            _, *fields = _RECORD.unpack(bytes(_LENGTH.size) + record)
+            found = self._known[record] = self._styles.intern(Style(*fields))
+        return found
+
+    def unpack(self, packed: Packed) -> Cells:
+        cells = self.cells(packed)
+        styles: list[Style] = []
+        for count, style in self._style_runs(packed.attributes):
+            styles += [style] * count
+        return Cells(cells, styles + [PLAIN] * (len(cells) - len(styles)))
+
+    def cells(self, packed: Packed) -> list[str]:
+        """Without the styles, which is quicker."""
+        text = packed.text
+        if packed.is_simple:
+            return list(text)
+        cells: list[str] = []
+        if packed.attributes[0] & _CLUSTERS:
+            for cluster in text.split(SEPARATOR):
+                cells.append(cluster)
+                if cluster_width(cluster) == 2:
+                    cells.append("")
+            return cells
+        widths = self._widths
+        for char in text:
+            cells.append(char)
+            if widths[char] == 2:
+                cells.append("")
+        return cells
+
+    def runs(self, packed: Packed) -> list[Run]:
+        """What is shown of it; the rest of the row is blank."""
+        text = packed.text
+        if not packed.is_simple:
+            return cell_runs(*self.unpack(packed))
+        runs, start = [], 0
+        for count, style in self._style_runs(packed.attributes):
+            runs.append(Run(text[start : start + count], style, count))
+            start += count
+        if start < len(text):
+            runs.append(Run(text[start:], PLAIN, len(text) - start))
+        return runs
+
+    def _style_runs(self, attributes: bytes) -> list[tuple[int, Style]]:
+        size = _RECORD.size
+        return [
+            (
+                _LENGTH.unpack_from(attributes, at)[0],
+                self._style(attributes[at + _LENGTH.size : at + size]),
+            )
+            for at in range(1, len(attributes), size)
+        ]
+
+    def unpack_row(self, packed: Packed, columns: int) -> Row:
+        """A row of the screen again. It must not be longer than that is wide."""
+        row = Row(columns)
+        cells, styles = self.unpack(packed)
+        row.cells[: len(cells)] = cells
+        row.styles[: len(styles)] = styles
+        row.used = row.styled = len(cells)
+        if packed.attributes[0] & _CLUSTERS:
+            row.kind = CLUSTERS
+        elif not packed.is_simple:
+            row.kind = WIDE
+        row.wrap, row.mark = packed.wrap, packed.mark
+        return row
+
+
+def _separate(text: str, cells: list[str]) -> tuple[str, int]:
+    """The text of cells, with separators if they are needed, and the flag that says so."""
+    if len(text) == len(cells) - cells.count(""):
+        return text, 0
+    return SEPARATOR.join(filter(None, cells)), _CLUSTERS
+
+
+def _styled_length(styles: list[Style], length: int, end: int) -> int:
+    """How many cells there are up to the last that has a style, ``length`` at least; from ``end``
+    on, none has."""
+    while end > length and styles[end - 1] == PLAIN:
+        end -= 1
+    return end

@@ -1,0 +1,235 @@
+"""From bytes to text, control characters and sequences, however they are cut into pieces.
+
+Whatever is complete within a piece of input is found by one regular expression. The rest (sequences
+that are cut off, very long, or have control characters inside) goes through a state machine after
+DEC's parser as Paul Williams drew it (vt100.net/emu/dec_ansi_parser). It defines what happens; the
+expression is only the shorter way to the same end.
+
+Input is UTF-8, so control characters of the C1 set are written in 7 bits; U+0080 to U+009F are
+ignored.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final, Protocol
+
+SEQUENCE_MAX: Final = 256
+"""Characters between CSI and its end. Longer sequences are ignored as a whole."""
+
+STRING_MAX: Final = 1024 * 1024
+"""Characters of an OSC or DCS that are kept; it goes on to its end, but incomplete."""
+
+STRING_KINDS: Final = "]PX^_k"
+"""What follows ESC for OSC, DCS, SOS, PM, APC, and for the title that GNU screen knows."""
+
+KEPT_KINDS: Final = "]P"
+"""Of those, the ones that mean something here."""
+
+_TOKEN: Final = re.compile(
+    # Colours, a text and the end of a line are one match, as there are so many of them.
+    r"\x1b\[([0-9:;]{0,250}(?:m\x1b\[[0-9:;]{0,250})*)m([^\x00-\x1f\x7f-\x9f]*)(\r\n)?"
+    r"|([^\x00-\x1f\x7f-\x9f]+)(\r\n)?"
+    r"|(\r\n|[\x00-\x1a\x1c-\x1f])"
+    r"|\x1b\[([<=>?]?[0-9:;]{0,250})([ -/]{0,4}[@-~])"
+    r"|\x1b([ -/]{1,4}[0-~]|[0-OQ-WYZ\\`-jl-~])"
+    r"|\x1b\]([^\x07\x18\x1a\x1b]{0,4096})(\x07|\x1b\\)"
+    r"|(\x1b)"
+)
+_COLOURED_LINE, _TEXT, _LINE, _CONTROL, _CSI, _ESCAPE, _OSC = 3, 4, 5, 6, 8, 9, 11
+"""The last group of each alternative."""
+
+_SEQUENCE: Final = re.compile(r"([<=>?]?[0-9:;]*)([ -/]{0,4}[@-~])")
+_PARAMS: Final = re.compile(r"[ -?]+")
+_STRING_END: Final = re.compile(r"[\x07\x18\x1a\x1b]")
+
+
+class Sink(Protocol):
+    """Who gets what was found."""
+
+    @property
+    def controls(self) -> Mapping[str, Callable[[], object]]:
+        """What to do for CR LF, and for a control character. One that is not in it does nothing."""
+
+    def write(self, text: str) -> None:
+        """Text without control characters, not empty."""
+
+    def sgr(self, params: str) -> None:
+        """CSI ``params`` m; of several, with ``m CSI`` between theirs."""
+
+    def csi(self, params: str, final: str) -> None:
+        """Any other control sequence: what may be a private prefix (``?``) with digits, ``;`` and
+        ``:``; intermediate characters with the final one."""
+
+    def escape(self, final: str) -> None:
+        """ESC with intermediate characters and the final one."""
+
+    def string(self, kind: str, data: str, end: str, *, complete: bool) -> None:
+        """An OSC (``]``) or DCS (``P``), and what ended it. Incomplete: more was there."""
+
+
+class _State(Enum):
+    GROUND = 0
+    ESCAPE = 1
+    SEQUENCE = 2
+    """Within CSI."""
+    STRING = 3
+    STRING_ESCAPE = 4
+    """An ESC within a string: its end, if a backslash comes."""
+
+
+class Parser:
+    """Feeds a `Sink`. Between two pieces of input it keeps `SEQUENCE_MAX` characters of a sequence,
+    or `STRING_MAX` of a string, and nothing else."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._state = _State.GROUND
+        self._held = ""
+        """What there is of a sequence, after ESC or CSI."""
+        self._kind = ""
+        """Of the string."""
+        self._string = io.StringIO()
+        self._length = 0
+        """Characters of the string so far, with those that were not kept."""
+
+    def feed(self, data: bytes) -> None:
+        text = self._decoder.decode(data)
+        at, end = 0, len(text)
+        while at < end:
+            at = self._scan(text, at) if self._state is _State.GROUND else self._step(text, at)
+
+    def _scan(self, text: str, at: int) -> int:
+        """Handle what is complete; return where something begins that needs a closer look."""
+        sink = self._sink
+        write, sgr, controls = sink.write, sink.sgr, sink.controls
+        newline = controls["\r\n"]
+        for match in _TOKEN.finditer(text, at):
+            kind = match.lastindex or 0
+            if kind <= _COLOURED_LINE:
+                params, written = match.group(1, 2)
+                sgr(params)
+                if written:
+                    write(written)
+                if kind == _COLOURED_LINE:
+                    newline()
+            elif kind <= _LINE:
+                write(match[_TEXT])
+                if kind == _LINE:
+                    newline()
+            elif kind == _CONTROL:
+                control = controls.get(match[_CONTROL])
+                if control is not None:
+                    control()
+            elif kind == _CSI:
+                sink.csi(match[_CSI - 1], match[_CSI])
+            elif kind == _OSC:
+                sink.string("]", match[_OSC - 1], match[_OSC], complete=True)
+            elif kind == _ESCAPE:
+                sink.escape(match[_ESCAPE])
+            else:
+                self._state = _State.ESCAPE
+                return match.end()
+        return len(text)
+
+    # The state machine. Each step takes one character, or as much as there is of what goes on.
+
+    def _step(self, text: str, at: int) -> int:
+        if self._state is _State.STRING:
+            return self._in_string(text, at)
+        if self._state is _State.SEQUENCE and (match := _PARAMS.match(text, at)):
+            self._hold(match[0])
+            return match.end()
+        char = text[at]
+        if self._state is _State.STRING_ESCAPE:
+            if char == "\\":
+                self._end_string("\x1b\\")
+                return at + 1
+            # The string is broken off by another sequence.
+            self._drop_string()
+            self._state = _State.ESCAPE
+        if char > "\x7f":
+            self._leave()
+            return at
+        if char in "\x18\x1a":
+            self._leave()
+        elif char == "\x1b":
+            self._leave()
+            self._state = _State.ESCAPE
+        elif char < " ":
+            control = self._sink.controls.get(char)
+            if control is not None:
+                control()
+        elif char != "\x7f":
+            after = self._after_escape if self._state is _State.ESCAPE else self._after_csi
+            after(char)
+        return at + 1
+
+    def _leave(self) -> None:
+        self._state = _State.GROUND
+        self._held = ""
+
+    def _hold(self, chars: str) -> None:
+        # One more than the most: so it is told that there were too many.
+        self._held += chars[: SEQUENCE_MAX + 1 - len(self._held)]
+
+    def _after_escape(self, char: str) -> None:
+        if char < "0":
+            self._hold(char)
+        elif self._held:
+            held = self._held
+            self._leave()
+            if len(held) <= 4:
+                self._sink.escape(held + char)
+        elif char == "[":
+            self._state = _State.SEQUENCE
+        elif char in STRING_KINDS:
+            self._state, self._kind = _State.STRING, char
+        else:
+            self._leave()
+            self._sink.escape(char)
+
+    def _after_csi(self, char: str) -> None:
+        held = self._held + char
+        self._leave()
+        match = _SEQUENCE.fullmatch(held)
+        if match is None or len(held) > SEQUENCE_MAX:
+            return
+        params, final = match.groups()
+        if final == "m" and not params.startswith(("<", "=", ">", "?")):
+            self._sink.sgr(params)
+        else:
+            self._sink.csi(params, final)
+
+    def _in_string(self, text: str, at: int) -> int:
+        match = _STRING_END.search(text, at)
+        end = match.start() if match else len(text)
+        room = STRING_MAX - self._length if self._kind in KEPT_KINDS else 0
+        if room > 0:
+            self._string.write(text[at : min(end, at + room)])
+        self._length += end - at
+        if match is None:
+            return end
+        if match[0] == "\x1b":
+            self._state = _State.STRING_ESCAPE
+        elif match[0] != "\x07":
+            self._drop_string()
+        elif self._kind == "]":
+            self._end_string("\x07")
+        return end + 1
+
+    def _end_string(self, end: str) -> None:
+        kind, data, complete = self._kind, self._string.getvalue(), self._length <= STRING_MAX
+        self._drop_string()
+        if kind in KEPT_KINDS:
+            self._sink.string(kind, data, end, complete=complete)
+
+    def _drop_string(self) -> None:
+        self._leave()
+        self._string = io.StringIO()
+        self._length = 0

@@ -1,0 +1,140 @@
+"""Lines laid out anew for another width, and where on the screen they go then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from quicksand_tui.terminal.packing import Cells, Packed, Packer
+from quicksand_tui.terminal.rows import FULL_WRAP, NO_WRAP, SHORT_WRAP
+
+
+class Point(NamedTuple):
+    """A place in a list of rows. ``x`` may be behind the last cell."""
+
+    row: int
+    x: int
+
+
+class Layout(NamedTuple):
+    """Rows, and where the points went that were asked for."""
+
+    rows: list[Packed]
+    points: list[Point]
+
+
+def reflow(
+    rows: Sequence[Packed], columns: int, points: Sequence[Point], packer: Packer, most: int
+) -> Layout:
+    """Lay out ``rows`` in ``columns``. What goes on in the next row is one line.
+
+    Work goes from the end to the beginning and stops when there are ``most`` rows, as what is
+    beyond them would be dropped anyway. Points in what was dropped end up in row 0.
+    """
+    pieces: list[list[Packed]] = []
+    """Rows of each line, the last line first."""
+    moved: dict[int, tuple[int, Point]] = {}
+    """Number of a point to how many rows there are from its line's begin to the end, and its
+    place within the line."""
+    count, end = 0, len(rows)
+    while end > 0 and count < most:
+        start = _line_start(rows, end - 1, most * columns)
+        inside = [n for n, point in enumerate(points) if start <= point.row < end]
+        line = [rows[n] for n in range(start, end)]
+        offsets = [_offset(line, points[n], start, packer) for n in inside]
+        piece, begins = _lay_out(line, columns, packer)
+        count += len(piece)
+        pieces.append(piece)
+        for n, offset in zip(inside, offsets, strict=True):
+            moved[n] = (count, _place(begins, offset))
+        end = start
+    done = [packed for piece in reversed(pieces) for packed in piece]
+    places = []
+    for n in range(len(points)):
+        from_end, place = moved.get(n, (len(done), Point(0, 0)))
+        places.append(Point(len(done) - from_end + place.row, place.x))
+    return Layout(done, places)
+
+
+def _line_start(rows: Sequence[Packed], last: int, most: int) -> int:
+    """Where the line begins that ends in row ``last``, or at least the last ``most`` characters."""
+    start, size = last, len(rows[last].text)
+    while start > 0 and rows[start - 1].wrap != NO_WRAP and size < most:
+        start -= 1
+        size += len(rows[start].text)
+    return start
+
+
+def _offset(line: Sequence[Packed], point: Point, start: int, packer: Packer) -> int:
+    """How many cells of the line are before the point."""
+    before = line[: point.row - start]
+    return sum(len(packer.cells(packed)) for packed in before) + point.x
+
+
+def _place(begins: list[int], offset: int) -> Point:
+    """Where in the rows of a line, which begin at these offsets, the offset is."""
+    row = max(n for n, begin in enumerate(begins) if begin <= offset)
+    return Point(row, offset - begins[row])
+
+
+def _lay_out(
+    line: Sequence[Packed], columns: int, packer: Packer
+) -> tuple[list[Packed], list[int]]:
+    """The rows of one line, and the offset of each in it."""
+    if len(line) == 1 and line[0].is_simple and len(line[0].text) <= columns:
+        return [line[0]], [0]
+    if all(packed.is_simple and packed.is_plain for packed in line):
+        return _lay_out_simple(line, columns)
+    cells, styles = Cells([], [])
+    for packed in line:
+        more = packer.unpack(packed)
+        cells += more.cells
+        styles += more.styles
+    rows: list[Packed] = []
+    begins: list[int] = []
+    at, mark = 0, _marks(line)
+    while at < len(cells) or not rows:
+        end, wrap = _row_end(cells, at, columns)
+        # The end of the last line may go on in what is not there: then it is kept so.
+        wrap = wrap if end < len(cells) else line[-1].wrap
+        rows.append(packer.pack_cells(Cells(cells[at:end], styles[at:end]), wrap, mark))
+        begins.append(at)
+        at, mark = end, 0
+    return rows, begins
+
+
+def _row_end(cells: list[str], at: int, columns: int) -> tuple[int, int]:
+    """Where the row that begins ``at`` ends, and how it goes on."""
+    end = at + columns
+    if end < len(cells) and not cells[end]:
+        return end - 1, SHORT_WRAP
+    return min(end, len(cells)), FULL_WRAP
+
+
+def _lay_out_simple(line: Sequence[Packed], columns: int) -> tuple[list[Packed], list[int]]:
+    """`_lay_out` for ASCII without styles: what long output mostly is."""
+    text = "".join(packed.text for packed in line)
+    begins = list(range(0, max(1, len(text)), columns))
+    rows = [Packed.simple(text[at : at + columns], FULL_WRAP, 0) for at in begins]
+    rows[-1] = Packed.simple(rows[-1].text, line[-1].wrap, 0)
+    rows[0] = Packed.simple(rows[0].text, rows[0].wrap, _marks(line))
+    return rows, begins
+
+
+def _marks(line: Sequence[Packed]) -> int:
+    mark = 0
+    for packed in line:
+        mark |= packed.mark
+    return mark
+
+
+def screen_top(layout: Layout, rows: int, blank_before: int, old_top: int, cursor: int) -> int:
+    """Which row of a layout is the first of a screen of ``rows``.
+
+    ``blank_before`` is how many blank rows the screen had at its end, ``old_top`` where the row is
+    that was its first, ``cursor`` where the cursor is. Blank rows are given up first, then rows at
+    the top; a screen that grew gets back rows that had left it. The cursor stays on it.
+    """
+    end = len(layout.rows)
+    blank = min(max(0, rows - (end - old_top)), blank_before)
+    return max(0, min(end + blank - rows, cursor))

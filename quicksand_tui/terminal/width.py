@@ -1,0 +1,144 @@
+"""How many columns a character takes, and which characters share a cell.
+
+Single characters are counted as the guest's C library counts them (wcwidth: East Asian wide and
+fullwidth are 2, marks 0, the rest 1), because programs place the cursor by it. Emoji that belong
+together (joined by ZWJ, with a skin tone, pairs of regional indicators) are one cell of two
+columns, as Unicode's UTS #51 wants them shown and as today's terminals do.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+ZWJ: Final = "\u200d"
+ZWNJ: Final = "\u200c"
+VS16: Final = "\ufe0f"
+"""Asks for the picture of a character that also has a plain form."""
+
+MARKS_MAX: Final = 4
+"""Marks on one character. Languages need two or three; more is an attack on the line above."""
+
+KEYCAPS: Final = frozenset("#*0123456789")
+"""Have an emoji form, too."""
+
+EMOJI_MAX: Final = 16
+"""Code points in one emoji. The longest of Unicode 16 has 10."""
+
+CODE_POINTS_MAX: Final = max(1 + MARKS_MAX, EMOJI_MAX)
+
+NOT_SHOWN: Final = -1
+
+NARROW: Final = (
+    " -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u048a-\u0590\u1e00-\u1fff\u2010-\u2027\u2030-\u205e"
+    "\u2070-\u20cf\u2100-\u2319\u231c-\u2328\u232b-\u23e8\u2400-\u25fc\u2800-\u2b1a\ue000-\uf8ff"
+)
+"""Ranges in which every character takes one column and joins nothing: most of what is printed."""
+
+WIDE: Final = (
+    "\u3000-\u3029\u3041-\u3096\u309b-\u30ff\u3131-\u3163\u3220-\u3247\u3250-\u4dbf\u4e00-\ua48c"
+    "\uac00-\ud7a3\uf900-\ufaff\uff01-\uff60\uffe0-\uffe6\U0001f300-\U0001f320"
+    "\U0001f32d-\U0001f335\U0001f337-\U0001f37c\U0001f37e-\U0001f393\U0001f3a0-\U0001f3ca"
+    "\U0001f3cf-\U0001f3d3\U0001f3e0-\U0001f3f0\U0001f3f8-\U0001f3fa\U0001f400-\U0001f43e"
+    "\U0001f442-\U0001f4fc\U0001f600-\U0001f64f\U0001f680-\U0001f6c5\U0001f90c-\U0001f93a"
+    "\U0001f947-\U0001f9ff\U00020000-\U0003fffd"
+)
+"""Ranges in which every character takes two columns and joins nothing but what ends with ZWJ."""
+
+PIECES: Final = re.compile(f"([{NARROW}]+)|([{WIDE}]+)|(.)", re.DOTALL)
+"""Cuts text into runs that need no closer look, and single characters that do."""
+
+_VISIBLE_FORMATS: Final = frozenset(
+    {0xAD, *range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
+)
+"""Of category Cf, but seen: the soft hyphen, and signs before Arabic and Kaithi digits."""
+
+_WIDE_UNASSIGNED: Final = re.compile(
+    "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0001f6d8-\U0001f6ff\U0001fa70-\U0001faff"
+    "\U00020000-\U0003fffd]"
+)
+
+_PICTURES: Final = re.compile(
+    "[\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf"
+    "\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa"
+    "\U0001f400-\U0001faff]"
+)
+"""Roughly Extended_Pictographic of Unicode's emoji-data.txt, which Python does not have."""
+
+
+def char_width(char: str) -> int:
+    """Columns of one character: 1, 2, 0 if it belongs to the one before, `NOT_SHOWN` for controls
+    and for what would turn the writing direction or hide."""
+    code = ord(char)
+    category = unicodedata.category(char)
+    if category in ("Mn", "Me") or 0x1160 <= code <= 0x11FF or 0xD7B0 <= code <= 0xD7FB:
+        return 0  # the ranges are vowels and finals of Hangul, which join their initial
+    if category == "Cf":
+        if char in (ZWJ, ZWNJ) or 0xE0020 <= code <= 0xE007F:
+            return 0
+        return 1 if code in _VISIBLE_FORMATS else NOT_SHOWN
+    if category in ("Cc", "Cs", "Zl", "Zp"):
+        return NOT_SHOWN
+    if category == "Cn":
+        # Newer than Python's Unicode: in blocks of ideographs and of emoji it is one of those.
+        return 2 if _WIDE_UNASSIGNED.match(char) else 1
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def is_picture(char: str) -> bool:
+    """Whether it is an emoji, or a symbol that has an emoji form."""
+    return _PICTURES.match(char) is not None
+
+
+def is_regional(char: str) -> bool:
+    """Whether it is one of the letters of which two make a flag."""
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def is_skin_tone(char: str) -> bool:
+    return "\U0001f3fb" <= char <= "\U0001f3ff"
+
+
+def joins(cluster: str, char: str) -> bool:
+    """Whether a character with a width of its own goes into the cell before it all the same."""
+    if cluster.endswith(ZWJ):
+        return is_picture(char) and is_picture(cluster[0])
+    if is_skin_tone(char):
+        return is_picture(cluster[-1]) or cluster[-1] == VS16
+    return len(cluster) == 1 and is_regional(char) and is_regional(cluster)
+
+
+def widens(cluster: str, char: str) -> bool:
+    """Whether ``char``, put into a cell of one column, makes it one of two."""
+    if char == VS16:
+        return is_picture(cluster[0]) or cluster in KEYCAPS
+    return joins(cluster, char)
+
+
+def cluster_width(cluster: str) -> int:
+    """Columns of what one cell holds."""
+    width = char_width(cluster[0])
+    if width == 1 and any(widens(cluster[:n], cluster[n]) for n in range(1, len(cluster))):
+        return 2
+    return width
+
+
+def has_room(cluster: str) -> bool:
+    """Whether a cell may hold one more code point."""
+    if len(cluster) <= MARKS_MAX:
+        return True
+    is_emoji = is_picture(cluster[0]) or is_regional(cluster[0])
+    return is_emoji and len(cluster) < EMOJI_MAX
+
+
+class Widths(dict[str, int]):
+    """`char_width`, remembered for some thousand characters."""
+
+    MAX = 8192
+
+    def __missing__(self, char: str) -> int:
+        if len(self) >= self.MAX:
+            self.clear()
+        self[char] = width = char_width(char)
+        return width

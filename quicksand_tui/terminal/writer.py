@@ -1,0 +1,254 @@
+"""Printing: text goes into cells, at the cursor and in its style."""
+
+from __future__ import annotations
+
+from quicksand_tui.terminal.rows import (
+    CLUSTERS,
+    FULL_WRAP,
+    NO_WRAP,
+    SHORT_WRAP,
+    SIMPLE,
+    WIDE,
+    Row,
+)
+from quicksand_tui.terminal.screen import Screen
+from quicksand_tui.terminal.style import PLAIN
+from quicksand_tui.terminal.width import (
+    NOT_SHOWN,
+    PIECES,
+    ZWJ,
+    Widths,
+    has_room,
+    joins,
+    widens,
+)
+
+
+class Writer:
+    """Writes text on a screen. Nearly all that a terminal does is this, so it is made to be quick:
+    cells are made of a whole text at once, and go into each row at once."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._cursor = screen.cursor
+        self._charsets = screen.charsets
+        self._modes = screen.modes
+        self._widths = Widths()
+        self._last = ""
+        """What REP repeats."""
+
+    def write(self, text: str) -> None:
+        """Write text without control characters; not empty."""
+        if self._charsets.translating:
+            text = self._charsets.translate(text)
+        if not text.isascii():
+            self._write_any(text)
+            return
+        self._last = text[-1]
+        cursor, grid = self._cursor, self._screen.grid
+        x = cursor.x
+        end = x + len(text)
+        if end >= grid.columns or self._modes.insert:
+            self._write_to_margin(text)
+            return
+        row = grid.rows[cursor.y]
+        if row.kind:
+            row.cut(x)
+            row.cut(end)
+        row.cells[x:end] = text
+        # Not with max(): this is the innermost loop, and that is a call.
+        if end > row.used:  # noqa: PLR1730
+            row.used = end
+        style = cursor.style
+        if style is not PLAIN or x < row.styled:
+            row.styles[x:end] = [style] * (end - x)
+            if end > row.styled:  # noqa: PLR1730
+                row.styled = end
+        row.dirty = True
+        cursor.x = end
+
+    def repeat(self, count: int) -> None:
+        """REP: the last character again, as often as the screen has cells at most."""
+        if self._last:
+            width = self._widths[self._last]
+            cells = [self._last, ""] if width == 2 else [self._last]
+            count = min(count, self._screen.columns * self._screen.height)
+            self._put(cells * count, WIDE if width == 2 else SIMPLE)
+
+    def forget(self) -> None:
+        """There is no last character."""
+        self._last = ""
+
+    def _write_any(self, text: str) -> None:
+        if self._modes.autowrap and not self._modes.insert:
+            self._write_cells(text)
+        else:
+            # Where what is at the margin is lost, it matters which character came when.
+            for char in text:
+                self._write_cells(char)
+
+    # ASCII at the margin
+
+    def _write_to_margin(self, text: str) -> None:
+        """`write` where it reaches the last column, perhaps several times, or in insert mode."""
+        cursor, columns = self._cursor, self._screen.grid.columns
+        at, total = 0, len(text)
+        while at < total:
+            if cursor.pending:
+                self._leave_margin()
+            x = cursor.x
+            end = min(x + total - at, columns)
+            piece = text[at : at + end - x]
+            at += end - x
+            if at < total and not self._modes.autowrap:
+                piece, at = piece[:-1] + text[-1], total
+            self._put_in_row(list(piece), x, SIMPLE)
+
+    # From text to cells
+
+    def _write_cells(self, text: str) -> None:
+        cells: list[str] = []
+        kind = SIMPLE
+        waiting = self._cluster_before().endswith(ZWJ)
+        for match in PIECES.finditer(text):
+            of, piece = match.lastindex, match[0]
+            if of == 3 or waiting:
+                char = piece[0]
+                kind = max(kind, self._add(cells, char))
+                waiting = char == ZWJ
+                piece = piece[1:]
+            if of == 1:
+                cells += piece
+            elif piece:
+                both = [""] * (2 * len(piece))
+                both[::2] = piece
+                cells += both
+                kind = kind or WIDE
+        if cells:
+            self._last = (cells[-1] or cells[-2])[0]
+            self._put(cells, kind)
+
+    def _add(self, cells: list[str], char: str) -> int:
+        """Add a character to cells that are not written yet, or to the one before them; return what
+        kind of row that makes."""
+        width = self._widths[char]
+        if width == NOT_SHOWN:
+            return SIMPLE
+        if not cells:
+            if self._join_before(char, width):
+                return SIMPLE
+        elif self._join(cells, char, width):
+            return CLUSTERS
+        if width == 0:
+            return SIMPLE
+        cells.append(char)
+        if width == 2:
+            cells.append("")
+        return width - 1
+
+    def _join(self, cells: list[str], char: str, width: int) -> bool:
+        """Put a character into the last cell, if it belongs there."""
+        at = -1 if cells[-1] else -2
+        cluster = cells[at]
+        if (width and not joins(cluster, char)) or not has_room(cluster):
+            return False
+        cells[at] = cluster + char
+        if at == -1 and widens(cluster, char):
+            cells.append("")
+        return True
+
+    # The character before the cursor
+
+    def _column_before(self) -> int:
+        """Where the character before the cursor begins; -1 if there is none."""
+        cursor = self._cursor
+        x = cursor.x if cursor.pending else cursor.x - 1
+        return x - 1 if x > 0 and not self._screen.row.cells[x] else x
+
+    def _cluster_before(self) -> str:
+        x = self._column_before()
+        return self._screen.row.cells[x] if x >= 0 else ""
+
+    def _join_before(self, char: str, width: int) -> bool:
+        """Put a character into the cell before the cursor, if it belongs there."""
+        cluster = self._cluster_before()
+        if not cluster or (width and not joins(cluster, char)) or not has_room(cluster):
+            return False
+        x, row = self._column_before(), self._screen.row
+        is_wide = x + 1 < len(row.cells) and not row.cells[x + 1]
+        if is_wide or not widens(cluster, char):
+            row.cells[x] = cluster + char
+            row.used = max(row.used, x + 1)
+            row.kind = CLUSTERS
+            row.dirty = True
+            return True
+        return self._widen(row, x, cluster + char)
+
+    def _widen(self, row: Row, x: int, cluster: str) -> bool:
+        """Have a character of two columns where one of one column was, before the cursor. It is
+        written anew, as it may have to go to the next row; False if there is no way to do it."""
+        cursor = self._cursor
+        if x + 1 >= self._screen.columns and not self._modes.autowrap:
+            return False
+        if self._modes.insert:
+            row.delete(x, 1, cursor.blank)
+        style, cursor.style = cursor.style, row.styles[x]
+        cursor.x, cursor.pending = x, False
+        self._put([cluster, ""], CLUSTERS)
+        cursor.style = style
+        return True
+
+    # From cells to rows
+
+    def _put(self, cells: list[str], kind: int) -> None:
+        """Write cells at the cursor, in as many rows as it takes."""
+        screen, cursor = self._screen, self._cursor
+        columns = screen.grid.columns
+        at, total = 0, len(cells)
+        while at < total:
+            if cursor.pending:
+                self._leave_margin()
+            x = cursor.x
+            end = x + total - at
+            if end > columns:
+                end = columns
+                if not cells[at + end - x]:
+                    # The last column is one too few for what would come there.
+                    end -= 1
+            self._put_in_row(cells[at : at + end - x], x, kind)
+            at += end - x
+            if at < total and end < columns:
+                if not self._modes.autowrap:
+                    return
+                screen.row.erase(end, columns, cursor.blank)
+                screen.wrap(SHORT_WRAP)
+
+    def _put_in_row(self, cells: list[str], x: int, kind: int) -> None:
+        """Write cells from column ``x`` of the cursor's row; they fit there."""
+        cursor, row = self._cursor, self._screen.row
+        end = x + len(cells)
+        if self._modes.insert:
+            row.insert(x, end - x, cursor.blank)
+        if row.kind:
+            row.cut(x)
+            row.cut(end)
+        row.cells[x:end] = cells
+        row.kind = max(row.kind, kind)
+        row.used = max(row.used, end)
+        style = cursor.style
+        if style is not PLAIN or x < row.styled:
+            row.styles[x:end] = [style] * (end - x)
+            row.styled = max(row.styled, end)
+        row.dirty = True
+        if end < len(row.cells):
+            cursor.x = end
+        else:
+            # Whether the line goes on is not known before it does.
+            row.wrap = NO_WRAP
+            cursor.x = end - 1
+            cursor.pending = True
+
+    def _leave_margin(self) -> None:
+        self._cursor.pending = False
+        if self._modes.autowrap:
+            self._screen.wrap(FULL_WRAP)

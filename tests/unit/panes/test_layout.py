@@ -1,0 +1,143 @@
+"""Splits of a rectangle."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quicksand_tui.panes import layout
+from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Split, Way
+
+ROOM = Rect(0, 0, 81, 25)
+
+
+def beside() -> Node:
+    return layout.split(Leaf("a"), "a", "b", Way.BESIDE)
+
+
+def test_two_beside_each_other_have_a_line_between_them() -> None:
+    assert layout.arrange(beside(), ROOM) == {"a": Rect(0, 0, 40, 25), "b": Rect(41, 0, 40, 25)}
+
+
+def test_two_above_each_other() -> None:
+    node = layout.split(Leaf("a"), "a", "b", Way.BELOW)
+    assert layout.arrange(node, ROOM) == {"a": Rect(0, 0, 81, 12), "b": Rect(0, 13, 81, 12)}
+
+
+def test_a_third_in_the_same_way_halves_one_of_the_two() -> None:
+    node = layout.split(beside(), "b", "c", Way.BESIDE)
+    assert isinstance(node, Split)
+    assert node.shares == (0.5, 0.25, 0.25)
+    assert [r.width for r in layout.arrange(node, ROOM).values()] == [40, 19, 20]
+
+
+def test_a_third_the_other_way_is_within_one_of_the_two() -> None:
+    node = layout.split(beside(), "b", "c", Way.BELOW)
+    places = layout.arrange(node, ROOM)
+    assert places["a"] == Rect(0, 0, 40, 25)
+    assert places["b"] == Rect(41, 0, 40, 12)
+    assert places["c"] == Rect(41, 13, 40, 12)
+
+
+def test_what_is_left_takes_the_place() -> None:
+    node = layout.split(beside(), "b", "c", Way.BELOW)
+    left = layout.remove(node, "a")
+    assert left is not None
+    assert layout.arrange(left, ROOM) == {"b": Rect(0, 0, 81, 12), "c": Rect(0, 13, 81, 12)}
+    assert layout.remove(Leaf("a"), "a") is None
+    assert layout.remove(node, "nobody") == node
+
+
+def test_splits_of_one_way_do_not_nest() -> None:
+    node = layout.split(layout.split(beside(), "b", "c", Way.BELOW), "c", "d", Way.BESIDE)
+    left = layout.remove(node, "b")
+    assert isinstance(left, Split)
+    assert left.children == (Leaf("a"), Leaf("c"), Leaf("d"))
+
+
+@pytest.mark.parametrize(
+    ("pane", "side", "found"),
+    [
+        ("a", Side.RIGHT, "b"),
+        ("b", Side.DOWN, "c"),
+        ("c", Side.LEFT, "a"),
+        ("b", Side.UP, "c"),
+        ("a", Side.LEFT, "b"),
+        ("a", Side.UP, None),
+    ],
+)
+def test_going_to_the_side(pane: str, side: Side, found: str | None) -> None:
+    places = layout.arrange(layout.split(beside(), "b", "c", Way.BELOW), ROOM)
+    assert layout.neighbour(places, pane, side) == found
+
+
+def test_resizing_moves_the_nearest_line() -> None:
+    node = layout.split(beside(), "b", "c", Way.BELOW)
+    wider = layout.resize(node, "a", Side.RIGHT)
+    assert layout.arrange(wider, ROOM)["a"].width == 44
+    assert layout.resize(wider, "c", Side.LEFT) == node
+    lower = layout.resize(node, "c", Side.DOWN)
+    assert layout.arrange(lower, ROOM)["b"].height == 13
+    assert layout.resize(Leaf("a"), "a", Side.LEFT) == Leaf("a")
+
+
+def test_no_line_moves_over_its_neighbour() -> None:
+    node = beside()
+    for _ in range(50):
+        node = layout.resize(node, "a", Side.LEFT)
+    assert layout.arrange(node, ROOM)["a"].width == 4
+    even = layout.even(node)
+    assert layout.arrange(even, ROOM) == layout.arrange(beside(), ROOM)
+
+
+def test_two_change_places() -> None:
+    assert list(layout.panes(layout.swap(beside(), "a", "b"))) == ["b", "a"]
+
+
+def test_small_places_are_not_split() -> None:
+    assert layout.can_split(Rect(0, 0, 21, 3), Way.BESIDE)
+    assert not layout.can_split(Rect(0, 0, 20, 30), Way.BESIDE)
+    assert not layout.can_split(Rect(0, 0, 80, 6), Way.BELOW)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["beside", "below", "remove", "swap", *Side]), st.integers(0, 9)),
+    max_size=30,
+)
+
+
+@settings(deadline=None)
+@given(STEPS, st.integers(0, 120), st.integers(0, 60))
+def test_whatever_is_done_panes_do_not_overlap(
+    steps: list[tuple[object, int]], width: int, height: int
+) -> None:
+    node: Node = Leaf("0")
+    for number, (step, which) in enumerate(steps, start=1):
+        names = list(layout.panes(node))
+        pane = names[which % len(names)]
+        match step:
+            case "beside" | "below":
+                node = layout.split(node, pane, str(number), Way(step))
+            case "remove":
+                node = layout.remove(node, pane) or node
+            case "swap":
+                node = layout.swap(node, pane, names[0])
+            case Side():
+                node = layout.resize(node, pane, step)
+    names = list(layout.panes(node))
+    assert len(names) == len(set(names)) >= 1
+    places = layout.arrange(node, Rect(0, 0, width, height))
+    seen: set[tuple[int, int]] = set()
+    for place in places.values():
+        assert place.x >= 0
+        assert place.y >= 0
+        assert place.x + place.width <= width
+        assert place.y + place.height <= height
+        cells = {
+            (x, y)
+            for x in range(place.x, place.x + place.width)
+            for y in range(place.y, place.y + place.height)
+        }
+        assert not cells & seen
+        seen |= cells

@@ -1,0 +1,315 @@
+"""Shells in panes, driven by keys; their guests say what the tests want."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from textual.pilot import Pilot
+
+from quicksand_tui.panes.link import LinkState
+from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.workspace import Workspace
+from quicksand_tui.screens.confirm import ConfirmScreen
+from quicksand_tui.screens.help import HelpScreen
+from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
+from quicksand_tui.screens.panes import PanesScreen
+from quicksand_tui.snapshot import ShellView
+from tests.unit.app.fakes import (
+    NOW,
+    SIZE,
+    WEB,
+    FakeService,
+    FakeTerminal,
+    app_of,
+    screen_text,
+    shown,
+    toasts,
+    until,
+)
+
+PREFIX = "ctrl+right_square_bracket"
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    service: FakeService, size: tuple[int, int] = SIZE
+) -> AsyncIterator[tuple[Pilot[int], Workspace]]:
+    """The shells of "web"."""
+    async with shown(service, size=size) as (_, pilot):
+        await pilot.press("s")
+        await until(lambda: isinstance(pilot.app.screen, PanesScreen))
+        workspace = pilot.app.screen.query_one(Workspace)
+        await until(lambda: opens(workspace, 1))
+        yield pilot, workspace
+
+
+def opens(workspace: Workspace, count: int) -> bool:
+    panes = workspace.panes
+    return len(panes) == count and all(p.status.state is LinkState.OPEN for p in panes)
+
+
+async def says(pilot: Pilot[int], guest: FakeTerminal, data: bytes) -> None:
+    guest.say(data)
+    await until(lambda: guest.unread == 0)
+    await pilot.pause()
+
+
+async def command(pilot: Pilot[int], key: str) -> None:
+    await pilot.press(PREFIX, key)
+    await pilot.pause()
+
+
+async def test_what_the_guest_says_is_shown_and_keys_are_typed() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        (guest,) = service.terminals
+        assert guest.size == (80, 21)
+        await says(pilot, guest, b"root@web:~# \x1b[1;31mred\x1b[m")
+        await until(lambda: "root@web:~# red" in screen_text(app_of(pilot)))
+        await pilot.press("l", "s", "enter", "ctrl+c", "up", "q", "question_mark")
+        assert guest.typed == b"ls\r\x03\x1b[Aq?"
+        assert isinstance(pilot.app.screen, PanesScreen), "q is the guest's"
+
+
+async def test_enter_opens_them_too() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, PanesScreen) and service.terminals)
+
+
+async def test_programs_get_keys_as_they_asked_for_them() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        (guest,) = service.terminals
+        await says(pilot, guest, b"\x1b[?1h\x1b[?2004h")
+        await pilot.press("up")
+        assert guest.typed == b"\x1bOA"
+
+
+async def test_what_it_asks_is_answered() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        (guest,) = service.terminals
+        await says(pilot, guest, b"\x1b[6n")
+        assert guest.typed == b"\x1b[1;1R"
+
+
+async def test_shells_that_were_left_are_come_back_to() -> None:
+    service = FakeService()
+    service.left_shells = tuple(
+        ShellView(session=name, command="bash", created=NOW) for name in ("7", "9")
+    )
+    async with shown(service, size=(120, 30)) as (_, pilot):
+        await pilot.press("s")
+        await until(lambda: len(service.terminals) == 2)
+        assert [guest.session for guest in service.terminals] == ["7", "9"]
+        sizes = [(60, 27), (59, 27)]
+        await until(lambda: [guest.size for guest in service.terminals] == sizes)
+
+
+async def test_panes_are_split_and_gone_through() -> None:
+    service = FakeService()
+    async with opened(service, (100, 30)) as (pilot, workspace):
+        await command(pilot, "percent_sign")
+        await until(lambda: opens(workspace, 2))
+        await command(pilot, "quotation_mark")
+        await until(lambda: opens(workspace, 3))
+        sizes = [(50, 27), (49, 13), (49, 12)]
+        await until(lambda: [guest.size for guest in service.terminals] == sizes)
+        await pilot.press("a")
+        await command(pilot, "left")
+        await pilot.press("b")
+        await command(pilot, "o")
+        await pilot.press("c")
+        assert [guest.typed for guest in service.terminals] == [b"b", b"c", b"a"]
+        await command(pilot, "z")
+        await until(lambda: service.terminals[1].size == (100, 27))
+        await command(pilot, "z")
+        await until(lambda: service.terminals[1].size == (49, 13))
+        await command(pilot, "ctrl+left")
+        await until(lambda: service.terminals[0].size == (45, 27))
+        await command(pilot, "space")
+        await command(pilot, "left_curly_bracket")
+        assert [pane.id for pane in workspace.panes] == ["pane-2", "pane-1", "pane-3"]
+
+
+async def test_without_room_there_is_no_other_pane() -> None:
+    service = FakeService()
+    async with opened(service, (40, 12)) as (pilot, workspace):
+        for _ in range(3):
+            await command(pilot, "quotation_mark")
+        assert len(workspace.panes) == 2
+        assert "no room" in " ".join(toasts(app_of(pilot)))
+
+
+async def test_the_prefix_twice_is_typed_and_unknown_keys_are_named() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        await command(pilot, PREFIX)
+        assert service.terminals[0].typed == b"\x1d"
+        await command(pilot, "j")
+        assert "ctrl-] j does nothing" in " ".join(toasts(app_of(pilot)))
+
+
+async def test_what_is_typed_can_go_to_all() -> None:
+    service = FakeService()
+    async with opened(service, (100, 30)) as (pilot, workspace):
+        await command(pilot, "percent_sign")
+        await until(lambda: opens(workspace, 2))
+        await command(pilot, "b")
+        await pilot.press("x")
+        assert [guest.typed for guest in service.terminals] == [b"x", b"x"]
+        assert "broadcast" in screen_text(app_of(pilot))
+        await command(pilot, "b")
+        await pilot.press("y")
+        assert sorted(guest.typed for guest in service.terminals) == [b"x", b"xy"]
+
+
+async def test_a_shell_ends_after_a_question_and_the_last_one_leads_back() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        await command(pilot, "x")
+        await until(lambda: isinstance(pilot.app.screen, ConfirmScreen))
+        await pilot.press("escape")
+        await until(lambda: isinstance(pilot.app.screen, PanesScreen))
+        assert not service.terminals[0].ended
+        await command(pilot, "x")
+        await until(lambda: isinstance(pilot.app.screen, ConfirmScreen))
+        await pilot.press("y")
+        await until(lambda: isinstance(pilot.app.screen, MainScreen))
+        assert service.terminals[0].ended
+        await pilot.press("s")
+        await until(lambda: len(service.terminals) == 2)
+
+
+async def test_left_panes_run_on_and_are_there_again() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, workspace):
+        (guest,) = service.terminals
+        await command(pilot, "d")
+        await until(lambda: isinstance(pilot.app.screen, MainScreen))
+        guest.say(b"meanwhile")
+        await until(lambda: guest.unread == 0)
+        await pilot.press("s")
+        await until(lambda: "meanwhile" in screen_text(app_of(pilot)))
+        assert service.terminals == [guest]
+        assert pilot.app.focused in workspace.panes
+    assert guest.left
+    assert not guest.ended
+
+
+async def test_a_shell_that_ended_says_so_and_enter_opens_a_new_one() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, workspace):
+        (guest,) = service.terminals
+        guest.tell(LinkState.ENDED, "exit status 3; enter opens a new one")
+        await until(lambda: "exit status 3" in screen_text(app_of(pilot)))
+        await pilot.press("a", "enter")
+        await until(lambda: len(service.terminals) == 2)
+        await until(lambda: opens(workspace, 1))
+        await pilot.press("b")
+        assert (guest.typed, service.terminals[1].typed) == (b"", b"b")
+
+
+async def test_after_a_revert_it_says_so_and_shows_what_the_guest_remembers() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        (guest,) = service.terminals
+        await says(pilot, guest, b"after the checkpoint")
+        await until(lambda: "after the checkpoint" in screen_text(app_of(pilot)))
+        guest.tell(LinkState.CONNECTING, "reverted to 'clean'")
+        guest.tell(LinkState.OPEN, "reverted to 'clean'")
+        await says(pilot, guest, b"before it")
+        await until(lambda: "before it" in screen_text(app_of(pilot)))
+        assert "after the checkpoint" not in screen_text(app_of(pilot))
+        assert "reverted to 'clean'" in screen_text(app_of(pilot))
+        await pilot.press("a")
+        await until(lambda: "reverted" not in screen_text(app_of(pilot)))
+
+
+async def test_checkpoints_are_behind_the_prefix_too() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        await command(pilot, "C")
+        await until(lambda: isinstance(pilot.app.screen, NewCheckpointScreen))
+        await pilot.press("x", "enter")
+        await until(lambda: any(call.startswith("checkpoint") for call in service.calls))
+        await until(lambda: isinstance(pilot.app.focused, Pane))
+
+
+async def test_help_shows_the_keys_behind_the_prefix() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        await command(pilot, "question_mark")
+        await until(lambda: isinstance(pilot.app.screen, HelpScreen))
+        text = screen_text(app_of(pilot))
+        assert "ctrl-] and then" in text
+        assert "Another shell beside this one" in text
+
+
+async def test_what_scrolled_off_can_be_looked_at() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, workspace):
+        (guest,) = service.terminals
+        await says(pilot, guest, b"".join(b"line %d\r\n" % n for n in range(100)))
+        await until(lambda: "line 99" in screen_text(app_of(pilot)))
+        await command(pilot, "left_square_bracket")
+        await until(lambda: "line 75" in screen_text(app_of(pilot)))
+        pane = workspace.panes[0]
+        await pilot.press("g")
+        await until(lambda: "line 0" in screen_text(app_of(pilot)))
+        await says(pilot, guest, b"and more\r\n" * 50)
+        assert "line 0" in screen_text(app_of(pilot)), "the view stays where it is"
+        await pilot.press("j", "k", "pagedown", "pageup")
+        assert guest.typed == b""
+        await pilot.press("q")
+        await until(lambda: "and more" in screen_text(app_of(pilot)))
+        assert pane.back == 0
+        await pilot.press("q")
+        assert guest.typed == b"q"
+
+
+HOSTILE = [
+    b"\x1b]0;" + b"A" * 100_000 + b"\x07",
+    b"\x1b]0;[red]not markup[/red]\x1b\\",
+    b"\x1b[?1049h\x1b[2J\x1b[999999;999999H\x1b[999999b",
+    bytes(range(256)) * 64,
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: repr(data[:12]))
+async def test_whatever_a_guest_says_the_app_stands(data: bytes) -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        (guest,) = service.terminals
+        await says(pilot, guest, data)
+        await says(pilot, guest, b"\x1bc fine")
+        await until(lambda: "fine" in screen_text(app_of(pilot)))
+        assert WEB.name in screen_text(app_of(pilot))
+
+
+async def test_a_flood_in_one_pane_does_not_hold_up_keys() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        (guest,) = service.terminals
+        for _ in range(8):
+            guest.say(b"flood \x1b[32mof\x1b[m output\r\n" * 1000)
+        await pilot.press("q")
+        assert guest.typed == b"q"
+        await until(lambda: guest.unread == 0, timeout=20)
+
+
+async def test_a_clipboard_is_only_written_by_the_one_in_use() -> None:
+    service = FakeService()
+    async with opened(service, (100, 30)) as (pilot, workspace):
+        await command(pilot, "percent_sign")
+        await until(lambda: opens(workspace, 2))
+        first, second = service.terminals
+        await says(pilot, first, b"\x1b]52;c;c3RvbGVu\x07")
+        assert pilot.app.clipboard != "stolen"
+        await says(pilot, second, b"\x1b]52;c;bWluZQ==\x07")
+        assert pilot.app.clipboard == "mine"
