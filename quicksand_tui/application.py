@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -21,8 +22,10 @@ from textual.driver import Driver
 from textual.screen import Screen
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui.happenings import Happening, happenings
 from quicksand_tui.operations import Operations
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput
+from quicksand_tui.remembered import Remembered
 from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
@@ -30,7 +33,6 @@ from quicksand_tui.snapshot import (
     CheckpointSpec,
     Failure,
     NewSpec,
-    Purpose,
     SandboxView,
     Service,
     Snapshot,
@@ -43,11 +45,13 @@ from quicksand_tui.view import with_jobs
 if TYPE_CHECKING:
     from quicksand_tui.form import Form, Values
     from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.saved import SaveView
     from quicksand_tui.saves_operations import SavesOperations
     from quicksand_tui.saves_spec import Told
-    from quicksand_tui.screens.panes import PanesScreen
 
 LOOK_EVERY_S = 0.5
+EVENTS_MAX = 1000
 LOOK_WAIT_S = 5.0
 COMMAND_WAIT_S = 1.0
 """For a command to the panes; then keys go on all the same."""
@@ -74,6 +78,7 @@ class QuicksandApp(App[int]):
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,
         painted: Callable[[], None] = lambda: None,
+        remembered: Remembered | None = None,
     ) -> None:
         """``painted`` is called once, after the first paint."""
         super().__init__()
@@ -104,8 +109,9 @@ class QuicksandApp(App[int]):
         self._look_fresh = False
         self._lookers: list[asyncio.Future[None]] = []
         """Wait for a look that begins after they asked."""
-        self._panes: dict[str, PanesScreen] = {}
-        """Screens with shells, by sandbox: kept while they are not shown."""
+        self.remembered = remembered or Remembered()
+        self.events: deque[Happening] = deque(maxlen=EVENTS_MAX)
+        """What has happened to sandboxes since this app looks, the latest last."""
         self._typed_behind: bytes | None = None
         """Keys behind a command to the panes that is not carried out yet."""
         self._shell: asyncio.subprocess.Process | None = None
@@ -117,7 +123,7 @@ class QuicksandApp(App[int]):
         self.theme = wish if wish in self.available_themes else fitting_theme()
 
     def get_default_screen(self) -> MainScreen:
-        return MainScreen(self._world, ascii_only=self.ascii)
+        return MainScreen(self, self._world, ascii_only=self.ascii)
 
     @property
     def main(self) -> MainScreen:
@@ -156,6 +162,7 @@ class QuicksandApp(App[int]):
             visible = self.main.visible_sandboxes
             world = await asyncio.to_thread(self.service.read, visible=visible, fresh=fresh)
             before = replace(self._world, taken=world.taken)
+            self.events.extend(happenings(self._world, world))
             stale = world.taken - self._painted >= REPAINT_EVERY_S or self.operations.jobs
             self._world = world
             if world != before or stale or fresh:
@@ -271,10 +278,22 @@ class QuicksandApp(App[int]):
 
         self.push_screen(NewCheckpointScreen(sandbox, ascii_only=self.ascii), take)
 
-    def open_tree(self, sandbox: SandboxView, purpose: Purpose) -> None:
-        from quicksand_tui.screens.tree import TreeScreen
+    def ask_for_clones(self, sandbox: SandboxView, made: CheckpointView | None) -> None:
+        """Clones of the present, or of a checkpoint."""
+        from quicksand_tui.past_forms import clone_form, clone_spec
 
-        self.push_screen(TreeScreen(sandbox.id, self.snapshot, purpose, ascii_only=self.ascii))
+        def take(values: Values) -> None:
+            self.operations.clone(sandbox, clone_spec(values, made))
+
+        self.ask(clone_form(sandbox, made), take)
+
+    def ask_for_note(self, sandbox: SandboxView, made: CheckpointView) -> None:
+        from quicksand_tui.past_forms import note_form
+
+        def take(values: Values) -> None:
+            self.operations.write_note(sandbox, made, values["note"])
+
+        self.ask(note_form(sandbox, made), take)
 
     # Saves
 
@@ -300,6 +319,15 @@ class QuicksandApp(App[int]):
             self.pop_screen()
         self.main.create(spec)
 
+    def ask_to_begin(self, save: SaveView) -> None:
+        """Ask what a sandbox that begins with a save is to be called."""
+        from quicksand_tui import saves_forms
+
+        self.ask(
+            saves_forms.begin_form(save),
+            lambda values: self.begin_from_save(saves_forms.new_spec(save, values)),
+        )
+
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
         """Show a form; ``then`` is given what was typed, if it is taken."""
         from quicksand_tui.screens.form import FormScreen
@@ -324,15 +352,14 @@ class QuicksandApp(App[int]):
     ) -> None:
         """Show a screen, and look at the saves while it or another one wants them."""
         self.push_screen(screen, then)
-        if not self.saves.is_running and getattr(screen, "shows_saves", False):
+        if getattr(screen, "shows_saves", False):
+            self.watch_saves()
+
+    def watch_saves(self) -> None:
+        """Look at the saves as long as a screen wants them."""
+        if not self.saves.is_running:
             self.saves.is_running = True
             self.run_worker(self.saves.run(), name="saves", group="saves")
-
-    def open_log(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.screens.log import LogScreen
-
-        self.operations.note_command(find_action("log").command_for(sandbox.name))
-        self.push_screen(LogScreen(self.service, sandbox, self.snapshot, ascii_only=self.ascii))
 
     def open_commands(self) -> None:
         from quicksand_tui.screens.commands import CommandsScreen
@@ -358,43 +385,6 @@ class QuicksandApp(App[int]):
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
     # Shells in panes
-
-    def open_panes(self, sandbox: SandboxView) -> None:
-        """Show the shells of a sandbox: those of before, or those that were left in it, or one."""
-        self._open_panes(sandbox)
-
-    @work(group="panes", exclusive=True)
-    async def _open_panes(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.screens.panes import PanesScreen
-
-        screen = self._panes.get(sandbox.id)
-        if screen is None:
-            left = await self.service.shells(sandbox.id)
-            screen = PanesScreen(
-                self.service,
-                sandbox,
-                self.snapshot,
-                sessions=tuple(shell.session for shell in left),
-                ascii_only=self.ascii,
-            )
-            self._panes[sandbox.id] = screen
-            self.install_screen(screen, name=f"panes-{sandbox.id}")
-        self.operations.note_command(find_action("shell").command_for(sandbox.name))
-        self.push_screen(screen)
-
-    def leave_panes(self) -> None:
-        """Back to the sandboxes; shells run on."""
-        self.pop_screen()
-
-    def forget_panes(self, sandbox_id: str) -> None:
-        """The last shell of a sandbox is gone."""
-        screen = self._panes.pop(sandbox_id, None)
-        if screen is None:
-            return
-        if self.screen is screen:
-            self.pop_screen()
-        self.uninstall_screen(screen)
-        screen.remove()
 
     @on(RawInput)
     def _type_raw(self, event: RawInput) -> None:

@@ -26,6 +26,25 @@ def of_kill(sandbox: SandboxView) -> list[str]:
     return losses
 
 
+def of_kills(sandboxes: Sequence[SandboxView]) -> list[str]:
+    return [
+        *_listed([view.name for view in sandboxes]),
+        "Their machines end as if the plug were pulled: what a guest has not yet written is lost.",
+    ]
+
+
+def of_deletes(sandboxes: Sequence[SandboxView]) -> list[str]:
+    """Of deleting several, each with its disk and checkpoints."""
+    running = sum(view.is_live for view in sandboxes)
+    made = sum(len(view.past.checkpoints) for view in sandboxes)
+    losses = _listed([f"{view.name}: its disk, {size_text(view.disk)}" for view in sandboxes])
+    if running:
+        losses.append(f"{running} of them run and will be killed.")
+    if made:
+        losses.append(f"{made} checkpoints are lost with them.")
+    return losses
+
+
 def of_delete(sandbox: SandboxView, now: float) -> list[str]:
     made = "" if sandbox.created is None else f", made {age_text(now - sandbox.created)} ago"
     losses = [f"Its disk is lost: {size_text(sandbox.disk)}{made}."]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -18,6 +19,7 @@ from quicksand_tui.meter import Meter
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
+    CloneSpec,
     CommandRecord,
     Failure,
     Job,
@@ -28,10 +30,11 @@ from quicksand_tui.snapshot import (
     Service,
     Verb,
 )
-from quicksand_tui.spec import checkpoint_command, run_command
+from quicksand_tui.spec import checkpoint_command, clone_command, run_command
 from quicksand_tui.text import clip, pause_text, sanitise, size_text
 
 LOG_MAX = 200
+NAMES_SHOWN = 3
 TAG_CELLS = 40
 """Of a tag within a sentence."""
 
@@ -119,7 +122,8 @@ class Operations:
         self._begin_on(sandbox, Verb.PAUSE, lambda _: self._service.pause(sandbox.id))
 
     def resume(self, sandbox: SandboxView) -> None:
-        self._begin_on(sandbox, Verb.RESUME, lambda _: self._service.resume(sandbox.id))
+        command = f"quicksand-tui resume {shlex.quote(sandbox.name)}"
+        self._begin_on(sandbox, Verb.RESUME, lambda _: self._service.resume(sandbox.id), command)
 
     def delete(self, sandbox: SandboxView) -> None:
         self._begin_on(sandbox, Verb.DELETE, lambda _: self._service.delete(sandbox.id))
@@ -156,8 +160,39 @@ class Operations:
             await self._service.start(sandbox.id, report, at=made.id)
             return f"{sandbox.name}: goes on from {_short(made)}"
 
-        command = find_action("start_at").command_for(sandbox.name, made.name)
+        command = find_action("start").command_for(sandbox.name, "--at", made.name)
         self._begin_on(sandbox, Verb.START, go, command)
+
+    def clone(self, sandbox: SandboxView, spec: CloneSpec) -> None:
+        async def make(_: object) -> str:
+            names = await self._service.clone(sandbox.id, spec.count, at=spec.at)
+            shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
+            return f"{sandbox.name}: {len(names)} more: {shown}"
+
+        made = sandbox.past.find(spec.at)
+        what = "a clone" if spec.count == 1 else f"{spec.count} clones"
+        command = clone_command(sandbox.name, spec, made)
+        self._begin_on(sandbox, Verb.CLONE, make, command, f"making {what}")
+
+    def pin(self, sandbox: SandboxView, made: CheckpointView) -> None:
+        async def pin(_: object) -> str:
+            await self._service.pin_checkpoint(sandbox.id, made.id, pinned=not made.pinned)
+            how = "can be deleted again" if made.pinned else "is pinned: it cannot be deleted"
+            return f"{sandbox.name}: {_short(made)} {how}"
+
+        command = find_action("pin", Scope.TREE).command_for(sandbox.name, *_as_argument(made))
+        if made.pinned:
+            command = command.replace(" pin ", " unpin ", 1)
+        self._begin_on(sandbox, Verb.PIN, pin, command)
+
+    def write_note(self, sandbox: SandboxView, made: CheckpointView, note: str) -> None:
+        async def write(_: object) -> str:
+            await self._service.note_checkpoint(sandbox.id, made.id, note)
+            return f"{sandbox.name}: {_short(made)} has {'a' if note else 'no'} note"
+
+        words = (*_as_argument(made), note)
+        command = find_action("note", Scope.TREE).command_for(sandbox.name, *words)
+        self._begin_on(sandbox, Verb.NOTE, write, command)
 
     def delete_checkpoint(self, sandbox: SandboxView, made: CheckpointView) -> None:
         async def remove(_: object) -> str:

@@ -140,7 +140,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         label="revert",
         tooltip="Go back to a checkpoint, out of the tree",
         group=Group.PANES,
-        disabled_reason=reasons.revert,
+        disabled_reason=reasons.to_tree,
         scope=Scope.PANES,
     ),
     Action(

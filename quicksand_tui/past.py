@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NOTE_LIMIT = 1000
+"""Characters of a note that are shown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointView:
@@ -24,12 +27,18 @@ class CheckpointView:
     """Why not a better tier."""
     auto: bool = False
     """Taken by a revert, so that it can be undone."""
+    pinned: bool = False
+    """Not to be deleted by a slip."""
     hidden: bool = False
     """Kept by the engine for itself."""
     pause_s: float = 0.0
     """Seconds that the VM stood still."""
     written: int | None = None
     """Bytes; None if unknown."""
+    own: int | None = None
+    """Bytes that deleting it would free; None if nobody has measured them."""
+    shared: int | None = None
+    """Bytes that others need too."""
     error: str = ""
     """Why it cannot be read."""
 

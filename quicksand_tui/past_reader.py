@@ -15,15 +15,14 @@ from pathlib import Path
 from quicksand.errors import HistoryError
 from quicksand.host.files import read_json
 from quicksand.layout import SandboxDir
-from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
 from quicksand.snapshots.history import History
 from quicksand.snapshots.records import Node
 
-from quicksand_tui.past import NO_PAST, CheckpointView, PastView
+from quicksand_tui.past import NO_PAST, NOTE_LIMIT, CheckpointView, PastView
 from quicksand_tui.text import sanitise
 
 TAG_LIMIT = 128
-NOTE_LIMIT = 1000
 
 Stamp = tuple[int, ...]
 _ID = re.compile(r"[0-9a-f]{8,16}")
@@ -39,10 +38,40 @@ class PastReader:
         self._head: str | None = None
         self._known: dict[str, tuple[Stamp, CheckpointView]] = {}
         self._past = NO_PAST
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """Bytes by checkpoint: its own, and shared."""
+        self._measured: tuple[tuple[CheckpointView, ...], str | None] | None = None
+        """The checkpoints, and where it stood, when they were measured last."""
 
-    def read(self) -> PastView:
-        """The checkpoints now; the same object as before if nothing has changed. Never raises for
-        what it finds."""
+    def read(self, *, measure: bool = False) -> PastView:
+        """The checkpoints now, with how large they are if they are to be measured; the same object
+        as before if nothing has changed. Never raises for what it finds."""
+        past = self._look_at_all()
+        if measure:
+            self._measure(past)
+        if self._sizes:
+            views = tuple(self._sized(view) for view in past.checkpoints)
+            if views != past.checkpoints:
+                self._past = past = replace(past, checkpoints=views)
+        return past
+
+    def _sized(self, view: CheckpointView) -> CheckpointView:
+        own, shared = self._sizes.get(view.id, (None, None))
+        if (own, shared) == (view.own, view.shared):
+            return view
+        return replace(view, own=own, shared=shared)
+
+    def _measure(self, past: PastView) -> None:
+        state = (past.checkpoints, past.head)
+        if state == self._measured or not past.checkpoints:
+            return
+        with contextlib.suppress(OSError, HistoryError):
+            found = list_checkpoints(History(self._place))
+            self._sizes = {made.id: (made.size, made.shared) for made in found}
+        views = tuple(self._sized(view) for view in past.checkpoints)
+        self._measured = (views, past.head)
+
+    def _look_at_all(self) -> PastView:
         past = self._past
         head_stamp = _stamp(self._place.head)
         if head_stamp != self._head_stamp:
@@ -115,6 +144,7 @@ def view_of(made: Checkpoint) -> CheckpointView:
         tier=sanitise(made.tier, limit=20),
         tier_note=sanitise(made.tier_note),
         auto=made.auto,
+        pinned=made.pinned,
         pause_s=made.pause_s,
         written=made.bytes_written,
     )

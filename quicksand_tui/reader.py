@@ -23,10 +23,20 @@ from quicksand.stats import allocated_size, process_usage
 
 from quicksand_tui.past import PastView
 from quicksand_tui.past_reader import PastReader
-from quicksand_tui.snapshot import HostView, ImageView, SandboxView, Snapshot, State
+from quicksand_tui.snapshot import (
+    NO_HISTORY,
+    HostView,
+    ImageView,
+    SandboxView,
+    Snapshot,
+    State,
+    UseHistory,
+)
 from quicksand_tui.text import sanitise
 
 USAGE_EVERY_S = 2.0
+READINGS_MAX = 120
+"""That are remembered of each sandbox."""
 
 Stamp = tuple[int, ...]
 
@@ -84,7 +94,8 @@ class Reader:
                 view = self._with_usage(entry, _view(entry), known, visible)
             else:
                 continue
-            past = self._past(id_, known, look=not same or id_ in visible)
+            seen = id_ in visible
+            past = self._past(id_, known, look=not same or seen, measure=seen)
             found[id_] = (stamp, view if view.past is past else replace(view, past=past))
         self._known = found
         self._pasts = {id_: past for id_, past in self._pasts.items() if id_ in found}
@@ -92,15 +103,17 @@ class Reader:
         views = [view for _, view in found.values()]
         return tuple(sorted(views, key=lambda view: (view.created or 0.0, view.id)))
 
-    def _past(self, id_: str, known: tuple[Stamp, SandboxView] | None, *, look: bool) -> PastView:
+    def _past(
+        self, id_: str, known: tuple[Stamp, SandboxView] | None, *, look: bool, measure: bool
+    ) -> PastView:
         """A sandbox's checkpoints: looked at when something else of it has changed, or somebody can
-        see it."""
+        see it; then also how large they are."""
         if known is not None and not look:
             return known[1].past
         reader = self._pasts.get(id_)
         if reader is None:
             reader = self._pasts[id_] = PastReader(sandbox_dir(self._paths, id_))
-        return reader.read()
+        return reader.read(measure=measure)
 
     def _with_usage(
         self,
@@ -115,7 +128,13 @@ class Reader:
             self._cpu.pop(entry.id, None)
             return view
         if entry.id not in visible and known is not None:
-            return replace(view, cpu_percent=known[1].cpu_percent, memory_used=known[1].memory_used)
+            last = known[1]
+            return replace(
+                view,
+                cpu_percent=last.cpu_percent,
+                memory_used=last.memory_used,
+                history=last.history,
+            )
         now = time.monotonic()
         seconds, rss = process_usage(entry.run.qemu_pid)
         before, used = self._cpu.get(entry.id, (0.0, 0.0))
@@ -126,6 +145,9 @@ class Reader:
             # A shorter time makes noise of the clock ticks, 10 ms each.
             percent = max(0.0, 100 * (seconds - used) / (now - before))
             self._cpu[entry.id] = (now, seconds)
+            view = replace(view, history=_longer(known, percent, rss, view.disk or 0))
+        elif known is not None:
+            view = replace(view, history=known[1].history)
         return replace(view, cpu_percent=percent, memory_used=rss or None)
 
     def _look_at_images(self) -> tuple[ImageView, ...]:
@@ -153,6 +175,18 @@ class Reader:
             return HostView(memory_free=memory >> 26 << 26, disk_free=disk >> 28 << 28)
         except OSError:
             return HostView()
+
+
+def _longer(
+    known: tuple[Stamp, SandboxView] | None, cpu: float, memory: int, disk: int
+) -> UseHistory:
+    """What was known, with another reading."""
+    before = known[1].history if known is not None else NO_HISTORY
+    return UseHistory(
+        cpu=(*before.cpu, cpu)[-READINGS_MAX:],
+        memory=(*before.memory, memory)[-READINGS_MAX:],
+        disk=(*before.disk, disk)[-READINGS_MAX:],
+    )
 
 
 def _directories(path: Path) -> list[str]:

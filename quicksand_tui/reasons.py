@@ -12,6 +12,18 @@ Reason = Callable[[Snapshot, Selection], str | None]
 NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
 
 
+def each(reason: Reason) -> Reason:
+    """Of an action on all marked sandboxes: it is possible if it is for one of them."""
+
+    def of_marked(snapshot: Snapshot, selection: Selection) -> str | None:
+        reasons = [reason(snapshot, selection.of(view)) for view in selection.marked_sandboxes]
+        if not reasons:
+            return reason(snapshot, selection)
+        return None if None in reasons else reasons[0]
+
+    return of_marked
+
+
 def always(snapshot: Snapshot, selection: Selection) -> str | None:
     return None
 
@@ -19,7 +31,9 @@ def always(snapshot: Snapshot, selection: Selection) -> str | None:
 def _selected(snapshot: Snapshot, selection: Selection) -> tuple[SandboxView | None, str]:
     """The selected sandbox, or why there is none."""
     if selection.panel is Panel.IMAGES:
-        return None, "an image is selected: tab goes to the sandboxes"
+        return None, "an image is selected: 1 goes to the sandboxes"
+    if selection.panel is Panel.SAVES:
+        return None, "a save is selected: v shows what can be done with saves"
     if selection.sandbox is None:
         return None, "no sandbox is selected"
     return selection.sandbox, ""
@@ -43,6 +57,9 @@ _DOING = {
     Verb.REVERT: "reverted",
     Verb.UNDO: "reverted",
     Verb.REMOVE: "changed: a checkpoint is deleted",
+    Verb.CLONE: "cloned",
+    Verb.PIN: "changed",
+    Verb.NOTE: "changed",
     Verb.SAVE: "saved",
 }
 
@@ -61,7 +78,7 @@ def shell(snapshot: Snapshot, selection: Selection) -> str | None:
         return busy
     if sandbox.state is State.RUNNING:
         return None
-    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: S starts it')}"
+    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: a starts it')}"
 
 
 _NO_SHELL = {
@@ -93,31 +110,24 @@ def open_(snapshot: Snapshot, selection: Selection) -> str | None:
         if selection.image is None:
             return "no image is selected"
         return new(snapshot, selection)
-    if start(snapshot, selection) is None or resume(snapshot, selection) is None:
+    if selection.panel is Panel.SAVES:
+        return None if selection.save is not None else "no save is selected"
+    if start(snapshot, selection) is None:
         return None
+    if selection.sandbox is not None and selection.sandbox.state is State.PAUSED:
+        return pause_or_resume(snapshot, selection)
     return shell(snapshot, selection)
 
 
-def pause(snapshot: Snapshot, selection: Selection) -> str | None:
+def pause_or_resume(snapshot: Snapshot, selection: Selection) -> str | None:
     sandbox, why = _selected(snapshot, selection)
     if sandbox is None:
         return why
     if busy := _busy(snapshot, sandbox):
         return busy
-    if sandbox.state is State.RUNNING:
+    if sandbox.state in (State.RUNNING, State.PAUSED):
         return None
-    if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is already paused: P lets it go on"
     return f"{sandbox.name} does not run"
-
-
-def resume(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is None:
-        return why
-    if busy := _busy(snapshot, sandbox):
-        return busy
-    return None if sandbox.state is State.PAUSED else f"{sandbox.name} is not paused"
 
 
 def stop(snapshot: Snapshot, selection: Selection) -> str | None:
@@ -196,22 +206,11 @@ def _needs_machine(sandbox: SandboxView) -> str | None:
         return None
     if sandbox.state in _NO_MACHINE:
         return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
-    at = "; A starts it at a checkpoint" if sandbox.past.checkpoints else ""
-    return f"{sandbox.name} does not run: S starts it{at}"
+    at = "; u starts it at a checkpoint" if sandbox.past.checkpoints else ""
+    return f"{sandbox.name} does not run: a starts it{at}"
 
 
 _NO_MACHINE = {State.STARTING: "is still starting", State.BROKEN: "is broken"}
-
-
-def revert(snapshot: Snapshot, selection: Selection) -> str | None:
-    sandbox, why = _selected(snapshot, selection)
-    if sandbox is None:
-        return why
-    if (reason := checkpoint(snapshot, selection)) is not None:
-        return reason
-    if not sandbox.past.checkpoints:
-        return f"{sandbox.name} has no checkpoint to go back to: C takes one"
-    return None
 
 
 def undo(snapshot: Snapshot, selection: Selection) -> str | None:
@@ -225,18 +224,34 @@ def undo(snapshot: Snapshot, selection: Selection) -> str | None:
     return None
 
 
-def start_at(snapshot: Snapshot, selection: Selection) -> str | None:
+def to_tree(snapshot: Snapshot, selection: Selection) -> str | None:
+    """Why there is no checkpoint to choose."""
     sandbox, why = _selected(snapshot, selection)
     if sandbox is None:
         return why
-    if sandbox.state in (State.RUNNING, State.PAUSED):
-        state = sandbox.state.value
-        return _busy(snapshot, sandbox) or f"{sandbox.name} is {state}: R goes back to a checkpoint"
-    if (reason := start(snapshot, selection)) is not None:
-        return reason
     if not sandbox.past.checkpoints:
-        return f"{sandbox.name} has no checkpoint: C takes one while it runs"
+        when = "" if sandbox.is_live else " while it runs"
+        return f"{sandbox.name} has no checkpoint: c takes one{when}"
     return None
+
+
+def clone(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return _busy(snapshot, sandbox)
+
+
+def clone_there(snapshot: Snapshot, selection: Selection) -> str | None:
+    return go_there(snapshot, selection) or clone(snapshot, selection)
+
+
+def mark(snapshot: Snapshot, selection: Selection) -> str | None:
+    if selection.panel is not Panel.SANDBOXES:
+        return "only sandboxes can be marked here"
+    return None if selection.sandbox is not None else "no sandbox is selected"
 
 
 def go_there(snapshot: Snapshot, selection: Selection) -> str | None:
@@ -253,12 +268,16 @@ def remove(snapshot: Snapshot, selection: Selection) -> str | None:
     made = selection.checkpoint
     if made is not None and made.error:
         return "it cannot be read, so nobody knows what else needs it"
+    if made is not None and made.pinned:
+        return f"{made.tag} is pinned: p lets it be deleted"
     return go_there(snapshot, selection)
 
 
 def copy(snapshot: Snapshot, selection: Selection) -> str | None:
     if selection.panel is Panel.IMAGES:
         return None if selection.image is not None else "no image is selected"
+    if selection.panel is Panel.SAVES:
+        return None if selection.save is not None else "no save is selected"
     return None if selection.sandbox is not None else "no sandbox is selected"
 
 

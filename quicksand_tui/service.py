@@ -17,6 +17,7 @@ from quicksand_tui.past import CheckpointView
 from quicksand_tui.saved import SavesView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
+    GuestView,
     LogKind,
     LogSource,
     NewSpec,
@@ -165,6 +166,29 @@ class EngineService:
         await self._run(
             "The checkpoint was not deleted", lambda: engine_past.delete(sandbox_id, checkpoint_id)
         )
+
+    async def clone(self, sandbox_id: str, count: int, *, at: str = "") -> tuple[str, ...]:
+        names = await self._ask(
+            "There are no clones", lambda: engine_past.clone(sandbox_id, count, at=at)
+        )
+        return tuple(sanitise(name, limit=63) for name in names)
+
+    async def pin_checkpoint(self, sandbox_id: str, checkpoint_id: str, *, pinned: bool) -> None:
+        await self._run(
+            "The checkpoint is as it was",
+            lambda: engine_past.pin(sandbox_id, checkpoint_id, pinned=pinned),
+        )
+
+    async def note_checkpoint(self, sandbox_id: str, checkpoint_id: str, note: str) -> None:
+        await self._run(
+            "The note is as it was",
+            lambda: engine_past.write_note(sandbox_id, checkpoint_id, note),
+        )
+
+    async def look_inside(self, sandbox_id: str) -> GuestView:
+        from quicksand_tui.engine_guest import look_inside
+
+        return await self._ask("The guest does not tell", lambda: look_inside(sandbox_id))
 
     # Saves
 

@@ -38,6 +38,21 @@ LIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UseHistory:
+    """What a sandbox took of the host, the latest reading last; readings are some seconds apart."""
+
+    cpu: tuple[float, ...] = ()
+    """Percent of one CPU."""
+    memory: tuple[int, ...] = ()
+    """Resident bytes."""
+    disk: tuple[int, ...] = ()
+    """Allocated bytes."""
+
+
+NO_HISTORY = UseHistory()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxView:
     """One sandbox. All text is fit to be shown."""
 
@@ -71,6 +86,11 @@ class SandboxView:
     """It is removed when it stops."""
     past: PastView = NO_PAST
     """Its checkpoints."""
+    history: UseHistory = field(default=NO_HISTORY, compare=False)
+
+    @property
+    def key(self) -> str:
+        return self.id
 
     @property
     def is_live(self) -> bool:
@@ -90,6 +110,38 @@ class ImageView:
     source: str = "store"
     error: str = ""
     """Why it cannot be used."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """A process of a guest, as the guest tells it. All text is fit to be shown."""
+
+    pid: int
+    user: str
+    rss: int
+    """Bytes."""
+    cpu_s: float
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestView:
+    """What a guest says of itself."""
+
+    memory_total: int
+    memory_used: int
+    disk_total: int
+    disk_used: int
+    load: float
+    """Over one minute."""
+    processes: int
+    uptime_s: float
+    busiest: tuple[ProcessView, ...] = ()
+    """By CPU time, those that used most of it first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +163,9 @@ class Verb(StrEnum):
     REVERT = "revert"
     UNDO = "undo"
     REMOVE = "removal of a checkpoint"
+    CLONE = "clone"
+    PIN = "pin"
+    NOTE = "note"
     SAVE = "save"
     EXPORT = "export"
     IMPORT = "import"
@@ -211,15 +266,11 @@ class Snapshot:
 
 
 class Panel(StrEnum):
+    """A list of the main screen."""
+
     SANDBOXES = "sandboxes"
+    SAVES = "saves"
     IMAGES = "images"
-
-
-class Purpose(StrEnum):
-    """What a checkpoint is chosen for; the name of the action that opens the tree."""
-
-    REVERT = "revert"
-    START = "start_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,12 +279,24 @@ class Selection:
 
     panel: Panel = Panel.SANDBOXES
     sandbox: SandboxView | None = None
+    marked_sandboxes: tuple[SandboxView, ...] = ()
     image: ImageView | None = None
     checkpoint: CheckpointView | None = None
+    in_tree: bool = False
+    """The cursor is among the checkpoints."""
     save: SaveView | None = None
     trashed: TrashedView | None = None
     marked: tuple[SaveView, ...] = ()
     marked_trash: tuple[TrashedView, ...] = ()
+
+    @property
+    def sandboxes(self) -> tuple[SandboxView, ...]:
+        """What an action on several is about: the marked ones, else the one under the cursor."""
+        return self.marked_sandboxes or ((self.sandbox,) if self.sandbox is not None else ())
+
+    def of(self, sandbox: SandboxView) -> Selection:
+        """This one alone."""
+        return Selection(sandbox=sandbox)
 
     @property
     def saves(self) -> tuple[SaveView, ...]:
@@ -244,6 +307,15 @@ class Selection:
     def trash(self) -> tuple[TrashedView, ...]:
         """As `saves`, in the trash."""
         return self.marked_trash or ((self.trashed,) if self.trashed is not None else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneSpec:
+    """Clones to be made, as typed."""
+
+    count: int = 1
+    at: str = ""
+    """The id of a checkpoint; "" for the present."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +448,18 @@ class Service(SavesService, Protocol):
         """Take the last revert back."""
 
     async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None: ...
+
+    async def clone(self, sandbox_id: str, count: int, *, at: str = "") -> tuple[str, ...]:
+        """Make sandboxes that go on from this instant, or from the checkpoint of the id ``at``;
+        they outlive the app. All or none. Gives their names."""
+
+    async def pin_checkpoint(self, sandbox_id: str, checkpoint_id: str, *, pinned: bool) -> None:
+        """Keep a checkpoint from being deleted, or no longer."""
+
+    async def note_checkpoint(self, sandbox_id: str, checkpoint_id: str, note: str) -> None: ...
+
+    async def look_inside(self, sandbox_id: str) -> GuestView:
+        """Ask the guest of a running sandbox how it is."""
 
     def open_terminal(
         self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink

@@ -26,6 +26,8 @@ class TreeLine:
     age: str
     pause: str
     size: str
+    own: str
+    """What deleting it would free."""
     note: str
     """Of one that cannot be read, the reason."""
     role: str
@@ -47,6 +49,11 @@ def _pause(made: CheckpointView) -> str:
     return made.tier if made.tier == "disk" else pause_text(made.pause_s)
 
 
+def _note(made: CheckpointView) -> str:
+    """Its note, and that it is pinned."""
+    return " ".join(part for part in ("◆" if made.pinned else "", made.note) if part)
+
+
 def _line(
     before: str, made: CheckpointView, now: float, marks: Marks, *, is_head: bool
 ) -> TreeLine:
@@ -61,17 +68,13 @@ def _line(
         age="" if made.created is None else age_text(now - made.created),
         pause="" if made.error else _pause(made),
         size="" if made.error else size_text(made.written),
-        note=made.error or made.note,
+        own="" if made.error or made.own is None else size_text(made.own),
+        note=made.error or _note(made),
         role="error" if made.error else ("muted" if made.auto else ""),
     )
 
 
-def here_index(lines: tuple[TreeLine, ...]) -> int:
-    """Which line is where the sandbox stands; the last one if that is none of them."""
-    return next((n for n, line in enumerate(lines) if line.here), len(lines) - 1)
-
-
-# The table of the tree's screen
+# The table
 
 _TAG_MIN, _TAG_MAX = 16, 48
 
@@ -79,9 +82,11 @@ _TAG_MIN, _TAG_MAX = 16, 48
 def plan_tree_columns(width: int) -> tuple[Column, ...]:
     """The columns that fit into ``width`` cells; tag and note share what the others leave."""
     columns = [Column("age", "Age", 4, right=True)]
-    if width >= 66:
+    if width >= 56:
         columns.append(Column("pause", "Pause", 7, right=True))
-    if width >= 40:
+    if width >= 36:
+        columns.append(Column("own", "Own", 5, right=True))
+    if width >= 76:
         columns.append(Column("size", "Written", 7, right=True))
     left = width - sum(column.width + 2 for column in columns)
     with_note = width >= 52
@@ -101,6 +106,7 @@ def _row(line: TreeLine) -> Row:
         "age": Cell(line.age, quiet),
         "pause": Cell(line.pause, quiet),
         "size": Cell(line.size, quiet),
+        "own": Cell(line.own, quiet),
         "note": Cell(line.note, line.role),
     }
     return Row(line.id, cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from quicksand_tui.snapshot import (
     State,
     Verb,
 )
+from quicksand_tui.spark import sparkline
 from quicksand_tui.text import age_text, percent_text, size_text
 
 GLYPHS = {
@@ -166,6 +167,8 @@ SANDBOX_COLUMNS = (
 )
 _DROPPED_AT = (("disk", 74), ("image", 66), ("age", 56), ("memory", 50), ("cpu", 36))
 """The table's width in cells below which a column goes."""
+SPARK = 12
+"""Cells of a sandbox's CPU in the minutes before."""
 _NAME_MIN, _NAME_MAX = 14, 44
 PADDING = 2
 """Cells that a table puts around each cell."""
@@ -175,22 +178,25 @@ def plan_sandbox_columns(width: int) -> tuple[Column, ...]:
     """The columns that fit into ``width`` cells; the name takes what is left, up to a limit."""
     gone = {key for key, limit in _DROPPED_AT if width < limit}
     kept = [column for column in SANDBOX_COLUMNS if column.key not in gone]
-    if width >= 104:
+    if width >= 90:
+        at = next((n for n, column in enumerate(kept) if column.key == "cpu"), 0)
+        kept.insert(at + 1, Column("spark", "", SPARK))
+    if width >= 118:
         kept = [replace(c, width=18) if c.key == "image" else c for c in kept]
         kept.append(Column("accel", "Runs on", 7))
-    if width >= 116:
+    if width >= 132:
         kept.append(Column("ports", "Ports", 12))
     used = sum(c.width + PADDING for c in kept)
     name = max(_NAME_MIN, min(_NAME_MAX, width - used))
     return tuple(replace(c, width=name) if c.key == "name" else c for c in kept)
 
 
-def sandbox_rows(snapshot: Snapshot, query: str = "", order: str = ORDERS[0]) -> tuple[Row, ...]:
-    found = (view for view in snapshot.sandboxes if matches(view, query))
-    return tuple(_sandbox_row(view, snapshot) for view in ordered(found, order))
+def arrange_sandboxes(views: Sequence[SandboxView], query: str, order: str) -> list[SandboxView]:
+    """Those that match, in that order."""
+    return ordered((view for view in views if matches(view, query)), order)
 
 
-def _sandbox_row(view: SandboxView, snapshot: Snapshot) -> Row:
+def sandbox_row(view: SandboxView, snapshot: Snapshot) -> Row:
     job = snapshot.job(view.id)
     live = view.is_live
     limit = size_text(view.memory_limit) if view.memory_limit is not None else "–"
@@ -202,6 +208,7 @@ def _sandbox_row(view: SandboxView, snapshot: Snapshot) -> Row:
         "image": Cell(view.image or "–", "muted"),
         "age": Cell(age_text(age), "muted"),
         "cpu": Cell(percent_text(view.cpu_percent) if live else "", "" if live else "muted"),
+        "spark": Cell(sparkline(view.history.cpu, SPARK, top=100.0) if live else "", "accent"),
         "memory": Cell(memory, "" if view.memory_used is not None else "muted"),
         "disk": Cell(size_text(view.disk), "muted"),
         "accel": Cell(view.accel, "warning" if view.accel == "tcg" else "muted"),
@@ -222,12 +229,27 @@ def plan_image_columns(width: int) -> tuple[Column, ...]:
     return tuple(replace(c, width=name) if c.key == "name" else c for c in columns)
 
 
-def image_rows(snapshot: Snapshot) -> tuple[Row, ...]:
-    return tuple(_image_row(image, snapshot.taken) for image in snapshot.images)
+IMAGE_ORDERS = ("name", "age", "size")
 
 
-def _image_row(image: ImageView, now: float) -> Row:
-    age = None if image.created is None else now - image.created
+def arrange_images(views: Sequence[ImageView], query: str, order: str) -> list[ImageView]:
+    """Those that match every word, in that order."""
+    words = [word for word in query.lower().split() if word.strip("!")]
+    found = [view for view in views if all(_image_matches(view, word) for word in words)]
+    keys: dict[str, Callable[[ImageView], Any]] = {
+        "age": lambda view: -(view.created or 0.0),
+        "size": lambda view: -(view.size or 0),
+    }
+    return sorted(found, key=keys[order]) if order in keys else found
+
+
+def _image_matches(view: ImageView, word: str) -> bool:
+    needle = word.lstrip("!")
+    return (needle in f"{view.name} {view.version} {view.arch}".lower()) == (needle == word)
+
+
+def image_row(image: ImageView, snapshot: Snapshot) -> Row:
+    age = None if image.created is None else snapshot.taken - image.created
     size = Cell("✗ broken", "error") if image.error else Cell(size_text(image.size), "muted")
     cells = {
         "name": Cell(image.name, "muted" if image.error else ""),

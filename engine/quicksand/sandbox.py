@@ -702,6 +702,12 @@ class Sandbox:
         async with history.locked():
             await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
 
+    async def note_checkpoint(self, tag: str, note: str) -> None:
+        """Write another note to a checkpoint; "" takes it away. Raises as `delete_checkpoint`."""
+        history = self._registry.history(self._id)
+        async with history.locked():
+            await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
+
     async def diff(self, a: str, b: str | None = None) -> builtins.list[FileChange]:
         """The files that differ between the disks of two checkpoints, by path; without ``b``
         between one and the present disk: while it runs, what has reached it so far. Works in any

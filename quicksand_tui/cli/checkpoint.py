@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from quicksand_tui.cli.runner import Signals
 
-REMOVE, PIN, UNPIN = "rm", "pin", "unpin"
+REMOVE, PIN, UNPIN, NOTE = "rm", "pin", "unpin", "note"
 
 
 class CheckpointCommand(click.Command):
-    """Takes a checkpoint, unless its first word is `rm`, `pin` or `unpin`."""
+    """Takes a checkpoint, unless its first word is `rm`, `pin`, `unpin` or `note`."""
 
     def make_context(
         self,
@@ -28,7 +28,7 @@ class CheckpointCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        others = {REMOVE: remove, PIN: pin, UNPIN: unpin}
+        others = {REMOVE: remove, PIN: pin, UNPIN: unpin, NOTE: write_note}
         if args and (other := others.get(args[0])) is not None:
             return other.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
@@ -56,6 +56,7 @@ def command(
     \b
     quicksand-tui checkpoint rm NAME TAG...    removes checkpoints
     quicksand-tui checkpoint pin NAME TAG...   keeps them from that; `unpin` no longer
+    quicksand-tui checkpoint note NAME TAG NOTE  says something else of it
     quicksand-tui checkpoint -- rm             takes one of a sandbox that is called rm
     """
     if replace and tag is None:
@@ -115,6 +116,15 @@ def pin(name: str, tags: tuple[str, ...]) -> int:
 def unpin(name: str, tags: tuple[str, ...]) -> int:
     """Let checkpoints be removed again."""
     return _each(name, tags, lambda sandbox, tag: sandbox.pin_checkpoint(tag, False))
+
+
+@click.command(NOTE)
+@sandbox_argument()
+@click.argument("tag", shell_complete=complete_tags)
+@click.argument("note")
+def write_note(name: str, tag: str, note: str) -> int:
+    """Write another note to a checkpoint; an empty one takes it away."""
+    return _each(name, (tag,), lambda sandbox, tag: sandbox.note_checkpoint(tag, note))
 
 
 def _each(name: str, tags: tuple[str, ...], work: Callable[[Sandbox, str], Awaitable[None]]) -> int:

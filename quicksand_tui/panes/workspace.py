@@ -227,7 +227,11 @@ class Workspace(Widget):
 
     def toggle_zoom(self) -> None:
         """The current pane alone, or all."""
-        self.zoomed = not self.zoomed and len(self.panes) > 1
+        self.zoom(not self.zoomed)
+
+    def zoom(self, zoomed: bool) -> None:
+        """The current pane alone, or all."""
+        self.zoomed = zoomed and len(self.panes) > 1
         self._rearrange()
 
     def toggle_broadcast(self) -> None:

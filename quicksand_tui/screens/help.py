@@ -20,9 +20,9 @@ KEY_WIDTH = 11
 
 MEANINGS = (
     (State.RUNNING, "its machine runs, also when this app is closed"),
-    (State.STARTING, "under way; c cancels a start"),
+    (State.STARTING, "under way; X cancels a start"),
     (State.PAUSED, "its machine waits, for example for space on a full disk"),
-    (State.STOPPED, "its disk is kept; S starts it again"),
+    (State.STOPPED, "its disk is kept; a starts it again"),
     (State.CRASHED, "it ended without being asked; the details say why"),
     (State.BROKEN, "its record cannot be read; it can be deleted"),
 )

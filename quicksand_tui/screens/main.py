@@ -1,166 +1,168 @@
-"""The first screen: sandboxes, images, details, and what can be done with them."""
+"""The first screen: lists, the tree of checkpoints, and the main area with its tabs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import Static
 
-from quicksand_tui import losses
 from quicksand_tui.actions import Scope, find_action, in_scope
+from quicksand_tui.cockpit.area import Area
+from quicksand_tui.cockpit.base import Asked
+from quicksand_tui.cockpit.cockpit import Cockpit
+from quicksand_tui.cockpit.layout import STEP, Part, Shape, Tab, widened
+from quicksand_tui.cockpit.lists import Lists
+from quicksand_tui.cockpit.shells import Shells
+from quicksand_tui.cockpit.tree import TreePanel
+from quicksand_tui.panes.pane import Pane
 from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
-from quicksand_tui.snapshot import (
-    CommandRecord,
-    NewSpec,
-    Panel,
-    Purpose,
-    Selection,
-    Snapshot,
-    State,
-    Verb,
-)
+from quicksand_tui.screens.main_actions import MainActions, TreeActions
+from quicksand_tui.shape_memory import recall_shape, remember_shape
+from quicksand_tui.snapshot import CommandRecord, NewSpec, Panel, SandboxView, Selection, Snapshot
 from quicksand_tui.text import plain
-from quicksand_tui.view import (
-    NO_IMAGES_TEXT,
-    ORDERS,
-    counts_text,
-    empty_text,
-    host_text,
-    image_rows,
-    plan_image_columns,
-    plan_sandbox_columns,
-    sandbox_rows,
-)
+from quicksand_tui.view import counts_text, host_text
 from quicksand_tui.widgets.action_bar import ActionBar
+from quicksand_tui.widgets.browser import Browser
 from quicksand_tui.widgets.command_line import CommandLine
-from quicksand_tui.widgets.details import Details
-from quicksand_tui.widgets.panel import ListPanel
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
 
-
 USUAL_WIDTH = 70
-"""Cells below which there is one column."""
+"""Cells below which the first line says nothing of the host."""
 
 TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line that are neither counts nor host."""
 
+CYCLE = (Part.LISTS, Part.TREE, Part.AREA)
+
 
 class MainScreen(ActionScreen):
-    """Shows a snapshot; each action of the registry has its method ``do_<id>`` here."""
+    """Shows a snapshot. Actions of `Scope.MAIN` are its keys; parts have their own on top."""
 
     scope = Scope.MAIN
-    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - declared by Textual
-        (0, "-narrow"),
-        (USUAL_WIDTH, "-usual"),
-        (110, "-broad"),
-    ]
-    VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - declared by Textual
-        (0, "-tiny"),
-        (13, "-low"),
-        (20, "-middle"),
-        (30, "-high"),
-    ]
-    AUTO_FOCUS = "#sandboxes KeyedTable"
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-usual")]  # noqa: RUF012 - declared by Textual
+    AUTO_FOCUS = "#sandboxes LongTable"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(b for b in bindings_of(in_scope(Scope.MAIN)) if b.key != "enter"),
-        Binding("tab,shift+tab", "other_panel", show=False),
-        Binding("1", "panel('sandboxes')", show=False),
-        Binding("2", "panel('images')", show=False),
+        *bindings_of(in_scope(Scope.MAIN)),
+        Binding("tab", "step_part(1)", show=False),
+        Binding("shift+tab", "step_part(-1)", show=False),
+        *(
+            Binding(str(n), f"panel('{panel.value}')", show=False)
+            for n, panel in enumerate(Panel, 1)
+        ),
+        Binding("4", "part('tree')", show=False),
+        Binding("5", "part('area')", show=False),
     ]
 
-    def __init__(self, snapshot: Snapshot, *, ascii_only: bool) -> None:
+    def __init__(self, app: QuicksandApp, snapshot: Snapshot, *, ascii_only: bool) -> None:
         super().__init__()
-        self._snapshot = snapshot
+        self.tui = app
+        self.snapshot = snapshot
         self._ascii = ascii_only
-        self._query = ""
-        self._order = ORDERS[0]
         self._wanted = ""
         """Name of a sandbox that the cursor should go to when it appears."""
         # Kept and not looked up: a snapshot may come when the screen is just being taken down.
         self._counts = Static(id="counts", markup=False)
         self._host = Static(id="host", markup=False)
         self._top = ("", "")
-        self.sandboxes = ListPanel(
-            "Sandboxes", plan_sandbox_columns, ascii_only=ascii_only, id="sandboxes"
-        )
-        self.images = ListPanel("Images", plan_image_columns, ascii_only=ascii_only, id="images")
-        self._details = Details(ascii_only=ascii_only, id="details")
+        self.back_to_shell = False
+        """The tree was opened out of a shell: going to a checkpoint leads back there."""
         self._command_line = CommandLine(ascii_only=ascii_only, id="command-line")
         self._actions = ActionBar(Scope.MAIN, id="actions")
+        self.lists = Lists(ascii_only=ascii_only, id="lists")
+        self.checkpoints = TreePanel(ascii_only=ascii_only, id="checkpoints")
+        self.area = Area(
+            app.service,
+            lambda: app.events,
+            lambda: app.operations.log,
+            ascii_only=ascii_only,
+            id="area",
+        )
+        shape = recall_shape(app.remembered)
+        self.cockpit = Cockpit(self.lists, self.checkpoints, self.area, shape, id="cockpit")
+        self.area.choose(shape.tab)
+        self.main_actions = MainActions(self)
+        self._handlers: dict[Scope, Any] = {
+            Scope.MAIN: self.main_actions,
+            Scope.TREE: TreeActions(self),
+            Scope.LOG: self.area.logs,
+            Scope.PANES: self.area.shells,
+        }
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
             yield Static(Content("quicksand"), id="brand", markup=False)
             yield self._counts
             yield self._host
-        yield self.sandboxes
-        with Horizontal(id="bottom"):
-            yield self.images
-            yield self._details
+        yield self.cockpit
         yield self._command_line
         yield self._actions
 
     def on_mount(self) -> None:
-        self.show(self._snapshot)
+        self.show(self.snapshot)
 
     @property
-    def _app(self) -> QuicksandApp:
-        return cast("QuicksandApp", self.app)
+    def sandboxes(self) -> Browser[Any]:
+        return self.lists.sandboxes
+
+    @property
+    def shows_saves(self) -> bool:
+        return self.lists.panel is Panel.SAVES
+
+    @property
+    def part(self) -> Part:
+        """Which part has the focus, or had it last."""
+        return self.cockpit.focused_part
 
     @property
     def selection(self) -> Selection:
-        """What the cursor is on."""
-        panel = Panel.IMAGES if self.images.table.has_focus else Panel.SANDBOXES
+        """What the cursors are on."""
+        lists = self.lists
+        sandbox = lists.sandboxes.selected
         return Selection(
-            panel=panel,
-            sandbox=self._snapshot.sandbox(self.sandboxes.table.selected_key),
-            image=self._snapshot.image(self.images.table.selected_key),
+            # What the tree and the main area show is about a sandbox, whatever list is shown.
+            panel=lists.panel if self.part is Part.LISTS else Panel.SANDBOXES,
+            sandbox=None if sandbox is None else self.snapshot.sandbox(sandbox.id),
+            marked_sandboxes=lists.sandboxes.marked,
+            image=lists.images.selected,
+            save=lists.saves.selected if self.shows_saves else None,
+            checkpoint=self.checkpoints.selected,
+            in_tree=self.part is Part.TREE,
         )
 
     @property
     def visible_sandboxes(self) -> frozenset[str]:
         """Ids whose use of CPU and memory somebody can see."""
-        selected = self.sandboxes.table.selected_key
-        return self.sandboxes.table.visible_keys | ({selected} if selected else set())
+        table = self.lists.sandboxes.table
+        return frozenset([*table.visible_keys, table.selected_key or ""]) - {""}
 
     # Showing
 
     def show(self, snapshot: Snapshot) -> None:
         """Show another moment."""
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._show_top()
-        self.sandboxes.show(
-            sandbox_rows(snapshot, self._query, self._order),
-            total=len(snapshot.sandboxes),
-            query=self._query,
-            order="" if self._order == ORDERS[0] else self._order,
-            empty=empty_text(snapshot, self._query),
-        )
-        self.images.show(
-            image_rows(snapshot),
-            total=len(snapshot.images),
-            query="",
-            empty=NO_IMAGES_TEXT if snapshot.loaded else "",
-        )
+        self.lists.show(snapshot)
         self._go_to_wanted()
         self._show_selection()
 
     def _show_top(self) -> None:
-        host = "" if self.size.width < USUAL_WIDTH else host_text(self._snapshot)
-        doing = jobs_text(self._snapshot)
+        host = "" if self.size.width < USUAL_WIDTH else host_text(self.snapshot)
+        doing = jobs_text(self.snapshot)
         if doing:
             # What is under way is worth more than what the host has left.
             host, doing = "", f" · {doing}"
         room = self.size.width - len(host) - TOP_USED
-        top = (counts_text(self._snapshot, room - len(doing)) + doing, host)
+        top = (counts_text(self.snapshot, room - len(doing)) + doing, host)
         if top != self._top:
             self._top = top
             self._counts.update(self._text(top[0]))
@@ -168,6 +170,7 @@ class MainScreen(ActionScreen):
 
     def on_resize(self) -> None:
         self._show_top()
+        self._rearrange()
 
     def show_command(self, record: CommandRecord | None) -> None:
         self._command_line.show(record)
@@ -178,245 +181,184 @@ class MainScreen(ActionScreen):
         self._go_to_wanted()
 
     def _go_to_wanted(self) -> None:
-        for view in self._snapshot.sandboxes:
+        for view in self.snapshot.sandboxes:
             if self._wanted and view.name == self._wanted:
                 if self.sandboxes.table.select(view.id) and not view.id.startswith("new:"):
                     self._wanted = ""
                 return
 
-    @on(DataTable.RowHighlighted)
-    def _show_selection(self) -> None:
-        selection = self.selection
-        self._details.show(self._snapshot, selection)
-        self._actions.show(self._snapshot, selection)
+    @on(Pane.Changed)
+    def _pane_changed(self, event: Pane.Changed) -> None:
+        event.stop()
+        self._show_bar(self.selection.sandbox)
+        self.tui.update_raw()
 
-    def on_descendant_focus(self) -> None:
-        self._show_selection()
-        self.set_class(self.images.table.has_focus, "-images")
+    def _show_bar(self, sandbox: SandboxView | None) -> None:
+        in_shells = self.part is Part.AREA and self.area.tab is Tab.SHELLS
+        with_tree = self.cockpit.arrangement().tree_is_tab
+        self.area.show_bar(sandbox, with_tree=with_tree, typing=in_shells)
+
+    @on(Browser.Moved)
+    @on(TreePanel.Moved)
+    def _show_selection(self) -> None:
+        snapshot, selection = self.snapshot, self.selection
+        self.checkpoints.show(snapshot, selection.sandbox)
+        selection = self.selection
+        self.area.show(snapshot, selection)
+        self._show_bar(selection.sandbox)
+        self._actions.show(snapshot, selection, self._scope)
+        self.tui.update_raw()
+
+    @property
+    def _scope(self) -> Scope:
+        """Whose keys count first."""
+        if self.part is Part.TREE:
+            return Scope.TREE
+        if self.part is Part.AREA:
+            return {Tab.SHELLS: Scope.PANES, Tab.LOG: Scope.LOG}.get(self.area.tab, Scope.MAIN)
+        return Scope.MAIN
 
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
 
+    @property
+    def help_scope(self) -> Scope:
+        """What the help is about."""
+        return self._scope
+
+    # Parts
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        part = self.cockpit.part_of(event.widget)
+        if part is not self.part:
+            self._rearrange(focused=part)
+        self.checkpoints.focus_changed(self.snapshot)
+        self._show_selection()
+
+    def on_screen_resume(self) -> None:
+        self.call_after_refresh(self.tui.update_raw)
+
+    def on_screen_suspend(self) -> None:
+        self.tui.update_raw()
+
+    def _rearrange(self, shape: Shape | None = None, focused: Part | None = None) -> None:
+        cockpit = self.cockpit
+        cockpit.rearrange(shape or cockpit.shape, focused or cockpit.focused_part)
+        places = cockpit.arrangement().places
+        # A shell that has all to itself is worth the lines above and below it.
+        alone = cockpit.focused_part is Part.AREA and Part.LISTS not in places
+        self.set_class(alone and self.area.tab is Tab.SHELLS, "-shell-alone")
+        if shape is not None:
+            remember_shape(self.tui.remembered, shape)
+
+    def go_to(self, part: Part) -> None:
+        """Give a part the focus. Where the tree is a tab, that becomes the chosen one."""
+        if part is Part.TREE and self.cockpit.arrangement().tree_is_tab:
+            self.choose_tab(Tab.TREE)
+        if part is Part.AREA and self.area.tab is Tab.TREE:
+            part = Part.TREE
+        # Hidden, it must be there before it can be focused.
+        self._rearrange(focused=part)
+        if part is Part.LISTS:
+            self.back_to_shell = False
+            self.lists.browser.table.focus()
+        elif part is Part.TREE:
+            self.checkpoints.table.focus()
+        elif not self.area.focus_tab():
+            self._rearrange(focused=Part.LISTS)
+            self.lists.browser.table.focus()
+        self._show_selection()
+
+    def choose_tab(self, tab: Tab) -> None:
+        """Show a tab of the main area; the focus stays unless it was in the one before."""
+        had_focus = self.part is not Part.LISTS and self.cockpit.arrangement().tree_is_tab
+        had_focus = had_focus or self.part is Part.AREA
+        if tab is not Tab.TREE or self.cockpit.arrangement().tree_is_tab:
+            self.area.choose(tab)
+            self._rearrange(replace(self.cockpit.shape, tab=tab))
+        if had_focus:
+            self.go_to(Part.TREE if tab is Tab.TREE else Part.AREA)
+        self._show_selection()
+
+    def toggle_zoom(self) -> None:
+        shape = replace(self.cockpit.shape, zoomed=not self.cockpit.shape.zoomed)
+        if self._scope is Scope.PANES and self.area.shells.workspace is not None:
+            self.area.shells.workspace.zoom(shape.zoomed)
+        self._rearrange(shape)
+        self._show_selection()
+
+    def widen(self, by: int) -> None:
+        """Make the column that has the focus wider, by steps."""
+        shape = widened(self.cockpit.shape, self.part, by * STEP, self.size.width)
+        self._rearrange(shape)
+
+    def action_step_part(self, by: int) -> None:
+        parts = [part for part in CYCLE if self._can_focus(part)]
+        at = parts.index(self.part) if self.part in parts else 0
+        self.go_to(parts[(at + by) % len(parts)])
+
+    def _can_focus(self, part: Part) -> bool:
+        if part is Part.TREE:
+            # As a tab it is reached by way of the main area.
+            return not self.cockpit.arrangement().tree_is_tab or self.area.tab is Tab.TREE
+        if part is Part.AREA:
+            no_shell = self.area.tab is Tab.SHELLS and self.area.shells.workspace is None
+            return self.area.tab is not Tab.TREE and not no_shell
+        return True
+
+    def action_part(self, name: str) -> None:
+        self.go_to(Part(name))
+
+    def action_panel(self, name: str) -> None:
+        self.lists.choose(Panel(name))
+        if self.shows_saves:
+            self.tui.watch_saves()
+        self.go_to(Part.LISTS)
+        self.show(self.tui.snapshot)
+
+    def action_tab(self, name: str) -> None:
+        """A tab was clicked."""
+        self.choose_tab(Tab(name))
+        self.go_to(Part.TREE if name == Tab.TREE.value else Part.AREA)
+
     # Input
 
     def on_paste(self, event: events.Paste) -> None:
-        self._app.tell(refuse_paste(event), severity="warning")
+        self.tui.tell(refuse_paste(event), severity="warning")
 
-    @on(DataTable.RowSelected)
-    def _row_selected(self, event: DataTable.RowSelected) -> None:
-        event.stop()
+    @on(Browser.Opened)
+    def _opened(self) -> None:
         self.action_do("open")
 
-    @on(DataTable.HeaderSelected, "#sandboxes KeyedTable")
-    def _header_clicked(self, event: DataTable.HeaderSelected) -> None:
-        if event.column_key.value in ORDERS:
-            self._set_order(event.column_key.value)
+    @on(Asked)
+    def _asked(self, event: Asked) -> None:
+        event.stop()
+        self.action_do(event.action_id, event.scope.value)
 
-    def _set_order(self, order: str) -> None:
-        self._order = order
-        self.show(self._snapshot)
+    @on(Shells.Left)
+    def _shells_left(self) -> None:
+        if self.part is Part.AREA and self.area.tab is Tab.SHELLS:
+            self.go_to(Part.LISTS)
+        self._show_selection()
 
-    def action_other_panel(self) -> None:
-        self._go_to(self.sandboxes if self.images.table.has_focus else self.images)
-
-    def action_panel(self, name: str) -> None:
-        self._go_to(self.images if name == self.images.id else self.sandboxes)
-
-    def _go_to(self, panel: ListPanel) -> None:
-        # Hidden in a narrow terminal, it must be there before it can be focused.
-        self.set_class(panel is self.images, "-images")
-        panel.table.focus()
-
-    def action_do(self, action_id: str) -> None:
+    def action_do(self, action_id: str, scope: str = Scope.MAIN.value) -> None:
         """Carry out an action of the registry, or say why not."""
-        if self._app.shell_opens or self.app.screen is not self:
+        if self.tui.shell_opens or self.app.screen is not self:
             return  # what is typed now is meant for the shell, or for the dialog that opens
-        action = find_action(action_id)
-        reason = action.disabled_reason(self._snapshot, self.selection)
+        action = find_action(action_id, Scope(scope))
+        reason = action.disabled_reason(self.snapshot, self.selection)
         if reason is not None:
-            self._app.tell(reason, severity="warning")
+            self.tui.tell(reason, severity="warning")
             return
-        getattr(self, f"do_{action.id}")()
+        self._method(action.id, action.scope)()
 
-    # Actions, by the registry's ids
-
-    def do_new(self) -> None:
-        selection = self.selection
-        image = selection.image.name if selection.image is not None else None
-        self._app.ask_for_new(image if selection.panel is Panel.IMAGES else None, self.create)
-
-    def create(self, spec: NewSpec | None) -> None:
+    def create(self, spec: NewSpec) -> None:
         """Start a new sandbox, with the cursor on it."""
-        if spec is None:
-            return
-        if self._query:
-            self._set_query("")
-        self.sandboxes.table.focus()
-        self._app.operations.create(spec)
-        self.want(spec.name)
+        self.main_actions.create(spec)
 
-    def do_open(self) -> None:
-        selection = self.selection
-        if selection.panel is Panel.IMAGES:
-            self.do_new()
-        elif selection.sandbox is not None and selection.sandbox.state is State.RUNNING:
-            self.do_shell()
-        elif selection.sandbox is not None and selection.sandbox.state is State.PAUSED:
-            self.do_resume()
-        else:
-            self.do_start()
-
-    def do_shell(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.open_panes(sandbox)
-
-    def do_full_shell(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.open_shell(sandbox)
-
-    def do_start(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.operations.start(sandbox)
-
-    def do_stop(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.operations.stop(sandbox)
-
-    def do_pause(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.operations.pause(sandbox)
-
-    def do_resume(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.operations.resume(sandbox)
-
-    def do_kill(self) -> None:
-        sandbox = self.selection.sandbox
-        if sandbox is None:
-            return
-        self._app.confirm(
-            f"Kill {sandbox.name}?",
-            losses.of_kill(sandbox),
-            "Kill",
-            lambda: self._app.operations.kill(sandbox),
-            undo="x stops it gently instead.",
-        )
-
-    def do_save(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.ask_for_save(sandbox)
-
-    def do_delete(self) -> None:
-        sandbox = self.selection.sandbox
-        if sandbox is None:
-            return
-        self._app.confirm(
-            f"Delete {sandbox.name}?",
-            losses.of_delete(sandbox, self._snapshot.taken),
-            "Delete",
-            lambda: self._app.operations.delete(sandbox),
-        )
-
-    def do_checkpoint(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.ask_for_checkpoint(sandbox)
-
-    def do_undo(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.operations.undo(sandbox)
-
-    def do_revert(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.open_tree(sandbox, Purpose.REVERT)
-
-    def do_start_at(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.open_tree(sandbox, Purpose.START)
-
-    def do_saves(self) -> None:
-        self._app.open_saves()
-
-    def do_log(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.open_log(sandbox)
-
-    def do_cancel(self) -> None:
-        if (sandbox := self.selection.sandbox) is not None:
-            self._app.operations.cancel(sandbox.id)
-
-    def do_refresh(self) -> None:
-        self._app.refresh_now(fresh=True)
-
-    def do_order(self) -> None:
-        self._set_order(ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)])
-
-    def do_copy(self) -> None:
-        selection = self.selection
-        image = selection.panel is Panel.IMAGES
-        chosen = selection.image if image else selection.sandbox
-        if chosen is not None:
-            self._app.copy_to_clipboard(chosen.name)
-            self._app.tell(f"Copied {chosen.name}, if the terminal allows it")
-
-    def do_commands(self) -> None:
-        self._app.open_commands()
-
-    def do_palette(self) -> None:
-        self._app.action_command_palette()
-
-    def do_help(self) -> None:
-        self._app.open_help()
-
-    def do_quit(self) -> None:
-        self._app.leave()
-
-    # Filter
-
-    def do_filter(self) -> None:
-        field = self._filter_field
-        if field is None:
-            field = Input(
-                self._query,
-                classes="filter",
-                select_on_focus=False,
-                placeholder="words, !word, state:running, image:debian",
-            )
-            self.sandboxes.mount(field)
-        field.focus()
-
-    @property
-    def _filter_field(self) -> Input | None:
-        """Where the filter is typed; None unless it is open."""
-        return next(iter(self.query(".filter").results(Input)), None)
-
-    def _close_filter(self) -> None:
-        if (field := self._filter_field) is not None:
-            self.sandboxes.table.focus()
-            field.remove()
-
-    def do_escape(self) -> None:
-        """One step back: out of the filter, then out of a start that is under way."""
-        if self._filter_field is not None or self._query:
-            self._set_query("")
-            return
-        sandbox = self.selection.sandbox
-        job = self._snapshot.job(sandbox.id) if sandbox is not None else None
-        if job is not None and job.verb is Verb.START and not job.cancelling:
-            self._app.operations.cancel(job.sandbox_id)
-        elif self.images.table.has_focus:
-            self.action_other_panel()
-
-    def _set_query(self, query: str) -> None:
-        self._close_filter()
-        self._query = query
-        self.show(self._snapshot)
-
-    @on(Input.Changed, ".filter")
-    def _filter_live(self, event: Input.Changed) -> None:
-        if event.input is self._filter_field and event.value != self._query:
-            self._query = event.value
-            self.show(self._snapshot)
-
-    @on(Input.Submitted, ".filter")
-    def _filter_done(self) -> None:
-        self._close_filter()
+    def _method(self, action_id: str, scope: Scope) -> Callable[[], None]:
+        """What carries an action out: the part's own method, or else the screen's."""
+        name = f"do_{action_id}"
+        found = getattr(self._handlers[scope], name, None)
+        method = found or getattr(self._handlers[Scope.MAIN], name)
+        return cast("Callable[[], None]", method)

@@ -10,7 +10,7 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions import Scope, in_scope, key_text
+from quicksand_tui.actions import Action, Scope, in_scope, key_text
 from quicksand_tui.snapshot import Selection, Snapshot
 
 
@@ -27,14 +27,19 @@ class ActionBar(Static):
         super().__init__(markup=False, **options)
         self._scope = scope
         self._labels = labels or {}
-        self._possible: tuple[str, ...] = ()
+        self._possible: tuple[Action, ...] = ()
         self._places: list[tuple[int, int, str]] = []
         """(first cell, cell after the last, action) of what is shown."""
 
-    def show(self, snapshot: Snapshot, selection: Selection) -> None:
+    def show(self, snapshot: Snapshot, selection: Selection, scope: Scope | None = None) -> None:
+        """``scope``: whose keys count first now; those of the bar's own that they leave follow."""
+        actions = list(in_scope(scope or self._scope))
+        if scope not in (None, self._scope, Scope.PANES):
+            taken = {key for action in actions for key in action.keys}
+            actions += [a for a in in_scope(self._scope) if not taken.intersection(a.keys)]
         possible = tuple(
-            action.id
-            for action in in_scope(self._scope)
+            action
+            for action in actions
             if action.footer and action.disabled_reason(snapshot, selection) is None
         )
         if possible != self._possible:
@@ -47,8 +52,7 @@ class ActionBar(Static):
     def _draw(self) -> None:
         shown = [
             replace(action, label=self._labels.get(action.id, action.label))
-            for action in in_scope(self._scope)
-            if action.id in self._possible
+            for action in self._possible
         ]
         last = [a for a in shown if a.id in self.LAST]
         room = self.size.width - sum(_width(key_text(a.keys[0]), a.label) for a in last)
@@ -64,7 +68,7 @@ class ActionBar(Static):
             key = key_text(action.keys[0])
             parts += [(f" {key}", "bold $text-accent"), (f" {action.label} ", "")]
             width = _width(key, action.label)
-            self._places.append((begin, begin + width, action.id))
+            self._places.append((begin, begin + width, self._what(action)))
             begin += width
         self.update(Content.assemble(*parts))
 
@@ -72,7 +76,13 @@ class ActionBar(Static):
         place = event.get_content_offset(self)
         for begin, end, action_id in self._places:
             if place is not None and begin <= place.x < end:
-                await self.screen.run_action(f"do('{action_id}')")
+                await self.screen.run_action(f"do({action_id})")
+
+    def _what(self, action: Action) -> str:
+        """The arguments of the screen's ``do``."""
+        if action.scope is self._scope:
+            return f"'{action.id}'"
+        return f"'{action.id}', '{action.scope.value}'"
 
 
 def _width(key: str, label: str) -> int:

@@ -2,86 +2,80 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from textual.content import Content
-
 from quicksand_tui.actions import find_action, key_text
-from quicksand_tui.forest import FANCY, PLAIN
-from quicksand_tui.past import NO_PAST
+from quicksand_tui.past import CheckpointView, PastView
+from quicksand_tui.saves_details import describe_save
 from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Selection, Snapshot, State
-from quicksand_tui.text import age_text, percent_text, plain, size_text
-from quicksand_tui.tree_view import TreeLine, tree_lines
+from quicksand_tui.text import age_text, clip, pause_text, percent_text, size_text
 from quicksand_tui.view import ROLES, state_text
-from quicksand_tui.widgets.facts import STYLES, Facts, Line, Part
-from quicksand_tui.widgets.small_tree import draw_small_tree
+from quicksand_tui.widgets.facts import Facts, Line, Part
 
 TCG_WARNING = "no security boundary"
 TIPS = (
     ("n", "starts a sandbox from an image"),
-    ("tab", "goes to the images"),
-    ("v", "goes to the saves"),
+    ("1 2 3", "sandboxes, saves, images"),
+    ("tab", "goes to the next part"),
     (":", "searches all actions"),
     ("?", "shows all keys"),
 )
 """Shown while there is nothing else to tell."""
-TREE = "Tree"
-BELOW_TREE = "Id"
-"""The label of the first line that stands below the tree."""
-TREE_MIN = 3
-"""Lines of the tree that must be seen; else it comes right after the state."""
+TITLE_CELLS = 60
 
 
 class Details(Facts):
-    """Facts, with the tree of the selected sandbox's checkpoints among them."""
-
-    def __init__(self, *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(ascii_only=ascii_only, **options)
-        self._tree: tuple[TreeLine, ...] = ()
+    """Facts of what the cursor is on."""
 
     def show(self, snapshot: Snapshot, selection: Selection) -> None:
-        title, lines = describe(snapshot, selection)
-        sandbox = selection.sandbox if selection.panel is Panel.SANDBOXES else None
-        past = NO_PAST if sandbox is None else sandbox.past
-        tree = tree_lines(past, snapshot.taken, PLAIN if self._ascii else FANCY)
-        if tree != self._tree:
-            self._tree, self._lines = tree, []
-        self.show_lines(title, lines)
-
-    def _draw(self) -> None:
-        """The tree goes below what fits with a few lines of it, or else right after the state."""
-        if not self._tree:
-            self._put(self._wrap(self._lines))
-            return
-        labels = [label for label, _ in self._lines]
-        at = labels.index(BELOW_TREE) if BELOW_TREE in labels else len(labels)
-        above = self._wrap(self._lines[:at])
-        height = self.scrollable_content_region.height
-        if height - len(above) < min(TREE_MIN, len(self._tree)):
-            at = 2 if labels[1:2] == ["Why"] else 1
-            above = self._wrap(self._lines[:at])
-        tree = draw_small_tree(
-            self._tree,
-            width=self._value_width,
-            room=max(TREE_MIN, height - len(above)),
-            styles=STYLES,
-        )
-        if self._ascii:
-            tree = [Content(plain(line.plain)) for line in tree]
-        count = f"{len(tree)} of {len(self._tree)}" if len(tree) < len(self._tree) else ""
-        below = self._wrap(self._lines[at:])
-        self._put([*above, *self._label([TREE, count], tree), *below])
+        self.show_lines(*describe(snapshot, selection))
 
 
 def describe(snapshot: Snapshot, selection: Selection) -> tuple[str, list[Line]]:
     """A title, and lines of a label and parts."""
     if selection.panel is Panel.IMAGES and selection.image is not None:
         return selection.image.name, _image_lines(selection.image, snapshot)
-    if selection.sandbox is not None:
-        return selection.sandbox.name, _sandbox_lines(selection.sandbox, snapshot)
+    if selection.panel is Panel.SAVES and selection.save is not None:
+        return clip(selection.save.name, TITLE_CELLS), describe_save(selection.save, snapshot)
+    if selection.panel is not Panel.SANDBOXES:
+        return "Details", []
+    return _describe_selected(snapshot, selection)
+
+
+def _describe_selected(snapshot: Snapshot, selection: Selection) -> tuple[str, list[Line]]:
+    made, sandbox = selection.checkpoint, selection.sandbox
+    if made is not None and selection.in_tree:
+        title = f"{clip(made.tag, TITLE_CELLS)}{' (automatic)' if made.auto else ''}"
+        return title, describe_checkpoint(made, snapshot.taken)
+    if sandbox is not None:
+        return sandbox.name, _sandbox_lines(sandbox, snapshot)
     if snapshot.loaded and not snapshot.sandboxes:
         return "Details", [(key, [(meaning, "muted")]) for key, meaning in TIPS]
     return "Details", []
+
+
+def describe_checkpoint(made: CheckpointView, now: float) -> list[Line]:
+    """All there is to know about one."""
+    if made.error:
+        return [("State", [("✗ broken", "error")]), ("Why", [(made.error, "error")])]
+    age = "" if made.created is None else f"{age_text(now - made.created)} ago"
+    disk_only = made.tier == "disk"
+    pause = "" if disk_only else f" · stood still for {pause_text(made.pause_s)}"
+    cost = f"{pause} · {size_text(made.written)} written"
+    lines: list[Line] = [("Taken", [(age, ""), (cost, "muted")])]
+    if made.auto:
+        by = "a start at a checkpoint" if disk_only else "a revert"
+        lines.append(("By", [(f"{by}, so that it can be undone", "")]))
+    if made.pinned:
+        lines.append(("Pinned", [("it cannot be deleted", ""), (" · p lets it be", "muted")]))
+    if made.own is not None:
+        shared = f" · {size_text(made.shared)} shared with others" if made.shared else ""
+        lines.append(("Size", [(f"{size_text(made.own)} its own", ""), (shared, "muted")]))
+    if made.note:
+        lines.append(("Note", [(made.note, "")]))
+    if clip(made.tag, TITLE_CELLS) != made.tag:
+        lines.append(("Tag", [(made.tag, "")]))  # the title has no room for it
+    if made.tier_note:
+        lines.append(("Tier", [(f"{made.tier}: {made.tier_note}", "warning")]))
+    return lines
 
 
 def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
@@ -121,11 +115,21 @@ def _past_lines(view: SandboxView) -> list[Line]:
     past = view.past
     if past.error:
         return [("Stands", [(f"nobody knows where: {past.error}", "error")])]
-    if past.checkpoints or view.state is State.BROKEN or view.id.startswith("new:"):
+    if view.state is State.BROKEN or view.id.startswith("new:"):
         return []
+    if past.checkpoints:
+        return [("Tree", _past_parts(past))]
     key = key_text(find_action("checkpoint").keys[0])
     when = "" if view.is_live else " while it runs"
-    return [(TREE, [(f"none yet: {key} takes one{when}", "muted")])]
+    return [("Tree", [(f"none yet: {key} takes one{when}", "muted")])]
+
+
+def _past_parts(past: PastView) -> list[Part]:
+    count = len(past.checkpoints)
+    parts: list[Part] = [(f"{count} checkpoint{'s' if count != 1 else ''}", "")]
+    if (head := past.find(past.head)) is not None:
+        parts.append((f" · on {clip(head.tag, TITLE_CELLS)}", "muted"))
+    return parts
 
 
 def _use(view: SandboxView) -> str:
@@ -148,7 +152,7 @@ def _state_parts(view: SandboxView, snapshot: Snapshot) -> list[Part]:
         parts.append((f" · {doing}" if doing else "", ""))
         parts.append((f" · {age_text(snapshot.taken - job.started)}", "muted"))
         if view.state is State.STARTING and not job.cancelling:
-            parts.append((" · c cancels", "muted"))
+            parts.append((" · X cancels", "muted"))
     elif view.state is State.PAUSED:
         parts.append((" · P lets it go on", "muted"))
     elif view.started is not None:

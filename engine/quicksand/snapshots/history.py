@@ -221,6 +221,10 @@ class History:
         """Keep a checkpoint from being removed, or no longer."""
         self.commit(replace(node, pinned=pinned))
 
+    def write_note(self, node: Node, note: str) -> None:
+        """Say something else of a checkpoint."""
+        self.commit(replace(node, note=note))
+
     def _remove_files(self, id_: str) -> None:
         """Remove a checkpoint's directory, its commit mark first."""
         mark = self.place.checkpoints / id_ / "node.json"

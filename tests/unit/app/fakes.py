@@ -16,11 +16,13 @@ from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     Failure,
+    GuestView,
     HostView,
     ImageView,
     LogKind,
     NewSpec,
     OperationError,
+    ProcessView,
     Progress,
     Report,
     SandboxView,
@@ -118,6 +120,23 @@ FULL = Snapshot(
 )
 KEPT = replace(FULL, sandboxes=(WEB_PAST, DB_PAST, AGENT))
 """Sandboxes with checkpoints."""
+
+
+GUEST = GuestView(
+    memory_total=485 * MIB,
+    memory_used=61 * MIB,
+    disk_total=4 * GIB,
+    disk_used=700 * MIB,
+    load=0.42,
+    processes=61,
+    uptime_s=9000.0,
+    busiest=(
+        ProcessView(
+            pid=412, user="root", rss=14 * MIB, cpu_s=73.4, command="python3 -m http.server"
+        ),
+        ProcessView(pid=1, user="root", rss=9 * MIB, cpu_s=2.1, command="/sbin/init"),
+    ),
+)
 
 
 class FakeLog:
@@ -275,6 +294,32 @@ class FakeService(FakeSaves):
         past = self._past(sandbox_id)
         left = tuple(made for made in past.checkpoints if made.id != checkpoint_id)
         self._set_past(sandbox_id, left, past.head)
+
+    async def clone(self, sandbox_id: str, count: int, *, at: str = "") -> tuple[str, ...]:
+        await self._operate(f"clone {sandbox_id} {count} {at}".rstrip())
+        source = self.world.sandbox(sandbox_id)
+        assert source is not None
+        names = tuple(f"{source.name}-{number + 1}" for number in range(count))
+        for name in names:
+            self._put(replace(source, id=f"{abs(hash(name)):012x}"[:12], name=name))
+        return names
+
+    async def pin_checkpoint(self, sandbox_id: str, checkpoint_id: str, *, pinned: bool) -> None:
+        await self._operate(f"pin {sandbox_id} {checkpoint_id} {pinned}")
+        self._change_checkpoint(sandbox_id, checkpoint_id, pinned=pinned)
+
+    async def note_checkpoint(self, sandbox_id: str, checkpoint_id: str, note: str) -> None:
+        await self._operate(f"note {sandbox_id} {checkpoint_id} {note!r}")
+        self._change_checkpoint(sandbox_id, checkpoint_id, note=note)
+
+    def _change_checkpoint(self, sandbox_id: str, checkpoint_id: str, **facts: Any) -> None:
+        past = self._past(sandbox_id)
+        made = tuple(replace(m, **facts) if m.id == checkpoint_id else m for m in past.checkpoints)
+        self._set_past(sandbox_id, made, past.head)
+
+    async def look_inside(self, sandbox_id: str) -> GuestView:
+        self.calls.append(f"look inside {sandbox_id}")
+        return GUEST
 
     def _past(self, sandbox_id: str) -> PastView:
         found = self.world.sandbox(sandbox_id)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from quicksand_tui.screens.log import LogScreen
+from quicksand_tui.screens.tree import TreeScreen
 
 from quicksand_tui.actions import ACTIONS, Group, Scope, find_action, in_scope, key_text
 from quicksand_tui.screens.help import help_content
-from quicksand_tui.screens.log import LogScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.screens.trash import TrashScreen
-from quicksand_tui.screens.tree import TreeScreen
 from quicksand_tui.snapshot import Job, Panel, SandboxView, Selection, State, Verb
 from tests.unit.app.fakes import (
     AGENT,

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from quicksand_tui.screens.tree import TreeScreen
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
@@ -15,7 +16,6 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
-from quicksand_tui.screens.tree import TreeScreen
 from quicksand_tui.snapshot import Failure, SandboxView, State
 from quicksand_tui.text import sanitise
 from tests.unit.app.corpus import HOSTILE

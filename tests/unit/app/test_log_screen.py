@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from quicksand_tui.screens.log import LogScreen
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
-from quicksand_tui.screens.log import LogScreen
 from quicksand_tui.snapshot import LogKind
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView
 from tests.unit.app.corpus import HOSTILE

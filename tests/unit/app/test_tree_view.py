@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand_tui.widgets.small_tree import draw_small_tree
 from rich.cells import cell_len
 
 from quicksand_tui.forest import FANCY, PLAIN
@@ -21,7 +22,6 @@ from quicksand_tui.tree_view import (
 )
 from quicksand_tui.view import PADDING
 from quicksand_tui.widgets.facts import STYLES
-from quicksand_tui.widgets.small_tree import draw_small_tree
 from tests.unit.app.fakes import CLEAN, DAMAGED, NOW, PAST, kept
 
 MARKUP = "[red]x[/]"

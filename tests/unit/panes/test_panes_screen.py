@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from quicksand_tui.screens.panes import PanesScreen
 from textual.pilot import Pilot
 
 from quicksand_tui.panes.link import LinkState
@@ -15,7 +16,6 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
-from quicksand_tui.screens.panes import PanesScreen
 from quicksand_tui.snapshot import ShellView
 from tests.unit.app.fakes import (
     NOW,

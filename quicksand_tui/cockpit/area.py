@@ -1,0 +1,111 @@
+"""The main area: tabs, and what the chosen one shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from quicksand_tui.cockpit.layout import Tab
+from quicksand_tui.cockpit.log import LogPanel
+from quicksand_tui.cockpit.shells import Shells
+from quicksand_tui.cockpit.stats import StatsPanel
+from quicksand_tui.happenings import Happening
+from quicksand_tui.snapshot import CommandRecord, SandboxView, Selection, Service, Snapshot
+from quicksand_tui.view import MUTED, ROLES, state_text
+from quicksand_tui.widgets.details import Details
+from quicksand_tui.widgets.facts import STYLES
+from quicksand_tui.widgets.tab_bar import TabBar
+
+HINT = "ctrl-] and a key; ? shows all"
+PREFIXED = "ctrl-] …"
+
+
+class Area(Vertical):
+    """Shows one of its tabs. What is not shown costs nothing, but for shells, which run on."""
+
+    def __init__(
+        self,
+        service: Service,
+        events: Callable[[], Sequence[Happening]],
+        commands: Callable[[], Sequence[CommandRecord]],
+        *,
+        ascii_only: bool,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
+        self.details = Details(ascii_only=ascii_only, id="details")
+        self.details.can_focus = True
+        self.shells = Shells(service, ascii_only=ascii_only, id="shells")
+        self.logs = LogPanel(service, events, commands, ascii_only=ascii_only, id="log-panel")
+        self.stats = StatsPanel(service, ascii_only=ascii_only, id="stats")
+        self._tab = Tab.DETAILS
+        self._parts: dict[Tab, Widget] = {
+            Tab.DETAILS: self.details,
+            Tab.SHELLS: self.shells,
+            Tab.LOG: self.logs,
+            Tab.STATS: self.stats,
+        }
+
+    def compose(self) -> ComposeResult:
+        yield self._bar
+        for tab, part in self._parts.items():
+            part.display = tab is self._tab
+            yield part
+
+    @property
+    def tab(self) -> Tab:
+        return self._tab
+
+    def choose(self, tab: Tab) -> None:
+        """Show another tab; with TREE none of ours: the tree lies over them."""
+        if tab is self._tab:
+            return
+        self._tab = tab
+        for name, part in self._parts.items():
+            part.display = name is tab
+
+    def focus_tab(self) -> bool:
+        """Give what is shown the focus; False if there is nothing that takes it."""
+        if self._tab is Tab.SHELLS:
+            if self.shells.workspace is None:
+                return False
+            self.shells.focus_current()
+        elif self._tab is Tab.LOG:
+            self.logs.view.focus()
+        elif self._tab is not Tab.TREE:
+            self._parts[self._tab].focus()
+        return True
+
+    def show(self, snapshot: Snapshot, selection: Selection) -> None:
+        sandbox = selection.sandbox
+        self.shells.keep_only({view.id for view in snapshot.sandboxes})
+        self.shells.show(sandbox)
+        self.logs.show(sandbox if self._tab is Tab.LOG else None)
+        self.stats.show(sandbox if self._tab is Tab.STATS else None)
+        if self._tab is Tab.DETAILS:
+            self.details.show(snapshot, selection)
+
+    def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
+        """The line of tabs, with the tree as one or without; ``typing``: keys go to a shell."""
+        tabs = tuple(
+            (tab.value, tab.value.capitalize()) for tab in Tab if tab is not Tab.TREE or with_tree
+        )
+        lead = ("", "")
+        if typing and (pane := self.shells.pane) is not None:
+            lead = (PREFIXED, "reverse") if pane.prefixed else (HINT, MUTED)
+            self._bar.show(tabs, self._tab.value, lead)
+            return
+        if sandbox is not None:
+            lead = (f"{sandbox.name} {state_text(sandbox.state)}", STYLES[ROLES[sandbox.state]])
+        self._bar.show(tabs, self._tab.value, lead)
+
+    @on(TabBar.Chosen)
+    def _tab_clicked(self, event: TabBar.Chosen) -> None:
+        event.stop()
+        self.screen.call_later(self.screen.run_action, f"tab('{event.tab}')")

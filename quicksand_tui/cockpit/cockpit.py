@@ -1,0 +1,84 @@
+"""The parts of the main screen, laid out for the size of the terminal and what the user chose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.geometry import Offset, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.widget import Widget
+
+from quicksand_tui.cockpit.area import Area
+from quicksand_tui.cockpit.layout import Arrangement, Part, Shape, arrange
+from quicksand_tui.cockpit.lists import Lists
+from quicksand_tui.cockpit.tree import TreePanel
+
+
+class _Places(Layout):
+    """Puts the parts where the arrangement has them."""
+
+    name = "cockpit"
+
+    def arrange(
+        self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
+    ) -> ArrangeResult:
+        assert isinstance(parent, Cockpit)
+        places = parent.arrangement(size).places
+        found = []
+        for child in children:
+            place = places.get(parent.part_of(child))
+            region = Region(0, 0, 0, 0) if place is None else Region(*place)
+            # The tree may lie over the main area.
+            order = 1 if child is parent.checkpoints else 0
+            found.append(
+                WidgetPlacement(region, Offset(0, 0), child.styles.margin, child, order=order)
+            )
+        return found
+
+
+class Cockpit(Widget):
+    """Lists, tree and main area."""
+
+    def __init__(
+        self, lists: Lists, checkpoints: TreePanel, area: Area, shape: Shape, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.lists = lists
+        self.checkpoints = checkpoints
+        self.area = area
+        self.shape = shape
+        self.focused_part = Part.LISTS
+
+    def compose(self) -> ComposeResult:
+        yield self.lists
+        yield self.checkpoints
+        yield self.area
+
+    @property
+    def layout(self) -> Layout:
+        return _Places()
+
+    def part_of(self, widget: Widget) -> Part:
+        """Which part a widget is, or belongs to."""
+        for part, whole in ((Part.TREE, self.checkpoints), (Part.AREA, self.area)):
+            if widget is whole or whole in widget.ancestors:
+                return part
+        return Part.LISTS
+
+    def arrangement(self, size: Size | None = None) -> Arrangement:
+        width, height = size or self.size
+        return arrange(width, height, self.shape, self.focused_part)
+
+    def is_shown(self, part: Part) -> bool:
+        return part in self.arrangement().places
+
+    def rearrange(self, shape: Shape, focused: Part) -> None:
+        """Lay out anew; nothing is drawn if nothing moves."""
+        before = self.arrangement()
+        self.shape, self.focused_part = shape, focused
+        if self.arrangement() != before:
+            # Textual forgets where a widget's children are when one of them asks it to.
+            for part in (self.lists, self.checkpoints, self.area):
+                part.refresh(layout=True)
+            self.refresh(layout=True)

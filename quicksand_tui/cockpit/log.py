@@ -1,0 +1,204 @@
+"""What a sandbox's guest wrote to its console, QEMU to its stderr, what happened to it, and what
+was done here: one of them at a time, as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from quicksand_tui.actions import Scope, in_scope
+from quicksand_tui.cockpit.base import PartWidget
+from quicksand_tui.happenings import Happening
+from quicksand_tui.screens.base import bindings_of
+from quicksand_tui.snapshot import CommandRecord, LogKind, LogSource, SandboxView, Service
+from quicksand_tui.text import sanitise_lines
+from quicksand_tui.widgets.command_line import OUTCOMES
+from quicksand_tui.widgets.log_view import LogView
+
+POLL_S = 0.5
+
+
+class Kind(StrEnum):
+    """Which log."""
+
+    CONSOLE = "console"
+    QEMU = "QEMU's messages"
+    EVENTS = "events"
+    COMMANDS = "commands"
+
+
+FILES = {Kind.CONSOLE: LogKind.CONSOLE, Kind.QEMU: LogKind.QEMU}
+
+
+class LogPanel(PartWidget, Vertical):
+    """The log of one sandbox; followed while it is shown."""
+
+    scope = Scope.LOG
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.LOG))]
+
+    def __init__(
+        self,
+        service: Service,
+        events: Callable[[], Sequence[Happening]],
+        commands: Callable[[], Sequence[CommandRecord]],
+        *,
+        ascii_only: bool,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.ascii_only = ascii_only
+        self.kind = Kind.CONSOLE
+        self.view = LogView(id="log")
+        self._service = service
+        self._events = events
+        self._commands = commands
+        self._search = Input(placeholder="search", id="search", compact=True)
+        self._followed: tuple[str, Kind] | None = None
+        """Sandbox and kind of what is read now."""
+        self._name = ""
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+        self._search.display = False
+        yield self._search
+
+    def show(self, sandbox: SandboxView | None) -> None:
+        """Follow the log of this sandbox; None of none."""
+        wanted = None if sandbox is None else (sandbox.id, self.kind)
+        self._name = "" if sandbox is None else sandbox.name
+        if wanted != self._followed:
+            self._followed = wanted
+            self.view.clear()
+            if wanted is None:
+                self.workers.cancel_group(self, "log")
+            else:
+                self._follow(*wanted)
+        self._show_title()
+
+    @work(group="log", exclusive=True)
+    async def _follow(self, sandbox_id: str, kind: Kind) -> None:
+        """Read what is added, in a thread, until something else is shown."""
+        if kind not in FILES:
+            await self._follow_lines(sandbox_id, kind)
+            return
+        source = self._service.open_log(sandbox_id, FILES[kind])
+        try:
+            while True:
+                self.view.append(await asyncio.to_thread(_read_lines, source))
+                self._show_title()
+                await asyncio.sleep(POLL_S)
+        finally:
+            source.close()
+
+    async def _follow_lines(self, sandbox_id: str, kind: Kind) -> None:
+        shown: list[str] = []
+        while True:
+            lines = [*self._lines_of(sandbox_id, kind), ""]
+            if lines != shown:
+                shown = lines
+                self.view.clear()
+                self.view.append(lines)
+            self._show_title()
+            await asyncio.sleep(POLL_S)
+
+    def _lines_of(self, sandbox_id: str, kind: Kind) -> Iterator[str]:
+        if kind is Kind.COMMANDS:
+            for record in self._commands():
+                took = "" if record.seconds is None else f" {record.seconds:.1f} s"
+                yield self.fit(f"$ {record.command}  {OUTCOMES[record.outcome][0]}{took}").plain
+            return
+        for happening in self._events():
+            if happening.sandbox_id == sandbox_id:
+                when = time.strftime("%H:%M:%S", time.localtime(happening.when))
+                yield self.fit(f"{when}  {happening.text}").plain
+
+    def _show_title(self) -> None:
+        if not self.is_mounted:
+            return
+        view = self.view
+        words = []
+        if view.query_text:
+            at, count = view.match_position
+            found = f"{at} of {count}" if count else "not found"
+            words.append(f"/{view.query_text} {found}")
+        words.append("following" if view.following else "f follows")
+        words.append("wrapped" if view.wrapped else "cut")
+        below = " · ".join(words) if view.line_count else "nothing yet"
+        title = f"{self._name} · {self.kind.value}" if self._name else ""
+        self.view.border_title = self.fit(title)
+        self.view.border_subtitle = self.fit(below if self._name else "")
+
+    # Actions, by the registry's ids
+
+    def do_follow(self) -> None:
+        self.view.set_following(not self.view.following)
+        self._show_title()
+
+    def do_wrap(self) -> None:
+        self.view.set_wrapped(not self.view.wrapped)
+        self._show_title()
+
+    def do_kind(self) -> None:
+        kinds = list(Kind)
+        self.kind = kinds[(kinds.index(self.kind) + 1) % len(kinds)]
+        followed = self._followed
+        if followed is not None:
+            self._followed = (followed[0], self.kind)
+            self.view.clear()
+            self._follow(*self._followed)
+        self._show_title()
+
+    def do_search(self) -> None:
+        self._search.display = True
+        self._search.focus()
+
+    def do_next(self) -> None:
+        self._step(1)
+
+    def do_previous(self) -> None:
+        self._step(-1)
+
+    def _step(self, by: int) -> None:
+        if not self.view.query_text:
+            self.tui.tell("/ searches first")
+        else:
+            self.view.step(by)
+            self._show_title()
+
+    def clear_search(self) -> bool:
+        """One step back; False if nothing was searched."""
+        if not self._search.display and not self.view.query_text:
+            return False
+        self._search.display = False
+        self._search.value = ""
+        self.view.search("")
+        self.view.focus()
+        self._show_title()
+        return True
+
+    @on(Input.Changed, "#search")
+    def _search_live(self, event: Input.Changed) -> None:
+        event.stop()
+        self.view.search(event.value)
+        self._show_title()
+
+    @on(Input.Submitted, "#search")
+    def _search_done(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._search.display = False
+        self.view.focus()
+
+
+def _read_lines(source: LogSource) -> list[str]:
+    """New text as lines that can be shown; an escape sequence cut in two shows harmlessly."""
+    text = source.read()
+    return sanitise_lines(text) if text else []

@@ -1,0 +1,232 @@
+"""Shells of sandboxes, beside each other: a workspace for each sandbox that had one opened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Static
+
+from quicksand_tui.actions import Scope, in_scope
+from quicksand_tui.cockpit.base import Asked, PartWidget
+from quicksand_tui.panes.layout import Side, Way
+from quicksand_tui.panes.link import LinkState
+from quicksand_tui.panes.pane import PREFIX_KEY, Pane
+from quicksand_tui.panes.raw_input import PREFIX
+from quicksand_tui.panes.workspace import Workspace
+from quicksand_tui.snapshot import SandboxView, Service, State
+
+
+class Shells(PartWidget, Vertical):
+    """Shows the workspace of one sandbox; those of the others wait, their shells run on.
+
+    Keys go to the guest; those behind the prefix are the registry's of `Scope.PANES`.
+    """
+
+    scope = Scope.PANES
+
+    class Left(Message):
+        """The last shell of the sandbox that is shown is gone."""
+
+    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.ascii_only = ascii_only
+        self._service = service
+        self._spaces: dict[str, Workspace] = {}
+        self._sandbox: SandboxView | None = None
+        self._nothing = Static(classes="nothing", markup=False)
+
+    def compose(self) -> ComposeResult:
+        yield self._nothing
+
+    @property
+    def workspace(self) -> Workspace | None:
+        """The one that is shown."""
+        return self._spaces.get(self._sandbox.id) if self._sandbox is not None else None
+
+    @property
+    def pane(self) -> Pane | None:
+        """The one that has the focus, or had it last."""
+        return self.workspace.current if self.workspace is not None else None
+
+    def has_space(self, sandbox_id: str) -> bool:
+        return sandbox_id in self._spaces
+
+    def show(self, sandbox: SandboxView | None) -> None:
+        """Show the shells of a sandbox, if it has any."""
+        before, self._sandbox = self.workspace, sandbox
+        if before is not self.workspace and before is not None:
+            before.display = False
+        if self.workspace is not None:
+            self.workspace.display = True
+        self._nothing.display = self.workspace is None
+        self._nothing.update(self.fit(_no_shell(sandbox)))
+
+    def keep_only(self, sandbox_ids: set[str]) -> None:
+        """Let go of the shells of sandboxes that are gone."""
+        for sandbox_id in [id_ for id_ in self._spaces if id_ not in sandbox_ids]:
+            self._spaces.pop(sandbox_id).remove()
+
+    def open(self, sandbox: SandboxView) -> None:
+        """Show the shells of a sandbox with the focus: those of before, or those that were left in
+        it, or a new one."""
+        if sandbox.id in self._spaces:
+            self.show(sandbox)
+            self.focus_current()
+        else:
+            self._open(sandbox)
+
+    @work(group="open", exclusive=True)
+    async def _open(self, sandbox: SandboxView) -> None:
+        left = await self._service.shells(sandbox.id)
+        if sandbox.id not in self._spaces:
+            space = Workspace(
+                sandbox.id,
+                self._service.open_terminal,
+                sessions=tuple(shell.session for shell in left),
+                ascii_only=self.ascii_only,
+            )
+            self._spaces[sandbox.id] = space
+            space.display = self._sandbox is not None and self._sandbox.id == sandbox.id
+            await self.mount(space)
+        if self._sandbox is not None and self._sandbox.id == sandbox.id:
+            self.show(sandbox)
+            self.call_after_refresh(self.focus_current)
+
+    def focus_current(self) -> None:
+        if self.workspace is not None:
+            self.workspace.focus_current()
+
+    @on(Workspace.Emptied)
+    def _emptied(self, event: Workspace.Emptied) -> None:
+        event.stop()
+        shown = event.workspace is self.workspace
+        self._spaces.pop(event.workspace.sandbox_id, None)
+        event.workspace.remove()
+        if shown:
+            self.show(self._sandbox)
+            self.post_message(self.Left())
+
+    # Keys behind the prefix
+
+    @on(Pane.Prefixed)
+    def _do_prefixed(self, event: Pane.Prefixed) -> None:
+        event.stop()
+        action = next((a for a in in_scope(Scope.PANES) if event.key in a.keys), None)
+        if event.key == PREFIX_KEY:
+            event.pane.type(PREFIX)
+        elif action is None:
+            self.tui.tell(f"ctrl-] {event.key} does nothing; ctrl-] ? shows what there is")
+        else:
+            self.post_message(Asked(Scope.PANES, action.id))
+        # By then the focus is where the command has put it.
+        self.call_after_refresh(self.tui.command_done)
+
+    # Actions, by the registry's ids
+
+    def do_split_beside(self) -> None:
+        self._split(Way.BESIDE)
+
+    def do_split_below(self) -> None:
+        self._split(Way.BELOW)
+
+    def _split(self, way: Way) -> None:
+        if self.workspace is not None and not self.workspace.split(way):
+            self.tui.tell("There is no room for another pane here", severity="warning")
+
+    def do_next(self) -> None:
+        if self.workspace is not None:
+            self.workspace.go_on()
+
+    def do_before(self) -> None:
+        if self.workspace is not None:
+            self.workspace.go_on(-1)
+
+    def do_go_left(self) -> None:
+        self._go(Side.LEFT)
+
+    def do_go_right(self) -> None:
+        self._go(Side.RIGHT)
+
+    def do_go_up(self) -> None:
+        self._go(Side.UP)
+
+    def do_go_down(self) -> None:
+        self._go(Side.DOWN)
+
+    def _go(self, side: Side) -> None:
+        if self.workspace is not None:
+            self.workspace.go(side)
+
+    def do_line_left(self) -> None:
+        self._move_line(Side.LEFT)
+
+    def do_line_right(self) -> None:
+        self._move_line(Side.RIGHT)
+
+    def do_line_up(self) -> None:
+        self._move_line(Side.UP)
+
+    def do_line_down(self) -> None:
+        self._move_line(Side.DOWN)
+
+    def _move_line(self, side: Side) -> None:
+        if self.workspace is not None:
+            self.workspace.move_line(side)
+
+    def do_look_back(self) -> None:
+        if (pane := self.pane) is not None:
+            pane.look_back(max(1, pane.size.height // 2))
+            if not pane.back:
+                self.tui.tell("Nothing has scrolled off yet")
+
+    def do_swap_before(self) -> None:
+        if self.workspace is not None:
+            self.workspace.swap(-1)
+
+    def do_swap_next(self) -> None:
+        if self.workspace is not None:
+            self.workspace.swap(1)
+
+    def do_even(self) -> None:
+        if self.workspace is not None:
+            self.workspace.even_out()
+
+    def do_broadcast(self) -> None:
+        if self.workspace is not None:
+            self.workspace.toggle_broadcast()
+
+    def do_close(self) -> None:
+        pane, sandbox = self.pane, self._sandbox
+        if pane is None or sandbox is None:
+            return
+        if pane.status.state is not LinkState.OPEN or sandbox.state is not State.RUNNING:
+            self._end(pane)
+            return
+        title = pane.terminal.title or "The shell"
+        self.tui.confirm(
+            "End this shell?",
+            (f"{title}: what runs in it ends",),
+            "End",
+            lambda: self._end(pane),
+            undo="ctrl-] d leaves it running.",
+        )
+
+    def _end(self, pane: Pane) -> None:
+        space = self.workspace
+        pane.end()
+        if space is not None and pane in space.panes:
+            space.close(pane)
+
+
+def _no_shell(sandbox: SandboxView | None) -> str:
+    if sandbox is None:
+        return ""
+    if sandbox.state is State.RUNNING:
+        return "s opens a shell here."
+    if sandbox.state is State.PAUSED:
+        return "It is paused: P lets it go on."
+    return f"It is {sandbox.state.value}: there is nothing to open a shell in."

@@ -1,0 +1,81 @@
+"""What a sandbox uses, now and in the minutes before, and how it is within."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from quicksand_tui.snapshot import GuestView, OperationError, SandboxView, Service, State
+from quicksand_tui.stats_view import stats_lines
+from quicksand_tui.text import plain
+from quicksand_tui.view import MUTED
+
+ASK_EVERY_S = 2.0
+STYLES = {"muted": MUTED, "heading": "bold", "accent": "$text-accent", "": ""}
+
+
+class StatsPanel(VerticalScroll, can_focus=True):
+    """Asks the guest now and then while it is shown."""
+
+    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._service = service
+        self._ascii = ascii_only
+        self._text = Static(markup=False)
+        self._sandbox: SandboxView | None = None
+        self._asked = ""
+        """The sandbox whose guest is asked."""
+        self._guest: GuestView | None = None
+        self._why = ""
+
+    def compose(self) -> ComposeResult:
+        yield self._text
+
+    def show(self, sandbox: SandboxView | None) -> None:
+        """Show how this sandbox is; None: nobody sees it."""
+        self._sandbox = sandbox
+        runs = sandbox is not None and sandbox.state is State.RUNNING
+        asked = sandbox.id if sandbox is not None and runs else ""
+        if asked != self._asked:
+            self._asked, self._guest, self._why = asked, None, ""
+            if asked:
+                self._ask(asked)
+            else:
+                self.workers.cancel_group(self, "guest")
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    @work(group="guest", exclusive=True)
+    async def _ask(self, sandbox_id: str) -> None:
+        while True:
+            try:
+                self._guest = await self._service.look_inside(sandbox_id)
+                self._why = ""
+            except OperationError as error:
+                self._guest, self._why = None, error.failure.message
+            self._draw()
+            await asyncio.sleep(ASK_EVERY_S)
+
+    def _draw(self) -> None:
+        sandbox = self._sandbox
+        if sandbox is None or not self.is_mounted:
+            return
+        why = self._why or ("" if self._asked else f"it is {sandbox.state.value}")
+        width = max(20, self.scrollable_content_region.width)
+        lines = stats_lines(sandbox, self._guest, why, width)
+        content = Content("\n").join(
+            Content.assemble(*((self._fit(text), STYLES[role]) for text, role in line))
+            for line in lines
+        )
+        self._text.update(content)
+
+    def _fit(self, text: str) -> str:
+        return plain(text) if self._ascii else text

@@ -1,0 +1,129 @@
+"""The tree of a sandbox's checkpoints, as a part of the main screen."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Static
+
+from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui.cockpit.base import PartWidget
+from quicksand_tui.forest import FANCY, PLAIN
+from quicksand_tui.past import CheckpointView
+from quicksand_tui.screens.base import bindings_of
+from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.text import clip
+from quicksand_tui.tree_view import TreeLine, plan_tree_columns, tree_lines, tree_rows
+from quicksand_tui.view import Row
+from quicksand_tui.widgets.long_table import LongTable
+
+NAME_CELLS = 30
+
+
+class TreePanel(PartWidget, Vertical):
+    """Shows the checkpoints of the selected sandbox, with a cursor."""
+
+    scope = Scope.TREE
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.TREE))]
+
+    class Moved(Message):
+        """The cursor is on another checkpoint."""
+
+    def __init__(self, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.ascii_only = ascii_only
+        self.table = LongTable(plan_tree_columns, ascii_only=ascii_only)
+        self._empty = Static(classes="empty", markup=False)
+        self._sandbox: SandboxView | None = None
+        self._rows: dict[str, Row] = {}
+        self._keys: list[str] = []
+        self._frame = ("", "", "")
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+        yield self._empty
+
+    @property
+    def selected(self) -> CheckpointView | None:
+        """What the cursor is on."""
+        sandbox = self._sandbox
+        return sandbox.past.find(self.table.selected_key) if sandbox is not None else None
+
+    def show(self, snapshot: Snapshot, sandbox: SandboxView | None) -> None:
+        """Show the tree of a sandbox; of another one than before, the cursor begins where it
+        stands."""
+        before, self._sandbox = self._sandbox, sandbox
+        lines: tuple[TreeLine, ...] = ()
+        if sandbox is not None:
+            marks = PLAIN if self.ascii_only else FANCY
+            lines = tree_lines(sandbox.past, snapshot.taken, marks)
+        self._rows = {row.key: row for row in tree_rows(lines)}
+        keys = list(self._rows)
+        stands = None if sandbox is None else (sandbox.id, sandbox.past.head)
+        stood = None if before is None else (before.id, before.past.head)
+        if keys != self._keys:
+            self._keys = keys
+        self.table.show(self._keys, self._rows.__getitem__, ())
+        if stands != stood and sandbox is not None:
+            self.table.select(sandbox.past.head or "")
+        self._draw_frame(snapshot)
+
+    def _draw_frame(self, snapshot: Snapshot) -> None:
+        sandbox = self._sandbox
+        name = f" of {clip(sandbox.name, NAME_CELLS)}" if sandbox is not None else ""
+        title = f"Checkpoints{name}"
+        below = consequence(sandbox) if self.has_focus_within and self._keys else ""
+        if sandbox is not None and sandbox.past.error:
+            below = f"nobody knows where it stands: {sandbox.past.error}"
+        empty = "" if self._keys else nothing_text(snapshot, sandbox)
+        if (title, below, empty) == self._frame:
+            return
+        self._frame = (title, below, empty)
+        self.set_class(not self._keys, "-empty")
+        self._empty.update(self.fit(empty))
+        self.border_title = self.fit(title)
+        self.border_subtitle = self.fit(clip(below, max(10, self.size.width - 4)))
+
+    def focus_changed(self, snapshot: Snapshot) -> None:
+        """What the frame says depends on who has the focus."""
+        self._draw_frame(snapshot)
+
+    @on(LongTable.Moved)
+    def _moved(self, event: LongTable.Moved) -> None:
+        event.stop()
+        self.post_message(self.Moved())
+
+    @on(LongTable.Opened)
+    def _opened(self, event: LongTable.Opened) -> None:
+        event.stop()
+        self.action_do("go")
+
+    @on(LongTable.HeadClicked)
+    def _head_clicked(self, event: LongTable.HeadClicked) -> None:
+        event.stop()  # a tree has one order
+
+
+def consequence(sandbox: SandboxView | None) -> str:
+    """What going to a checkpoint means, said before it is done."""
+    if sandbox is None:
+        return ""
+    if sandbox.state in (State.RUNNING, State.PAUSED):
+        undo = key_text(find_action("undo").keys[0])
+        return f"enter goes back; the present is kept, {undo} undoes it"
+    return "enter starts it there; its disk as it is now is kept"
+
+
+def nothing_text(snapshot: Snapshot, sandbox: SandboxView | None) -> str:
+    """What is said where there is no checkpoint."""
+    if sandbox is None:
+        return "No sandbox is selected." if snapshot.loaded and snapshot.sandboxes else ""
+    if sandbox.state is State.BROKEN or sandbox.id.startswith("new:"):
+        return ""
+    key = key_text(find_action("checkpoint").keys[0])
+    when = "" if sandbox.is_live else " while it runs"
+    return f"No checkpoints yet.\n{key} takes one{when}: memory, processes, disk."

@@ -1,0 +1,47 @@
+"""What the service asks of a guest, on the engine's loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from quicksand_tui.snapshot import GuestView, ProcessView
+from quicksand_tui.text import sanitise
+
+ANSWER_S = 5.0
+BUSIEST = 50
+"""Processes that are told."""
+COMMAND_LIMIT = 200
+USER_LIMIT = 32
+
+
+async def look_inside(sandbox_id: str) -> GuestView:
+    """Raises QuicksandError, TimeoutError."""
+    from quicksand.sandbox import Sandbox
+
+    sandbox = Sandbox.attach(sandbox_id)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            stats = await sandbox.stats()
+            processes = await sandbox.processes()
+    finally:
+        sandbox.close()
+    busiest = sorted(processes, key=lambda process: -process.cpu_s)[:BUSIEST]
+    return GuestView(
+        memory_total=stats.guest_memory_total,
+        memory_used=max(0, stats.guest_memory_total - stats.guest_memory_available),
+        disk_total=stats.guest_disk_total,
+        disk_used=max(0, stats.guest_disk_total - stats.guest_disk_free),
+        load=stats.guest_load,
+        processes=stats.guest_processes,
+        uptime_s=stats.guest_uptime_s,
+        busiest=tuple(
+            ProcessView(
+                pid=process.pid,
+                user=sanitise(process.user, limit=USER_LIMIT),
+                rss=process.rss,
+                cpu_s=process.cpu_s,
+                command=sanitise(process.command, limit=COMMAND_LIMIT),
+            )
+            for process in busiest
+        ),
+    )

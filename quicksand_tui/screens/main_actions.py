@@ -1,0 +1,334 @@
+"""What the keys of the main screen do, by the registry's ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quicksand_tui import losses
+from quicksand_tui.actions import find_action
+from quicksand_tui.cockpit.layout import Part, Tab
+from quicksand_tui.past import CheckpointView
+from quicksand_tui.snapshot import CheckpointSpec, NewSpec, Panel, SandboxView, Selection, State
+from quicksand_tui.text import clip
+
+if TYPE_CHECKING:
+    from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.operations import Operations
+    from quicksand_tui.screens.main import MainScreen
+
+TITLE_CELLS = 30
+
+
+class MainActions:
+    """Actions of `Scope.MAIN`. Each was found possible before it is called."""
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+
+    @property
+    def _app(self) -> QuicksandApp:
+        return self._screen.tui
+
+    @property
+    def _begin(self) -> Operations:
+        return self._app.operations
+
+    @property
+    def _selection(self) -> Selection:
+        return self._screen.selection
+
+    def _able(self, action_id: str) -> list[SandboxView]:
+        """Those of the marked ones, or the selected one, with which an action is possible; the
+        marks are taken away."""
+        selection, snapshot = self._selection, self._screen.snapshot
+        action = find_action(action_id)
+        able = [
+            view
+            for view in selection.sandboxes
+            if action.disabled_reason(snapshot, selection.of(view)) is None
+        ]
+        if left := len(selection.sandboxes) - len(able):
+            self._app.tell(f"{action.label}: not possible with {left} of those marked")
+        return able
+
+    def _unmark(self) -> None:
+        self._screen.lists.sandboxes.unmark()
+
+    # A sandbox's life
+
+    def do_new(self) -> None:
+        selection = self._selection
+        image = selection.image if selection.panel is Panel.IMAGES else None
+        self._app.ask_for_new(image.name if image is not None else None, self.create)
+
+    def create(self, spec: NewSpec | None) -> None:
+        """Start a new sandbox, with the cursor on it."""
+        if spec is None:
+            return
+        screen = self._screen
+        screen.lists.choose(Panel.SANDBOXES)
+        while screen.sandboxes.query_text and screen.sandboxes.step_back():
+            pass
+        screen.go_to(Part.LISTS)
+        self._begin.create(spec)
+        screen.want(spec.name)
+
+    def do_open(self) -> None:
+        selection = self._selection
+        sandbox = selection.sandbox
+        if selection.panel is Panel.IMAGES:
+            self.do_new()
+        elif selection.panel is Panel.SAVES:
+            if selection.save is not None:
+                self._app.ask_to_begin(selection.save)
+        elif sandbox is not None and sandbox.state is State.RUNNING:
+            self.do_shell()
+        elif sandbox is not None and sandbox.state is State.PAUSED:
+            self._begin.resume(sandbox)
+        elif sandbox is not None:
+            self._begin.start(sandbox)
+
+    def do_start(self) -> None:
+        for sandbox in self._able("start"):
+            self._begin.start(sandbox)
+        self._unmark()
+
+    def do_stop(self) -> None:
+        for sandbox in self._able("stop"):
+            self._begin.stop(sandbox)
+        self._unmark()
+
+    def do_pause(self) -> None:
+        for sandbox in self._able("pause"):
+            paused = sandbox.state is State.PAUSED
+            (self._begin.resume if paused else self._begin.pause)(sandbox)
+        self._unmark()
+
+    def do_kill(self) -> None:
+        chosen = self._able("kill")
+
+        def kill() -> None:
+            for sandbox in chosen:
+                self._begin.kill(sandbox)
+            self._unmark()
+
+        one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
+        lost = losses.of_kill(chosen[0]) if len(chosen) == 1 else losses.of_kills(chosen)
+        self._app.confirm(f"Kill {one}?", lost, "Kill", kill, undo="x stops gently instead.")
+
+    def do_delete(self) -> None:
+        chosen, now = self._able("delete"), self._screen.snapshot.taken
+
+        def delete() -> None:
+            for sandbox in chosen:
+                self._begin.delete(sandbox)
+            self._unmark()
+
+        one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
+        many = losses.of_deletes
+        lost = losses.of_delete(chosen[0], now) if len(chosen) == 1 else many(chosen)
+        self._app.confirm(f"Delete {one}?", lost, "Delete", delete)
+
+    def do_cancel(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            self._begin.cancel(sandbox.id)
+
+    # Instants
+
+    def do_checkpoint(self) -> None:
+        chosen = self._able("checkpoint")
+        if len(chosen) == 1:
+            self._app.ask_for_checkpoint(chosen[0])
+            return
+        for sandbox in chosen:
+            self._begin.checkpoint(sandbox, CheckpointSpec())
+        self._unmark()
+
+    def do_revert(self) -> None:
+        screen = self._screen
+        screen.back_to_shell = screen.part is Part.AREA and screen.area.tab is Tab.SHELLS
+        screen.go_to(Part.TREE)
+
+    def do_undo(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            self._begin.undo(sandbox)
+
+    def do_clone(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            self._app.ask_for_clones(sandbox, None)
+
+    def do_save(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            self._app.ask_for_save(sandbox)
+
+    # Looking
+
+    def do_shell(self) -> None:
+        sandbox = self._selection.sandbox
+        if sandbox is None:
+            return
+        screen = self._screen
+        screen.choose_tab(Tab.SHELLS)
+        self._begin.note_command(find_action("shell").command_for(sandbox.name))
+        screen.area.shells.open(sandbox)
+
+    def do_full_shell(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            self._app.open_shell(sandbox)
+
+    def do_log(self) -> None:
+        if (sandbox := self._selection.sandbox) is None:
+            return
+        self._begin.note_command(find_action("log").command_for(sandbox.name))
+        self._screen.choose_tab(Tab.LOG)
+        self._screen.go_to(Part.AREA)
+
+    def do_details(self) -> None:
+        self._screen.choose_tab(Tab.DETAILS)
+
+    def do_next_tab(self) -> None:
+        self._step_tab(1)
+
+    def do_previous_tab(self) -> None:
+        self._step_tab(-1)
+
+    def _step_tab(self, by: int) -> None:
+        screen = self._screen
+        with_tree = screen.cockpit.arrangement().tree_is_tab
+        tabs = [tab for tab in Tab if tab is not Tab.TREE or with_tree]
+        at = tabs.index(screen.area.tab) if screen.area.tab in tabs else 0
+        screen.choose_tab(tabs[(at + by) % len(tabs)])
+
+    def do_zoom(self) -> None:
+        self._screen.toggle_zoom()
+
+    def do_wider(self) -> None:
+        self._screen.widen(1)
+
+    def do_narrower(self) -> None:
+        self._screen.widen(-1)
+
+    def do_saves(self) -> None:
+        self._app.open_saves()
+
+    def do_refresh(self) -> None:
+        self._app.refresh_now(fresh=True)
+
+    def do_copy(self) -> None:
+        selection = self._selection
+        chosen = {
+            Panel.SANDBOXES: selection.sandbox,
+            Panel.IMAGES: selection.image,
+            Panel.SAVES: selection.save,
+        }[selection.panel]
+        if chosen is not None:
+            self._app.copy_to_clipboard(chosen.name)
+            self._app.tell(f"Copied {chosen.name}, if the terminal allows it")
+
+    def do_commands(self) -> None:
+        self._app.open_commands()
+
+    def do_palette(self) -> None:
+        self._app.action_command_palette()
+
+    def do_help(self) -> None:
+        self._app.open_help(self._screen.help_scope)
+
+    def do_quit(self) -> None:
+        self._app.leave()
+
+    # Lists
+
+    def do_mark(self) -> None:
+        self._screen.sandboxes.toggle_mark()
+
+    def do_mark_all(self) -> None:
+        self._screen.sandboxes.toggle_all()
+
+    def do_filter(self) -> None:
+        self._screen.go_to(Part.LISTS)
+        self._screen.lists.browser.open_filter()
+
+    def do_order(self) -> None:
+        self._screen.lists.browser.step_order()
+
+    def do_escape(self) -> None:
+        """One step back: out of the filter or the marks, the part, the zoom, a start under way."""
+        screen = self._screen
+        if screen.part is not Part.LISTS:
+            screen.go_to(Part.LISTS)
+        elif screen.lists.browser.step_back():
+            pass
+        elif screen.cockpit.shape.zoomed:
+            screen.toggle_zoom()
+        elif find_action("cancel").disabled_reason(screen.snapshot, self._selection) is None:
+            self.do_cancel()
+
+    def do_back(self) -> None:
+        """Out of a part, to the lists."""
+        screen = self._screen
+        in_log = screen.part is Part.AREA and screen.area.tab is Tab.LOG
+        if in_log and screen.area.logs.clear_search():
+            return
+        if self._screen.cockpit.shape.zoomed:
+            self._screen.toggle_zoom()
+        self._screen.go_to(Part.LISTS)
+
+
+class TreeActions:
+    """Actions of `Scope.TREE`. Each was found possible before it is called."""
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+
+    @property
+    def _app(self) -> QuicksandApp:
+        return self._screen.tui
+
+    @property
+    def _chosen(self) -> tuple[SandboxView, CheckpointView]:
+        selection = self._screen.selection
+        assert selection.sandbox is not None
+        assert selection.checkpoint is not None
+        return selection.sandbox, selection.checkpoint
+
+    def do_go(self) -> None:
+        """Back to it at once, for the present is kept; one that does not run starts there."""
+        sandbox, made = self._chosen
+        begin = self._app.operations
+        if sandbox.state in (State.RUNNING, State.PAUSED):
+            begin.revert(sandbox, made)
+            if self._screen.back_to_shell:
+                self._screen.choose_tab(Tab.SHELLS)
+                self._screen.go_to(Part.AREA)
+            return
+        reason = find_action("start").disabled_reason(
+            self._screen.snapshot, Selection(sandbox=sandbox)
+        )
+        if reason is not None:
+            self._app.tell(reason, severity="warning")
+            return
+        begin.start_at(sandbox, made)
+
+    def do_remove(self) -> None:
+        sandbox, made = self._chosen
+        self._app.confirm(
+            f"Delete the checkpoint {clip(made.tag, TITLE_CELLS)}?",
+            losses.of_checkpoint(sandbox, made, self._screen.snapshot.taken),
+            "Delete",
+            lambda: self._app.operations.delete_checkpoint(sandbox, made),
+        )
+
+    def do_clone(self) -> None:
+        self._app.ask_for_clones(*self._chosen)
+
+    def do_note(self) -> None:
+        self._app.ask_for_note(*self._chosen)
+
+    def do_pin(self) -> None:
+        self._app.operations.pin(*self._chosen)
+
+    def do_copy(self) -> None:
+        _, made = self._chosen
+        self._app.copy_to_clipboard(made.name)
+        self._app.tell(f"Copied {clip(made.name, TITLE_CELLS)}, if the terminal allows it")

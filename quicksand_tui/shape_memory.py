@@ -1,0 +1,32 @@
+"""The main screen's shape, kept from one run to the next."""
+
+from __future__ import annotations
+
+from quicksand_tui.cockpit.layout import Shape, Tab
+from quicksand_tui.remembered import Remembered
+
+NAME = "layout"
+CELLS_MAX = 1000
+
+
+def recall_shape(remembered: Remembered) -> Shape:
+    """As it was left; the usual one where that makes no sense."""
+    kept = remembered.get(NAME)
+    if not isinstance(kept, dict):
+        return Shape()
+    tab = kept.get("tab")
+    return Shape(
+        lists=_cells(kept.get("lists")),
+        tree=_cells(kept.get("tree")),
+        # A shell is opened by who wants one.
+        tab=Tab(tab) if tab in (Tab.TREE, Tab.DETAILS, Tab.LOG, Tab.STATS) else Tab.DETAILS,
+    )
+
+
+def remember_shape(remembered: Remembered, shape: Shape) -> None:
+    kept = {"lists": shape.lists, "tree": shape.tree, "tab": shape.tab.value}
+    remembered.put(NAME, kept)
+
+
+def _cells(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value <= CELLS_MAX else 0
