@@ -98,7 +98,8 @@ class Area(Vertical):
         )
         lead = ("", "")
         if typing and (pane := self.shells.pane) is not None:
-            lead = (PREFIXED, "reverse") if pane.prefixed else (HINT, MUTED)
+            name = f"{sandbox.name} · " if sandbox is not None else ""
+            lead = (name + PREFIXED, "reverse") if pane.prefixed else (name + HINT, MUTED)
             self._bar.show(tabs, self._tab.value, lead)
             return
         if sandbox is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -18,6 +18,21 @@ from quicksand_tui.panes.pane import PREFIX_KEY, Pane
 from quicksand_tui.panes.raw_input import PREFIX
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.snapshot import SandboxView, Service, State
+
+
+class _Waiting(Static, can_focus=True):
+    """Stands where a shell will be. What is typed before it is there is meant for it, and not
+    letters of commands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, **options)
+        self.typed: list[tuple[str, str | None]] = []
+        """Keys, with their characters."""
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        self.typed.append((event.key, event.character))
 
 
 class Shells(PartWidget, Vertical):
@@ -37,7 +52,7 @@ class Shells(PartWidget, Vertical):
         self._service = service
         self._spaces: dict[str, Workspace] = {}
         self._sandbox: SandboxView | None = None
-        self._nothing = Static(classes="nothing", markup=False)
+        self._nothing = _Waiting(classes="nothing")
 
     def compose(self) -> ComposeResult:
         yield self._nothing
@@ -62,7 +77,9 @@ class Shells(PartWidget, Vertical):
             before.display = False
         if self.workspace is not None:
             self.workspace.display = True
-        self._nothing.display = self.workspace is None
+        # Until the pane has the focus, it takes what is typed.
+        self._nothing.display = self.workspace is None or self._nothing.has_focus
+        self._nothing.set_class(self.workspace is not None, "-behind")
         self._nothing.update(self.fit(_no_shell(sandbox)))
 
     def keep_only(self, sandbox_ids: set[str]) -> None:
@@ -77,6 +94,8 @@ class Shells(PartWidget, Vertical):
             self.show(sandbox)
             self.focus_current()
         else:
+            self._nothing.typed.clear()
+            self._nothing.focus()
             self._open(sandbox)
 
     @work(group="open", exclusive=True)
@@ -92,9 +111,17 @@ class Shells(PartWidget, Vertical):
             self._spaces[sandbox.id] = space
             space.display = self._sandbox is not None and self._sandbox.id == sandbox.id
             await self.mount(space)
-        if self._sandbox is not None and self._sandbox.id == sandbox.id:
-            self.show(sandbox)
-            self.call_after_refresh(self.focus_current)
+        if self._nothing.has_focus:
+            self.call_after_refresh(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Give the pane the focus, and what was typed while it was not there."""
+        self.focus_current()
+        typed, self._nothing.typed = self._nothing.typed, []
+        if (pane := self.pane) is not None:
+            for key, character in typed:
+                pane.type(pane.terminal.encode_key(key, character))
+        self.show(self._sandbox)
 
     def focus_current(self) -> None:
         if self.workspace is not None:
@@ -105,10 +132,12 @@ class Shells(PartWidget, Vertical):
         event.stop()
         shown = event.workspace is self.workspace
         self._spaces.pop(event.workspace.sandbox_id, None)
-        event.workspace.remove()
         if shown:
             self.show(self._sandbox)
+            # Else the focus would go wherever comes next.
+            self._nothing.focus()
             self.post_message(self.Left())
+        event.workspace.remove()
 
     # Keys behind the prefix
 

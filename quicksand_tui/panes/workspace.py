@@ -178,10 +178,11 @@ class Workspace(Widget):
         at = self.panes.index(pane)
         self._node = layout.remove(self._node, pane.id or "")
         self.zoomed = False
-        pane.remove()
         if self._node is None:
+            # It goes with the workspace: alone it would leave the focus to whatever comes next.
             self.post_message(self.Emptied(self))
             return
+        pane.remove()
         names = list(layout.panes(self._node))
         self._current = names[min(at, len(names) - 1)]
         self.focus_current()

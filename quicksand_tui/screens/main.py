@@ -254,7 +254,7 @@ class MainScreen(ActionScreen):
     def go_to(self, part: Part) -> None:
         """Give a part the focus. Where the tree is a tab, that becomes the chosen one."""
         if part is Part.TREE and self.cockpit.arrangement().tree_is_tab:
-            self.choose_tab(Tab.TREE)
+            self._set_tab(Tab.TREE)
         if part is Part.AREA and self.area.tab is Tab.TREE:
             part = Part.TREE
         # Hidden, it must be there before it can be focused.
@@ -271,14 +271,17 @@ class MainScreen(ActionScreen):
 
     def choose_tab(self, tab: Tab) -> None:
         """Show a tab of the main area; the focus stays unless it was in the one before."""
-        had_focus = self.part is not Part.LISTS and self.cockpit.arrangement().tree_is_tab
-        had_focus = had_focus or self.part is Part.AREA
-        if tab is not Tab.TREE or self.cockpit.arrangement().tree_is_tab:
-            self.area.choose(tab)
-            self._rearrange(replace(self.cockpit.shape, tab=tab))
+        tree_is_tab = self.cockpit.arrangement().tree_is_tab
+        had_focus = self.part is Part.AREA or (self.part is Part.TREE and tree_is_tab)
+        if tab is not Tab.TREE or tree_is_tab:
+            self._set_tab(tab)
         if had_focus:
             self.go_to(Part.TREE if tab is Tab.TREE else Part.AREA)
         self._show_selection()
+
+    def _set_tab(self, tab: Tab) -> None:
+        self.area.choose(tab)
+        self._rearrange(replace(self.cockpit.shape, tab=tab))
 
     def toggle_zoom(self) -> None:
         shape = replace(self.cockpit.shape, zoomed=not self.cockpit.shape.zoomed)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from quicksand_tui.screens.log import LogScreen
-from quicksand_tui.screens.tree import TreeScreen
 
 from quicksand_tui.actions import ACTIONS, Group, Scope, find_action, in_scope, key_text
+from quicksand_tui.cockpit.log import LogPanel
+from quicksand_tui.cockpit.shells import Shells
+from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.screens.main_actions import MainActions, TreeActions
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.screens.trash import TrashScreen
 from quicksand_tui.snapshot import Job, Panel, SandboxView, Selection, State, Verb
@@ -33,17 +35,19 @@ from tests.unit.app.fakes import (
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 """The same bytes as Backspace, Tab, line feed, Enter and Escape."""
 
-LIVE = {"stop", "kill", "delete", "log", "save"}
-STOPPED = {"open", "start", "delete", "log", "save"}
+PARTS = {Scope.LOG, Scope.TREE, Scope.PANES}
+LIVE = {"stop", "kill", "delete", "log", "save", "pause", "clone"}
+STOPPED = {"open", "start", "delete", "log", "save", "clone"}
 PAST_ACTIONS = {"checkpoint", "revert", "undo"}
 
 
 @pytest.mark.parametrize(
     ("scope", "screen"),
     [
-        (Scope.MAIN, MainScreen),
-        (Scope.LOG, LogScreen),
-        (Scope.TREE, TreeScreen),
+        (Scope.MAIN, MainActions),
+        (Scope.LOG, LogPanel),
+        (Scope.TREE, TreeActions),
+        (Scope.PANES, Shells),
         (Scope.SAVES, SavesScreen),
         (Scope.TRASH, TrashScreen),
     ],
@@ -54,12 +58,14 @@ def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: t
     assert len(keys) == len(set(keys))
     assert not set(keys) & FORBIDDEN
     for action in actions:
-        assert callable(getattr(screen, f"do_{action.id}"))
+        # What a part does not do itself, the main screen does.
+        own = scope not in PARTS or hasattr(screen, f"do_{action.id}")
+        assert callable(getattr(screen if own else MainActions, f"do_{action.id}"))
         assert action.label and action.tooltip and not action.tooltip.endswith(".")
 
 
 def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
-    for screen in (MainScreen, LogScreen, TreeScreen, SavesScreen, TrashScreen):
+    for screen in (MainScreen, LogPanel, TreePanel, SavesScreen, TrashScreen):
         for binding in screen.BINDINGS:
             assert not set(str(getattr(binding, "key", binding)).split(",")) & FORBIDDEN
 
@@ -82,13 +88,13 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 @pytest.mark.parametrize(
     ("view", "possible"),
     [
-        (WEB, {*LIVE, "open", "shell", "full_shell", "pause", "checkpoint"}),
-        (WEB_PAST, {*LIVE, "open", "shell", "full_shell", "pause", *PAST_ACTIONS}),
-        (PAUSED, {*LIVE, "open", "resume", "checkpoint"}),
-        (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", "resume", *PAST_ACTIONS}),
+        (WEB, {*LIVE, "open", "shell", "full_shell", "checkpoint"}),
+        (WEB_PAST, {*LIVE, "open", "shell", "full_shell", *PAST_ACTIONS}),
+        (PAUSED, {*LIVE, "open", "checkpoint"}),
+        (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", *PAST_ACTIONS}),
         (DB, STOPPED),
-        (DB_PAST, {*STOPPED, "start_at"}),
-        (replace(DB_PAST, state=State.CRASHED), {*STOPPED, "start_at"}),
+        (DB_PAST, {*STOPPED, "revert"}),
+        (replace(DB_PAST, state=State.CRASHED), {*STOPPED, "revert"}),
         (AGENT, STOPPED),
         (BROKEN, {"delete", "log"}),
         (replace(WEB, state=State.STARTING), {"log"}),
@@ -96,7 +102,8 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
     ],
 )
 def test_what_is_possible_in_each_state(view: SandboxView | None, possible: set[str]) -> None:
-    about = {action.id for action in ACTIONS if action.group is Group.SANDBOX} - {"new", "copy"}
+    about = {action.id for action in ACTIONS if action.group is Group.SANDBOX}
+    about -= {"new", "copy", "mark", "mark_all"}
     assert {name for name in about if reason(name, view) is None} == possible
 
 

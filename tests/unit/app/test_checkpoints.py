@@ -6,14 +6,15 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from quicksand_tui.screens.tree import TreeScreen
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.past import PastView
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
+from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
 from quicksand_tui.snapshot import Failure, SandboxView, State
@@ -30,6 +31,7 @@ from tests.unit.app.fakes import (
     WEB,
     WEB_PAST,
     FakeService,
+    app_of,
     kept,
     screen_text,
     select,
@@ -46,28 +48,25 @@ def last_command(app: QuicksandApp) -> tuple[str, str]:
     return record.command, record.outcome
 
 
-async def open_tree(pilot: Pilot[int], key: str = "R") -> TreeScreen:
-    """Press ``key``; returns when the tree is there, the cursor where the sandbox stands."""
+async def open_tree(pilot: Pilot[int], key: str = "u") -> TreePanel:
+    """Press ``key``; returns when the tree has the focus, the cursor where the sandbox stands."""
+    panel = app_of(pilot).main.checkpoints
     await pilot.press(key)
-    await until(lambda: isinstance(pilot.app.screen, TreeScreen))
-    screen = pilot.app.screen
-    assert isinstance(screen, TreeScreen)
-    await until(lambda: screen._begun)
+    await until(lambda: panel.table.has_focus)
     await pilot.pause()
-    return screen
+    return panel
 
 
-async def go_to(pilot: Pilot[int], screen: TreeScreen, id_: str) -> None:
-    table = screen._panel.table
-    await until(lambda: table.select(id_))
-    await until(lambda: table.selected_key == id_)
+async def go_to(pilot: Pilot[int], panel: TreePanel, id_: str) -> None:
+    await until(lambda: panel.table.select(id_))
+    await until(lambda: panel.table.selected_key == id_)
     await pilot.pause()
 
 
 async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
-        await pilot.press("C")
+        await pilot.press("c")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         await pilot.press(*"clean", "down", *"it works")
         await until(lambda: "-m 'it works' clean" in screen_text(app))
@@ -79,13 +78,14 @@ async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
         assert service.calls[-1] == f"checkpoint {WEB.id} 'clean' 'it works'"
         assert toasts(app) == ["web: checkpoint clean: stood still for 23 ms, 12M written"]
         assert last_command(app) == ("quicksand-tui checkpoint web -m 'it works' clean", "done")
-        await until(lambda: "● clean ← here" in screen_text(app))
+        await pilot.press("u")
+        await until(lambda: "● clean  ← here" in screen_text(app))
 
 
 async def test_without_a_tag_it_is_numbered() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
-        await pilot.press("C", "enter")
+        await pilot.press("c", "enter")
         await until(lambda: toasts(app))
         assert service.calls[-1] == f"checkpoint {WEB.id} '' ''"
         assert last_command(app)[0] == "quicksand-tui checkpoint web"
@@ -94,7 +94,7 @@ async def test_without_a_tag_it_is_numbered() -> None:
 async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
-        await pilot.press("C")
+        await pilot.press("c")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         await pilot.press(*"clean", "enter")
         await until(lambda: "there is a clean already" in screen_text(app))
@@ -108,7 +108,7 @@ async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
 async def test_enter_on_cancel_takes_nothing() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
-        await pilot.press("C")
+        await pilot.press("c")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         app.screen.query_one("#cancel", Button).focus()
         await pilot.press("enter")
@@ -134,23 +134,24 @@ async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> No
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
-        assert screen._panel.table.selected_key == PAST.head
-        assert "The present is kept: u comes back to it" in screen_text(app)
+        assert screen.table.selected_key == PAST.head
+        assert "the present is kept, U undoes it" in screen_text(app)
         await go_to(pilot, screen, "c3")
         await pilot.press("j", "k", "k")
         service.hold = asyncio.Event()
         await pilot.press("enter")
-        await until(lambda: isinstance(app.screen, MainScreen))
+        await pilot.press("i")
         await until(lambda: "running · going back to clean" in screen_text(app))
-        await pilot.press("u")
+        await pilot.press("U")
         await until(lambda: "web is just being reverted" in toasts(app))
         service.hold.set()
-        await until(lambda: "web: reverted to clean (undo: u)" in toasts(app))
+        await until(lambda: "web: reverted to clean (undo: U)" in toasts(app))
         assert service.calls == [f"revert {WEB.id} c1"]
         assert last_command(app) == ("quicksand-tui revert web clean", "done")
-        await until(lambda: "● clean ← here" in screen_text(app))
         await pilot.press("u")
-        await until(lambda: "web: back where it was (undo: u)" in toasts(app))
+        await until(lambda: "● clean  ← here" in screen_text(app))
+        await pilot.press("U")
+        await until(lambda: "web: back where it was (undo: U)" in toasts(app))
         assert service.calls[-1] == f"undo {WEB.id}"
         assert last_command(app) == ("quicksand-tui undo web", "done")
 
@@ -159,29 +160,71 @@ async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
-        await pilot.press("R")
-        await until(lambda: toasts(app))
-        assert toasts(app) == ["db does not run: S starts it; A starts it at a checkpoint"]
-        await open_tree(pilot, "A")
-        assert "Its disk as it is now is kept in the tree" in screen_text(app)
-        assert "start there" in screen_text(app)
+        await open_tree(pilot)
+        assert "enter starts it there; its disk as it is now is kept" in screen_text(app)
         await pilot.press("k", "enter")
         await until(lambda: "db: goes on from clean" in toasts(app))
         assert service.calls == [f"start {DB.id} at c1"]
         assert last_command(app) == ("quicksand-tui start db --at clean", "done")
 
 
-async def test_a_tree_opened_to_revert_does_not_start_what_has_stopped_since() -> None:
+async def test_what_enter_does_follows_the_state() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await open_tree(pilot)
+        assert "enter goes back" in screen_text(app)
         service._change(WEB.id, State.STOPPED)
-        await until(lambda: "○ stopped" in screen_text(app))
+        await until(lambda: "enter starts it there" in screen_text(app))
+        service._change(WEB.id, State.STARTING)
+        await until(lambda: "◐ starting" in screen_text(app))
         await pilot.press("enter")
-        await until(lambda: toasts(app))
-        assert "A starts it at a checkpoint" in toasts(app)[0]
-        assert isinstance(app.screen, TreeScreen)
+        await until(lambda: "web is already starting" in toasts(app))
         assert service.calls == []
+
+
+async def test_notes_and_pins_are_changed_in_the_tree() -> None:
+    service = FakeService(KEPT)
+    async with shown(service, size=(160, 40)) as (app, pilot):
+        panel = await open_tree(pilot)
+        await go_to(pilot, panel, "c1")
+        await pilot.press("t")
+        await until(lambda: isinstance(app.screen, FormScreen))
+        await until(lambda: isinstance(app.focused, Input))
+        await pilot.press("end", *" it", "enter")
+        await until(lambda: "web: clean has a note" in toasts(app))
+        assert service.calls == [f"note {WEB.id} c1 'before the upgrade it'"]
+        assert last_command(app)[0] == (
+            "quicksand-tui checkpoint note web clean 'before the upgrade it'"
+        )
+        await until(lambda: not app.operations.jobs)
+        await pilot.press("p")
+        await until(lambda: "web: clean is pinned: it cannot be deleted" in toasts(app))
+        await until(lambda: "it cannot be deleted · p" in screen_text(app))
+        await until(lambda: not app.operations.jobs)
+        await pilot.press("d")
+        await until(lambda: "clean is pinned: p lets it be deleted" in toasts(app))
+        await pilot.press("p")
+        await until(lambda: "web: clean can be deleted again" in toasts(app))
+        assert last_command(app)[0] == "quicksand-tui checkpoint unpin web clean"
+
+
+async def test_clones_are_made_of_the_present_and_of_a_checkpoint() -> None:
+    service = FakeService(KEPT)
+    async with shown(service) as (app, pilot):
+        await pilot.press("b")
+        await until(lambda: isinstance(app.screen, FormScreen))
+        await until(lambda: isinstance(app.focused, Input))
+        await pilot.press("3", "enter")
+        await until(lambda: "a number from 1 to 100" not in screen_text(app))
+        await until(lambda: any(call.startswith("clone") for call in service.calls))
+        assert service.calls == [f"clone {WEB.id} 3"]
+        assert last_command(app)[0] == "quicksand-tui clone web -n 3"
+        await until(lambda: "web: 3 more: web-1, web-2, web-3" in toasts(app))
+        panel = await open_tree(pilot)
+        await go_to(pilot, panel, "c1")
+        await pilot.press("b", "enter")
+        await until(lambda: f"clone {WEB.id} 1 c1" in service.calls)
+        assert last_command(app)[0] == "quicksand-tui clone web --at clean"
 
 
 async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
@@ -196,7 +239,7 @@ async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
             assert words in text
         assert app.screen.query_one("#cancel", Button).has_focus
         await pilot.press("d", "enter")
-        await until(lambda: isinstance(app.screen, TreeScreen))
+        await until(lambda: isinstance(app.screen, MainScreen))
         assert service.calls == []
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
@@ -204,8 +247,8 @@ async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
         await until(lambda: "web: checkpoint clean is deleted" in toasts(app))
         assert service.calls == [f"delete {WEB.id} c1"]
         assert last_command(app) == ("quicksand-tui checkpoint rm web clean", "done")
-        await until(lambda: screen._panel.table.row_count == 4)
-        assert app.screen is screen
+        await until(lambda: screen.table.row_count == 4)
+        assert screen.table.has_focus
 
 
 async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> None:
@@ -213,7 +256,7 @@ async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> Non
     async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         await go_to(pilot, screen, "c0ffee00")
-        assert "✗ broken" in screen_text(app)
+        assert "✗ c0ffee00" in screen_text(app)
         await pilot.press("enter", "d")
         await until(lambda: len(toasts(app)) == 2)
         assert "cannot be read: no JSON" in toasts(app)[0]
@@ -229,12 +272,15 @@ async def test_changes_of_other_clients_show_and_the_cursor_stays() -> None:
         more = (*PAST.checkpoints, kept("c9", "from-a-script", "c2", created=NOW))
         service._set_past(WEB.id, more, "c9")
         await until(lambda: "● from-a-script" in screen_text(app))
-        assert screen._panel.table.selected_key == "c1"
+        assert screen.table.selected_key == "c9", "it follows where the sandbox stands"
+        await go_to(pilot, screen, "c1")
+        service._set_past(WEB.id, more[1:], "c9")
+        await until(lambda: "c0ffee00" not in screen_text(app))
+        assert screen.table.selected_key == "c1"
         service.world = FULL
-        await until(lambda: "No checkpoints are left" in screen_text(app))
+        await until(lambda: "No checkpoints yet" in screen_text(app))
         service.world = replace(FULL, sandboxes=(DB,))
-        await until(lambda: isinstance(app.screen, MainScreen))
-        await until(lambda: toasts(app) == ["the sandbox is gone"])
+        await until(lambda: "Checkpoints of db" in screen_text(app))
 
 
 async def test_a_failure_is_shown_with_its_hint_and_logged() -> None:
@@ -254,21 +300,21 @@ async def test_the_keys_of_the_tree_open_its_help_and_leave() -> None:
         await open_tree(pilot)
         await pilot.press("question_mark")
         await until(lambda: "Delete it, after a question" in screen_text(app))
-        await pilot.press("escape", "q")
-        await until(lambda: isinstance(app.screen, MainScreen))
+        await pilot.press("escape", "escape")
+        await until(lambda: app.main.sandboxes.table.has_focus)
 
 
 async def test_a_checkpoint_can_be_taken_and_undone_within_the_tree() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await open_tree(pilot)
-        await pilot.press("C")
+        await pilot.press("c")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         await pilot.press(*"new", "enter")
         await until(lambda: "● new" in screen_text(app))
-        assert isinstance(app.screen, TreeScreen)
+        assert app.main.checkpoints.table.has_focus
         await until(lambda: not app.operations.jobs)
-        await pilot.press("u")
+        await pilot.press("U")
         await until(lambda: f"undo {WEB.id}" in service.calls)
 
 
@@ -306,24 +352,23 @@ async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -
     async with shown(FakeService(KEPT), size=size) as (app, pilot):
         await open_tree(pilot)
         assert "● upgraded" in screen_text(app)
-        await pilot.press("C")
+        await pilot.press("c")
         await until(lambda: isinstance(app.screen, NewCheckpointScreen))
         await until(lambda: "Tag" in screen_text(app) and "Note" in screen_text(app))
 
 
 async def test_in_ascii_details_and_tree_are_there() -> None:
     async with shown(FakeService(KEPT), ascii_glyphs=True) as (app, pilot):
-        await until(lambda: "* upgraded <- here" in screen_text(app))
         await open_tree(pilot)
+        await until(lambda: "* upgraded  <- here" in screen_text(app))
         await until(lambda: "|-o tried-something" in screen_text(app))
-        await until(lambda: "Taken    1h ago" in screen_text(app))
 
 
 async def test_the_details_say_how_to_get_a_first_checkpoint() -> None:
     async with shown() as (app, pilot):
-        await until(lambda: "none yet: C takes one" in screen_text(app))
+        await until(lambda: "none yet: c takes one" in screen_text(app))
         await select(pilot, DB)
-        await until(lambda: "C takes one while it runs" in screen_text(app))
+        await until(lambda: "c takes one while it runs" in screen_text(app))
 
 
 def test_fakes_have_what_these_tests_are_about() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from quicksand_tui.screens.log import LogScreen
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
@@ -17,9 +16,9 @@ CONSOLE = LogKind.CONSOLE
 async def open_log(pilot: Pilot[int], app: QuicksandApp) -> LogView:
     await ready(pilot)
     await pilot.press("l")
-    await until(lambda: isinstance(app.screen, LogScreen))
-    await until(lambda: app.screen.query(LogView))
-    return app.screen.query_one(LogView)
+    view = app.main.area.logs.view
+    await until(lambda: view.has_focus)
+    return view
 
 
 def serving(text: str) -> FakeService:
@@ -74,8 +73,10 @@ async def test_search_goes_to_the_last_match_and_n_round_all() -> None:
         await pilot.press("escape")
         await until(lambda: "/error" not in screen_text(app))
         await pilot.press("escape")
-        await until(lambda: app.screen is app.main)
-        assert service_closed(app)
+        await until(lambda: app.main.sandboxes.table.has_focus)
+        assert not service_closed(app), "it is still shown"
+        await pilot.press("i")
+        await until(lambda: service_closed(app))
 
 
 def service_closed(app: QuicksandApp) -> bool:
@@ -94,14 +95,14 @@ async def test_long_lines_are_wrapped_or_cut() -> None:
         assert "END" not in screen_text(app)
 
 
-async def test_tab_shows_qemus_messages() -> None:
+async def test_t_shows_qemus_messages() -> None:
     service = serving("console\n")
     service.logs[LogKind.QEMU].pending = "qemu: warning\n"
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         await open_log(pilot, app)
         await until(lambda: "console" in screen_text(app))
-        await pilot.press("tab")
+        await pilot.press("t")
         await until(lambda: "qemu: warning" in screen_text(app))
 
 

@@ -46,14 +46,14 @@ async def test_stop_shows_its_progress_and_its_command() -> None:
         assert toasts(app) == []
 
 
-async def test_enter_starts_a_stopped_sandbox_and_c_cancels_it() -> None:
+async def test_enter_starts_a_stopped_sandbox_and_X_cancels_it() -> None:
     service = FakeService()
     service.hold = asyncio.Event()
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
         await pilot.press("enter")
         await until(lambda: "4/5 start QEMU" in screen_text(app))
-        await pilot.press("c")
+        await pilot.press("X")
         await until(lambda: service.undone == [f"start {DB.id}"])
         await until(lambda: not app.operations.jobs)
         assert "cancelled" in command_line(app)
@@ -65,7 +65,7 @@ async def test_escape_cancels_the_start_under_the_cursor() -> None:
     service.hold = asyncio.Event()
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
-        await pilot.press("S")
+        await pilot.press("a")
         await until(lambda: app.operations.jobs)
         await pilot.pause()
         await pilot.press("escape")
@@ -127,14 +127,13 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
     ("view", "key", "says"),
     [
         (DB, "x", "db does not run"),
-        (DB, "s", "db does not run: S starts it"),
-        (WEB, "S", "web is already running"),
+        (DB, "s", "db does not run: a starts it"),
+        (WEB, "a", "web is already running"),
         (PAUSED, "s", "builder is paused: P lets it go on"),
-        (PAUSED, "p", "builder is already paused: P lets it go on"),
-        (PAUSED, "S", "builder is paused: P lets it go on"),
-        (WEB, "P", "web is not paused"),
+        (PAUSED, "a", "builder is paused: P lets it go on"),
+        (DB, "P", "db does not run"),
         (BROKEN, "enter", "cc33dd44ee55 is broken"),
-        (WEB, "c", "nothing is under way for web"),
+        (WEB, "X", "nothing is under way for web"),
     ],
 )
 async def test_a_key_that_is_not_possible_says_why(view: SandboxView, key: str, says: str) -> None:
@@ -166,11 +165,11 @@ async def test_a_failure_shows_message_hint_and_log_as_plain_text() -> None:
         assert "failed" in command_line(app)
 
 
-async def test_p_pauses_and_enter_lets_it_go_on() -> None:
+async def test_P_pauses_and_enter_lets_it_go_on() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         await select(pilot, WEB)
-        await pilot.press("p")
+        await pilot.press("P")
         await until(lambda: "‖ paused    web" in screen_text(app))
         await until(lambda: "quicksand-tui pause web  ✓" in screen_text(app))
         assert "P lets it go on" in screen_text(app)
@@ -187,7 +186,7 @@ async def test_the_commands_of_what_was_done_are_kept() -> None:
         await pilot.press("escape", "x")
         await until(lambda: "stop web  ✓" in screen_text(app))
         await select(pilot, DB)
-        await pilot.press("S")
+        await pilot.press("a")
         await until(lambda: "start db  ✓" in screen_text(app))
         await pilot.press("at")
         await until(lambda: isinstance(app.screen, CommandsScreen))
@@ -216,7 +215,7 @@ async def test_leaving_with_work_under_way_asks_first() -> None:
     service.hold = asyncio.Event()
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
-        await pilot.press("S")
+        await pilot.press("a")
         await until(lambda: app.operations.jobs)
         await pilot.press("q")
         await until(lambda: isinstance(app.screen, ConfirmScreen))

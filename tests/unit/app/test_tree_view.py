@@ -1,4 +1,4 @@
-"""The tree of checkpoints: as lines, as a table's rows, and small within the details."""
+"""The tree of checkpoints: as lines, and as a table's rows."""
 
 from __future__ import annotations
 
@@ -7,36 +7,25 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand_tui.widgets.small_tree import draw_small_tree
 from rich.cells import cell_len
+from rich.style import Style
 
 from quicksand_tui.forest import FANCY, PLAIN
 from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.text import sanitise
 from quicksand_tui.tree_view import (
     STEM_MAX,
-    here_index,
     plan_tree_columns,
     tree_lines,
     tree_rows,
 )
-from quicksand_tui.view import PADDING
-from quicksand_tui.widgets.facts import STYLES
-from tests.unit.app.fakes import CLEAN, DAMAGED, NOW, PAST, kept
-
-MARKUP = "[red]x[/]"
-WIDE = "木" * 128
-TAGS = (MARKUP, WIDE, 'it\'s "quoted"', "🎉" * 30, "[", "\\[bold]")
+from quicksand_tui.view import PADDING, Cell
+from quicksand_tui.widgets.long_table import LongTable
+from tests.unit.app.fakes import DAMAGED, NOW, PAST, kept
 
 
 def shapes(past: PastView) -> list[str]:
     return [line.stem + line.tag for line in tree_lines(past, NOW, FANCY)]
-
-
-def small(past: PastView, width: int = 40, room: int = 10) -> list[str]:
-    lines = tree_lines(past, NOW, FANCY)
-    drawn = draw_small_tree(lines, width=width, room=room, styles=STYLES)
-    return [line.plain for line in drawn]
 
 
 def test_the_line_to_where_it_stands_goes_straight_on() -> None:
@@ -74,48 +63,24 @@ def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
     lines = tree_lines(past, NOW, FANCY)
     assert len(lines) == 120
     assert max(cell_len(line.stem) for line in lines) <= STEM_MAX + 2
-    for width in (10, 20, 38):
-        assert max(cell_len(line) for line in small(past, width=width, room=120)) <= width
-
-
-def test_the_small_tree_is_cut_around_where_it_stands() -> None:
-    made = tuple(kept(f"{n:02}", f"tag-{n}", f"{n - 1:02}" if n else None) for n in range(20))
-    for head, room in ((0, 3), (10, 3), (19, 3), (10, 5)):
-        past = PastView(checkpoints=made, head=f"{head:02}")
-        shown = small(past, room=room)
-        assert len(shown) == room
-        assert sum(f"tag-{head} ← here" in line for line in shown) == 1
-    assert here_index(tree_lines(PastView(checkpoints=made), NOW, FANCY)) == 19
-
-
-def test_the_small_tree_shows_a_note_where_there_is_room() -> None:
-    past = PastView(checkpoints=(CLEAN,), head="c1")
-    assert small(past, width=60) == ["└─● clean ← here    2h    48M  before the upgrade"]
-    assert "before" not in small(past, width=26)[0]
-
-
-@pytest.mark.parametrize("tag", TAGS, ids=range(len(TAGS)))
-def test_foreign_tags_and_notes_are_text_and_fit(tag: str) -> None:
-    made = kept("c1", sanitise(tag, limit=128), note=tag)
-    past = PastView(checkpoints=(made, kept("c2", "plain", "c1")), head="c1")
-    for width in (24, 38, 60, 100):
-        for line in small(past, width=width):
-            assert cell_len(line) <= width
-    assert sanitise(tag)[:4] in small(past, width=38)[0]
-    drawn = draw_small_tree(tree_lines(past, NOW, FANCY), width=60, room=5, styles=STYLES)
-    assert {str(span.style) for line in drawn for span in line.spans} <= {
-        *STYLES.values(),
-        "bold",
-        "$text-accent",
-    }
 
 
 @given(tag=st.text(max_size=140), note=st.text(max_size=80), width=st.integers(24, 120))
 def test_any_tag_and_note_fit(tag: str, note: str, width: int) -> None:
     made = kept("c1", sanitise(tag), note=sanitise(note))
     auto = replace(made, id="c2", parent="c1", auto=True)
-    for line in small(PastView(checkpoints=(made, auto), head="c2"), width=width):
-        assert cell_len(line) <= width
+    rows = tree_rows(tree_lines(PastView(checkpoints=(made, auto), head="c2"), NOW, FANCY))
+    table = LongTable(plan_tree_columns, ascii_only=False)
+    for row in rows:
+        for column in plan_tree_columns(width):
+            drawn = table._cell(Cell(row.cells[column.key].text), column, Style())
+            assert sum(part.cell_length for part in drawn) == column.width + PADDING
+
+
+def test_a_pinned_one_is_marked_and_sizes_are_told() -> None:
+    made = kept("c1", "clean", note="n", pinned=True, own=3 << 20, shared=9 << 20)
+    (line,) = tree_lines(PastView(checkpoints=(made,), head="c1"), NOW, FANCY)
+    assert (line.note, line.own) == ("◆ n", "3.0M")
 
 
 @pytest.mark.parametrize("width", range(24, 200))

@@ -23,11 +23,11 @@ from quicksand_tui.view import (
     counts_text,
     empty_text,
     host_text,
-    image_rows,
+    image_row,
     matches,
     plan_image_columns,
     plan_sandbox_columns,
-    sandbox_rows,
+    sandbox_row,
     state_text,
     with_jobs,
 )
@@ -36,7 +36,7 @@ from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, NOW, OL
 
 
 def row_of(view: SandboxView, snapshot: Snapshot = FULL) -> dict[str, str]:
-    found = next(row for row in sandbox_rows(snapshot) if row.key == view.id)
+    found = next(sandbox_row(v, snapshot) for v in snapshot.sandboxes if v.id == view.id)
     return {key: cell.text for key, cell in found.cells.items()}
 
 
@@ -47,6 +47,7 @@ def test_a_running_sandbox_shows_what_it_uses() -> None:
         "image": "debian",
         "age": "3h",
         "cpu": "2%",
+        "spark": " " * 12,
         "memory": "183M/512M",
         "disk": "42M",
         "accel": "tcg",
@@ -101,7 +102,7 @@ def test_a_job_changes_what_is_shown_of_its_sandbox() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=Verb.START, stage="start QEMU", step=4, steps=5)
     shown = with_jobs(FULL, [job])
     assert shown.sandbox(DB.id) == replace(DB, state=State.STARTING)
-    row = next(row for row in sandbox_rows(shown) if row.key == DB.id)
+    row = next(sandbox_row(v, shown) for v in shown.sandboxes if v.id == DB.id)
     assert row.cells["name"].note == "4/5 start QEMU"
 
 
@@ -130,7 +131,7 @@ def test_emptiness_names_the_next_key() -> None:
 
 
 def test_a_broken_image_says_so_in_its_row() -> None:
-    rows = {row.key: row.cells["size"].text for row in image_rows(FULL)}
+    rows = {view.name: image_row(view, FULL).cells["size"].text for view in FULL.images}
     assert rows == {"debian": "105M", "old": "✗ broken"}
 
 
@@ -162,4 +163,4 @@ def test_the_details_say_why_something_ended_or_is_broken() -> None:
 def test_the_details_of_a_job_say_how_to_cancel_it() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=Verb.START, stage="x", started=NOW - 5)
     shown = with_jobs(FULL, [job])
-    assert "x · 5s · c cancels" in described(Selection(sandbox=shown.sandbox(DB.id)), shown)
+    assert "x · 5s · X cancels" in described(Selection(sandbox=shown.sandbox(DB.id)), shown)

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from quicksand_tui.screens.panes import PanesScreen
 from textual.pilot import Pilot
 
 from quicksand_tui.panes.link import LinkState
@@ -14,7 +13,6 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
 from quicksand_tui.snapshot import ShellView
 from tests.unit.app.fakes import (
@@ -40,10 +38,14 @@ async def opened(
     """The shells of "web"."""
     async with shown(service, size=size) as (_, pilot):
         await pilot.press("s")
-        await until(lambda: isinstance(pilot.app.screen, PanesScreen))
+        await until(lambda: pilot.app.screen.query(Workspace))
         workspace = pilot.app.screen.query_one(Workspace)
-        await until(lambda: opens(workspace, 1))
+        await until(lambda: opens(workspace, 1) and in_shells(pilot))
         yield pilot, workspace
+
+
+def in_shells(pilot: Pilot[int]) -> bool:
+    return isinstance(pilot.app.focused, Pane)
 
 
 def opens(workspace: Workspace, count: int) -> bool:
@@ -71,14 +73,14 @@ async def test_what_the_guest_says_is_shown_and_keys_are_typed() -> None:
         await until(lambda: "root@web:~# red" in screen_text(app_of(pilot)))
         await pilot.press("l", "s", "enter", "ctrl+c", "up", "q", "question_mark")
         assert guest.typed == b"ls\r\x03\x1b[Aq?"
-        assert isinstance(pilot.app.screen, PanesScreen), "q is the guest's"
+        assert in_shells(pilot), "q is the guest's"
 
 
 async def test_enter_opens_them_too() -> None:
     service = FakeService()
-    async with shown(service) as (app, pilot):
+    async with shown(service) as (_, pilot):
         await pilot.press("enter")
-        await until(lambda: isinstance(app.screen, PanesScreen) and service.terminals)
+        await until(lambda: service.terminals and in_shells(pilot))
 
 
 async def test_programs_get_keys_as_they_asked_for_them() -> None:
@@ -106,19 +108,20 @@ async def test_shells_that_were_left_are_come_back_to() -> None:
     async with shown(service, size=(120, 30)) as (_, pilot):
         await pilot.press("s")
         await until(lambda: len(service.terminals) == 2)
-        assert [guest.session for guest in service.terminals] == ["7", "9"]
-        sizes = [(60, 27), (59, 27)]
-        await until(lambda: [guest.size for guest in service.terminals] == sizes)
+        workspace = app_of(pilot).main.query_one(Workspace)
+        await until(lambda: opens(workspace, 2))
+        assert [pane.status.session for pane in workspace.panes] == ["7", "9"]
+        assert sum(guest.size[0] for guest in service.terminals) == workspace.size.width - 1
 
 
 async def test_panes_are_split_and_gone_through() -> None:
     service = FakeService()
-    async with opened(service, (100, 30)) as (pilot, workspace):
+    async with opened(service, (99, 30)) as (pilot, workspace):
         await command(pilot, "percent_sign")
         await until(lambda: opens(workspace, 2))
         await command(pilot, "quotation_mark")
         await until(lambda: opens(workspace, 3))
-        sizes = [(50, 27), (49, 13), (49, 12)]
+        sizes = [(49, 27), (49, 13), (49, 12)]
         await until(lambda: [guest.size for guest in service.terminals] == sizes)
         await pilot.press("a")
         await command(pilot, "left")
@@ -127,11 +130,11 @@ async def test_panes_are_split_and_gone_through() -> None:
         await pilot.press("c")
         assert [guest.typed for guest in service.terminals] == [b"b", b"c", b"a"]
         await command(pilot, "z")
-        await until(lambda: service.terminals[1].size == (100, 27))
+        await until(lambda: service.terminals[1].size == (99, 27))
         await command(pilot, "z")
         await until(lambda: service.terminals[1].size == (49, 13))
         await command(pilot, "ctrl+left")
-        await until(lambda: service.terminals[0].size == (45, 27))
+        await until(lambda: service.terminals[0].size == (44, 27))
         await command(pilot, "space")
         await command(pilot, "left_curly_bracket")
         assert [pane.id for pane in workspace.panes] == ["pane-2", "pane-1", "pane-3"]
@@ -175,12 +178,12 @@ async def test_a_shell_ends_after_a_question_and_the_last_one_leads_back() -> No
         await command(pilot, "x")
         await until(lambda: isinstance(pilot.app.screen, ConfirmScreen))
         await pilot.press("escape")
-        await until(lambda: isinstance(pilot.app.screen, PanesScreen))
+        await until(lambda: in_shells(pilot))
         assert not service.terminals[0].ended
         await command(pilot, "x")
         await until(lambda: isinstance(pilot.app.screen, ConfirmScreen))
         await pilot.press("y")
-        await until(lambda: isinstance(pilot.app.screen, MainScreen))
+        await until(lambda: app_of(pilot).main.sandboxes.table.has_focus)
         assert service.terminals[0].ended
         await pilot.press("s")
         await until(lambda: len(service.terminals) == 2)
@@ -191,7 +194,7 @@ async def test_left_panes_run_on_and_are_there_again() -> None:
     async with opened(service) as (pilot, workspace):
         (guest,) = service.terminals
         await command(pilot, "d")
-        await until(lambda: isinstance(pilot.app.screen, MainScreen))
+        await until(lambda: app_of(pilot).main.sandboxes.table.has_focus)
         guest.say(b"meanwhile")
         await until(lambda: guest.unread == 0)
         await pilot.press("s")
