@@ -26,6 +26,8 @@ class TreeLine:
     age: str
     pause: str
     size: str
+    pinned: str
+    """What marks one that cannot be deleted, or ""."""
     own: str
     """What deleting it would free."""
     note: str
@@ -49,11 +51,6 @@ def _pause(made: CheckpointView) -> str:
     return made.tier if made.tier == "disk" else pause_text(made.pause_s)
 
 
-def _note(made: CheckpointView) -> str:
-    """Its note, and that it is pinned."""
-    return " ".join(part for part in ("◆" if made.pinned else "", made.note) if part)
-
-
 def _line(
     before: str, made: CheckpointView, now: float, marks: Marks, *, is_head: bool
 ) -> TreeLine:
@@ -68,8 +65,9 @@ def _line(
         age="" if made.created is None else age_text(now - made.created),
         pause="" if made.error else _pause(made),
         size="" if made.error else size_text(made.written),
+        pinned="◆" if made.pinned else "",
         own="" if made.error or made.own is None else size_text(made.own),
-        note=made.error or _note(made),
+        note=made.error or made.note,
         role="error" if made.error else ("muted" if made.auto else ""),
     )
 
@@ -102,7 +100,9 @@ def tree_rows(lines: tuple[TreeLine, ...]) -> tuple[Row, ...]:
 def _row(line: TreeLine) -> Row:
     quiet = line.role or "muted"
     cells = {
-        "tag": Cell(line.stem + line.tag, "accent" if line.here else line.role, line.here),
+        "tag": Cell(
+            line.stem + line.tag, "accent" if line.here else line.role, line.here or line.pinned
+        ),
         "age": Cell(line.age, quiet),
         "pause": Cell(line.pause, quiet),
         "size": Cell(line.size, quiet),

@@ -86,7 +86,16 @@ def arrange(width: int, height: int, shape: Shape, focus: Part) -> Arrangement:
     if shape.zoomed or (count == 1 and (height < LOW or width < NARROW or shells)):
         return Arrangement(places=_alone(whole, focus, tree_is_tab), tree_is_tab=tree_is_tab)
     split = {1: _stacked, 2: _two, 3: _three}[count]
-    return Arrangement(places=split(width, height, shape), tree_is_tab=tree_is_tab)
+    places = split(width, height, shape)
+    if count == 2 and height < LOW:
+        places = _one_beside(places, height, focus)
+    return Arrangement(places=places, tree_is_tab=tree_is_tab)
+
+
+def _one_beside(places: dict[Part, Rect], height: int, focus: Part) -> dict[Part, Rect]:
+    """Lists or tree beside the main area, where there is no height for both."""
+    part = Part.TREE if focus is Part.TREE else Part.LISTS
+    return {part: Rect(0, 0, places[Part.LISTS].width, height), Part.AREA: places[Part.AREA]}
 
 
 def _alone(whole: Rect, focus: Part, tree_is_tab: bool) -> dict[Part, Rect]:

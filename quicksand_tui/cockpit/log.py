@@ -65,6 +65,7 @@ class LogPanel(PartWidget, Vertical):
         self._followed: tuple[str, Kind] | None = None
         """Sandbox and kind of what is read now."""
         self._name = ""
+        self._titles = ("", "")
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -134,8 +135,11 @@ class LogPanel(PartWidget, Vertical):
         words.append("wrapped" if view.wrapped else "cut")
         below = " · ".join(words) if view.line_count else "nothing yet"
         title = f"{self._name} · {self.kind.value}" if self._name else ""
-        self.view.border_title = self.fit(title)
-        self.view.border_subtitle = self.fit(below if self._name else "")
+        titles = (title, below if self._name else "")
+        if titles != self._titles:
+            self._titles = titles
+            self.view.border_title = self.fit(titles[0])
+            self.view.border_subtitle = self.fit(titles[1])
 
     # Actions, by the registry's ids
 

@@ -53,6 +53,7 @@ class Shells(PartWidget, Vertical):
         self._spaces: dict[str, Workspace] = {}
         self._sandbox: SandboxView | None = None
         self._nothing = _Waiting(classes="nothing")
+        self._said = ""
 
     def compose(self) -> ComposeResult:
         yield self._nothing
@@ -80,7 +81,9 @@ class Shells(PartWidget, Vertical):
         # Until the pane has the focus, it takes what is typed.
         self._nothing.display = self.workspace is None or self._nothing.has_focus
         self._nothing.set_class(self.workspace is not None, "-behind")
-        self._nothing.update(self.fit(_no_shell(sandbox)))
+        if (text := _no_shell(sandbox)) != self._said:
+            self._said = text
+            self._nothing.update(self.fit(text))
 
     def keep_only(self, sandbox_ids: set[str]) -> None:
         """Let go of the shells of sandboxes that are gone."""

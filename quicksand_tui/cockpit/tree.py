@@ -114,8 +114,8 @@ def consequence(sandbox: SandboxView | None) -> str:
         return ""
     if sandbox.state in (State.RUNNING, State.PAUSED):
         undo = key_text(find_action("undo").keys[0])
-        return f"enter goes back; the present is kept, {undo} undoes it"
-    return "enter starts it there; its disk as it is now is kept"
+        return f"enter goes back, {undo} undoes it"
+    return "enter starts it there; its disk is kept"
 
 
 def nothing_text(snapshot: Snapshot, sandbox: SandboxView | None) -> str:

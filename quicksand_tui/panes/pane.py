@@ -36,6 +36,9 @@ PREFIX_KEY = "ctrl+right_square_bracket"
 SLICE = 4 * 1024
 """Bytes that are parsed at one go: mostly 1 ms; of what is made to be slow some 100."""
 
+EARLY_MAX = 4096
+"""Bytes that may be typed before there is a guest."""
+
 WHEEL_LINES = 3
 
 REVERSED = RichStyle(reverse=True)
@@ -113,6 +116,8 @@ class Pane(Widget, can_focus=True):
         """It rang while it had not the focus."""
         self._open_terminal = open_terminal
         self._guest: GuestTerminal | None = None
+        self._early = b""
+        """Typed before there was a guest to type it to."""
         self._pending: deque[bytes] = deque()
         self._strips: LRUCache[tuple[int, int], Strip] = LRUCache(1024)
         self._version = 0
@@ -143,6 +148,8 @@ class Pane(Widget, can_focus=True):
             (self.terminal.columns, self.terminal.rows),
             Sink(self._receive, self._set_status),
         )
+        early, self._early = self._early, b""
+        self.write(early)
 
     def reopen(self) -> None:
         """A new terminal in place of one that has ended or is lost."""
@@ -329,6 +336,8 @@ class Pane(Widget, can_focus=True):
         """Send bytes to the guest as they are."""
         if self._guest is not None and data:
             self._guest.write(data)
+        else:
+            self._early = (self._early + data)[:EARLY_MAX]
 
     def on_key(self, event: events.Key) -> None:
         """The prefix and what follows it; and all keys where they come as events (not from a

@@ -135,7 +135,7 @@ async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> No
     async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         assert screen.table.selected_key == PAST.head
-        assert "the present is kept, U undoes it" in screen_text(app)
+        assert "enter goes back, U undoes it" in screen_text(app)
         await go_to(pilot, screen, "c3")
         await pilot.press("j", "k", "k")
         service.hold = asyncio.Event()
@@ -161,7 +161,7 @@ async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
         await open_tree(pilot)
-        assert "enter starts it there; its disk as it is now is kept" in screen_text(app)
+        assert "enter starts it there; its disk is kept" in screen_text(app)
         await pilot.press("k", "enter")
         await until(lambda: "db: goes on from clean" in toasts(app))
         assert service.calls == [f"start {DB.id} at c1"]

@@ -108,7 +108,7 @@ async def test_t_shows_qemus_messages() -> None:
 
 async def test_hostile_output_is_text() -> None:
     app = make_app(serving("\n".join(HOSTILE)))
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with app.run_test(size=(120, 120)) as pilot:
         await open_log(pilot, app)
         await until(lambda: "red" in screen_text(app))
         await pilot.press("g")

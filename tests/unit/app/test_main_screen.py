@@ -192,7 +192,7 @@ async def test_o_and_the_headers_order_and_the_title_says_how() -> None:
         await until(lambda: "Sandboxes by name" in screen_text(app))
         assert table.selected_key == DB.id
         lines = screen_text(app).splitlines()
-        assert await pilot.click(table, offset=(lines[2].index("Disk") - 1, 0))
+        assert await pilot.click(table, offset=(lines[3].index("Disk") - 1, 0))
         await until(lambda: "Sandboxes by disk" in screen_text(app))
         await until(lambda: table.cursor_row == 0)
         for _ in ORDERS:
@@ -220,8 +220,8 @@ async def test_one_click_selects_and_two_open() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         table = app.main.sandboxes.table
-        row = [line for line in screen_text(app).splitlines() if "╭" not in line]
-        at = next(n for n, line in enumerate(row) if "○ stopped   db" in line) - 1
+        lines = screen_text(app).splitlines()
+        at = next(n for n, line in enumerate(lines) if "○ stopped   db" in line) - table.region.y
         assert await pilot.click(table, offset=(20, at))
         await until(lambda: table.selected_key == DB.id)
         assert await pilot.click(table, offset=(20, at))

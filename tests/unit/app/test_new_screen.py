@@ -112,7 +112,7 @@ async def test_an_image_of_the_other_panel_is_preselected() -> None:
     app = make_app(FakeService(world))
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
-        await pilot.press("tab", "enter")
+        await pilot.press("3", "enter")
         await until(lambda: isinstance(app.screen, NewSandboxScreen))
         await pilot.pause()
         assert isinstance(app.screen, NewSandboxScreen)

@@ -366,7 +366,7 @@ async def test_a_sandbox_is_saved_with_name_and_note_and_shows_how_far_it_is() -
     service = FakeService()
     service.kept = view_of(saved("web"))
     async with shown(service) as (app, pilot):
-        await pilot.press("V")
+        await pilot.press("S")
         await until(lambda: isinstance(app.screen, FormScreen))
         # Of saves nothing was known until then.
         await until(lambda: "$ quicksand-tui save web web-2" in screen_text(app))
@@ -392,7 +392,7 @@ async def test_a_save_can_be_cancelled() -> None:
     service.hold = asyncio.Event()
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
-        await pilot.press("V")
+        await pilot.press("S")
         await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.press("enter")
         await until(lambda: app.operations.jobs)
@@ -404,7 +404,7 @@ async def test_a_save_can_be_cancelled() -> None:
 
 async def test_names_that_cannot_be_are_said() -> None:
     async with shown() as (app, pilot):
-        await pilot.press("V")
+        await pilot.press("S")
         await until(lambda: isinstance(app.screen, FormScreen))
         field = app.screen.query_one("#name", Input)
         for name, says in (
@@ -424,7 +424,7 @@ async def test_names_that_cannot_be_are_said() -> None:
 async def test_enter_on_cancel_saves_nothing() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
-        await pilot.press("V")
+        await pilot.press("S")
         await until(lambda: isinstance(app.screen, FormScreen))
         app.screen.query_one("#cancel", Button).focus()
         await pilot.press("enter")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.snapshot import Failure, LogKind, ShellView, Snapshot
+from quicksand_tui.snapshot import Failure, LogKind, ShellView, Snapshot, UseHistory
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
@@ -21,7 +24,9 @@ from tests.unit.app.fakes import (
     FULL,
     KEPT,
     NOW,
+    PAST,
     PAUSED,
+    WEB_PAST,
     FakeService,
     make_app,
     ready,
@@ -30,8 +35,9 @@ from tests.unit.app.fakes import (
     until,
 )
 
-SMALL, LARGE = (80, 24), (120, 36)
+SMALL, LARGE, WIDE = (80, 24), (120, 36), (200, 50)
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x36"])
+ALL_SIZES = pytest.mark.parametrize("size", [SMALL, LARGE, WIDE], ids=["80x24", "120x36", "200x50"])
 
 Compare = Callable[..., bool]
 
@@ -55,7 +61,7 @@ def app(world: Snapshot = FULL) -> QuicksandApp:
     return make_app(FakeService(world))
 
 
-@SIZES
+@ALL_SIZES
 def test_main(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(app(), terminal_size=size, run_before=show(sees="● running for"))
 
@@ -67,7 +73,7 @@ def test_empty(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 @SIZES
 def test_images(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(app(), terminal_size=size, run_before=show("tab down", sees="is damaged"))
+    assert snap_compare(app(), terminal_size=size, run_before=show("3 down", sees="is damaged"))
 
 
 def test_a_start_under_way(snap_compare: Compare) -> None:
@@ -77,7 +83,7 @@ def test_a_start_under_way(snap_compare: Compare) -> None:
         service.hold = asyncio.Event()
         app = await ready(pilot)
         await select(pilot, DB)
-        await pilot.press("S")
+        await pilot.press("a")
         await until(lambda: "4/5 start QEMU" in screen_text(app))
         await pilot.pause()
 
@@ -166,30 +172,109 @@ def test_commands(snap_compare: Compare) -> None:
     assert snap_compare(make_app(FakeService()), terminal_size=SMALL, run_before=run)
 
 
-@SIZES
-def test_the_details_with_checkpoints(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(app(KEPT), terminal_size=size, run_before=show(sees="● upgraded ← here"))
+MEASURED = replace(
+    KEPT,
+    sandboxes=(
+        replace(
+            WEB_PAST,
+            past=replace(
+                PAST,
+                checkpoints=tuple(
+                    replace(made, own=3 << 20, shared=44 << 20, pinned=made.id == "c1")
+                    if not made.error
+                    else made
+                    for made in PAST.checkpoints
+                ),
+            ),
+            history=UseHistory(
+                cpu=tuple(50 + 50 * math.sin(n / 5) for n in range(120)),
+                memory=tuple((60 + n) << 20 for n in range(120)),
+                disk=tuple((20 + n // 20) << 20 for n in range(120)),
+            ),
+        ),
+        *KEPT.sandboxes[1:],
+    ),
+)
+"""As `KEPT`, with sizes and what was used."""
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE, (60, 20)], ids=["80x24", "120x36", "60x20"])
+@ALL_SIZES
 def test_tree(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(app(KEPT), terminal_size=size, run_before=show("R", sees="Taken    1h"))
+    assert snap_compare(
+        app(MEASURED), terminal_size=size, run_before=show("u", sees="enter goes back")
+    )
+
+
+def test_tree_in_a_narrow_terminal(snap_compare: Compare) -> None:
+    assert snap_compare(
+        app(MEASURED), terminal_size=(60, 20), run_before=show("u", sees="enter goes back")
+    )
+
+
+def test_details_of_a_checkpoint(snap_compare: Compare) -> None:
+    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u k k", sees="Taken"))
 
 
 def test_tree_to_start_at(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
         await ready(pilot)
         await select(pilot, DB)
-        await show("A", sees="Taken    1h")(pilot)
+        await show("u", sees="enter starts it there")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
 
 
+@ALL_SIZES
+def test_stats(snap_compare: Compare, size: tuple[int, int]) -> None:
+    keys = "left_square_bracket" if size != SMALL else "left_square_bracket left_square_bracket"
+    assert snap_compare(
+        app(MEASURED), terminal_size=size, run_before=show(keys, sees="Within the guest")
+    )
+
+
+def in_a_shell(*more: str) -> Callable[[Pilot[int]], Any]:
+    async def run(pilot: Pilot[int]) -> None:
+        app = await ready(pilot)
+        service = app.service
+        assert isinstance(service, FakeService)
+        await pilot.press("s")
+        await until(lambda: isinstance(app.focused, Pane) and service.terminals)
+        guest = service.terminals[0]
+        guest.say(b"\x1b[1;32mroot@web\x1b[m:\x1b[34m~\x1b[m# ls --color\r\n")
+        guest.say(b"\x1b[1;34mbin\x1b[m  \x1b[1;36mlib\x1b[m  notes.txt\r\nroot@web:~# ")
+        await until(lambda: "notes.txt" in screen_text(app))
+        await pilot.press(*more)
+        await pilot.pause()
+
+    return run
+
+
+@ALL_SIZES
+def test_shells(snap_compare: Compare, size: tuple[int, int]) -> None:
+    keys = ("ctrl+right_square_bracket", "percent_sign") if size == WIDE else ()
+    assert snap_compare(app(MEASURED), terminal_size=size, run_before=in_a_shell(*keys))
+
+
+def test_a_zoomed_shell(snap_compare: Compare) -> None:
+    keys = ("ctrl+right_square_bracket", "z")
+    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=in_a_shell(*keys))
+
+
+def test_zoomed_lists(snap_compare: Compare) -> None:
+    assert snap_compare(
+        app(MEASURED), terminal_size=(140, 36), run_before=show("z space j space", sees="2 marked")
+    )
+
+
+def test_without_colours(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u", sees="enter"))
+
+
 def test_delete_a_checkpoint(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
-        await show("R", sees="Taken    1h")(pilot)
-        await show("k", sees="By       a revert")(pilot)
-        await show("d", sees="undo goes back to")(pilot)
+        await show("u", sees="enter goes back")(pilot)
+        await show("k d", sees="undo goes back to")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
 
@@ -197,7 +282,7 @@ def test_delete_a_checkpoint(snap_compare: Compare) -> None:
 @SIZES
 def test_new_checkpoint(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
-        await show("C", sees="Checkpoint of web")(pilot)
+        await show("c", sees="Checkpoint of web")(pilot)
         await show("c l e a n down o k", sees="there is a clean already")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=size, run_before=run)

@@ -80,7 +80,7 @@ def test_any_tag_and_note_fit(tag: str, note: str, width: int) -> None:
 def test_a_pinned_one_is_marked_and_sizes_are_told() -> None:
     made = kept("c1", "clean", note="n", pinned=True, own=3 << 20, shared=9 << 20)
     (line,) = tree_lines(PastView(checkpoints=(made,), head="c1"), NOW, FANCY)
-    assert (line.note, line.own) == ("◆ n", "3.0M")
+    assert (line.note, line.pinned, line.own) == ("n", "◆", "3.0M")
 
 
 @pytest.mark.parametrize("width", range(24, 200))

@@ -1,0 +1,198 @@
+"""The main screen's parts, driven by keys and the mouse."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from quicksand_tui.cockpit.layout import Part, Tab
+from quicksand_tui.panes.pane import Pane
+from quicksand_tui.remembered import Remembered
+from quicksand_tui.screens.confirm import ConfirmScreen
+from quicksand_tui.snapshot import ShellView, State
+from tests.unit.app.fakes import (
+    AGENT,
+    DB,
+    FULL,
+    KEPT,
+    NOW,
+    PAUSED,
+    SIZE,
+    WEB,
+    FakeService,
+    make_app,
+    ready,
+    screen_text,
+    select,
+    shown,
+    toasts,
+    until,
+)
+
+LARGE, WIDE = (120, 36), (200, 50)
+
+
+@pytest.mark.parametrize("size", [SIZE, LARGE, WIDE], ids=str)
+async def test_tab_goes_round_all_parts(size: tuple[int, int]) -> None:
+    async with shown(FakeService(KEPT), size=size) as (app, pilot):
+        seen = []
+        for _ in range(4):
+            seen.append(app.main.part)
+            await pilot.press("tab")
+        parts = [Part.LISTS, Part.AREA] * 2 if size == SIZE else [*Part, Part.LISTS]
+        assert seen == parts[:4]
+
+
+async def test_brackets_go_through_the_tabs_and_clicks_choose_one() -> None:
+    async with shown(FakeService(KEPT), size=LARGE) as (app, pilot):
+        seen = []
+        for _ in range(4):
+            await pilot.press("right_square_bracket")
+            seen.append(app.main.area.tab)
+        assert seen == [Tab.SHELLS, Tab.LOG, Tab.STATS, Tab.DETAILS]
+        assert app.main.sandboxes.table.has_focus
+        line = screen_text(app).splitlines()[1]
+        assert await pilot.click(offset=(line.index("Stats"), 1))
+        await until(lambda: app.main.area.tab is Tab.STATS and app.main.part is Part.AREA)
+        await until(lambda: "python3 -m http" in screen_text(app))
+        assert await pilot.click(offset=(line.index("Images"), 1))
+        await until(lambda: app.main.lists.images.table.has_focus)
+
+
+async def test_the_tree_is_a_tab_where_there_is_no_room() -> None:
+    async with shown(FakeService(KEPT)) as (app, pilot):
+        assert "tried-something" not in screen_text(app)
+        await pilot.press("4")
+        await until(lambda: "tried-something" in screen_text(app))
+        assert app.main.checkpoints.table.has_focus
+        await pilot.press("right_square_bracket")
+        await until(lambda: "tried-something" not in screen_text(app))
+        assert app.main.part is Part.AREA
+
+
+async def test_zoom_gives_a_part_all_and_escape_takes_it_back() -> None:
+    async with shown(FakeService(KEPT), size=LARGE) as (app, pilot):
+        await pilot.press("z")
+        await until(lambda: app.main.lists.size.width == 120)
+        assert "Checkpoints of" not in screen_text(app)
+        await pilot.press("escape")
+        await until(lambda: "Checkpoints of web" in screen_text(app))
+
+
+async def test_the_layout_is_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "app.json"
+    for width in (48, 56):
+        app = make_app(FakeService(KEPT))
+        app.remembered = Remembered(path)
+        async with app.run_test(size=LARGE) as pilot:
+            await ready(pilot)
+            assert app.main.lists.size.width == width
+            await pilot.press("greater_than_sign", "greater_than_sign")
+            await until(lambda app=app, w=width + 8: app.main.lists.size.width == w)  # type: ignore[misc]
+
+
+async def test_what_is_done_to_marked_ones_is_done_to_all_of_them() -> None:
+    service = FakeService(replace(FULL, sandboxes=(WEB, DB, AGENT, PAUSED)))
+    async with shown(service) as (app, pilot):
+        await pilot.press("space", "space", "G", "space")
+        assert {view.name for view in app.main.selection.marked_sandboxes} == {
+            "web",
+            "builder",
+            "db",
+        }
+        await pilot.press("x")
+        await until(lambda: not app.operations.jobs and len(service.calls) == 2)
+        assert sorted(service.calls) == sorted([f"stop {WEB.id}", f"stop {PAUSED.id}"])
+        assert "stop: not possible with 1 of those marked" in toasts(app)
+        assert not app.main.selection.marked_sandboxes
+
+
+async def test_deleting_marked_ones_names_them_all() -> None:
+    service = FakeService(KEPT)
+    async with shown(service, size=LARGE) as (app, pilot):
+        await pilot.press("asterisk", "d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        text = screen_text(app)
+        for words in (
+            "Delete 3 sandboxes?",
+            "web: its disk, 42M",
+            "1 of them run",
+            "7 checkpoints",
+        ):
+            assert words in text
+        await pilot.press("y")
+        await until(lambda: sum(call.startswith("delete") for call in service.calls) == 3)
+
+
+async def test_keys_typed_before_a_shell_is_there_are_the_shells() -> None:
+    service = FakeService()
+    service.hold_shells = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await pilot.press("s", "x", "d", "q", "enter")
+        await pilot.pause()
+        assert service.calls == []
+        service.hold_shells.set()
+        await until(lambda: isinstance(app.focused, Pane))
+        await until(lambda: service.terminals and service.terminals[0].typed == b"xdq\r")
+
+
+async def test_each_sandbox_has_its_own_shells() -> None:
+    service = FakeService(replace(FULL, sandboxes=(WEB, replace(DB, state=State.RUNNING))))
+    async with shown(service, size=LARGE) as (app, pilot):
+        await select(pilot, WEB)
+        await pilot.press("s")
+        await until(lambda: isinstance(app.focused, Pane))
+        service.terminals[0].say(b"this is web")
+        await until(lambda: "this is web" in screen_text(app))
+        await pilot.press("ctrl+right_square_bracket", "d")
+        await select(pilot, DB)
+        await until(lambda: "s opens a shell here" in screen_text(app))
+        await pilot.press("s")
+        await until(lambda: len(service.terminals) == 2 and isinstance(app.focused, Pane))
+        assert "this is web" not in screen_text(app)
+        await pilot.press("ctrl+right_square_bracket", "d")
+        await select(pilot, WEB)
+        await until(lambda: "this is web" in screen_text(app))
+        service.world = replace(service.world, sandboxes=(DB,))
+        await until(lambda: service.terminals[0].left)
+
+
+async def test_a_revert_out_of_a_shell_leads_back_to_it() -> None:
+    service = FakeService(KEPT)
+    service.left_shells = (ShellView(session="1", command="sh", created=NOW),)
+    for size in (SIZE, LARGE):
+        async with shown(service, size=size) as (app, pilot):
+            await pilot.press("s")
+            await until(lambda app=app: isinstance(app.focused, Pane))  # type: ignore[misc]
+            app.main.action_do("revert", "panes")
+            await until(lambda app=app: app.main.checkpoints.table.has_focus)  # type: ignore[misc]
+            await pilot.press("enter")
+            await until(lambda app=app: isinstance(app.focused, Pane))  # type: ignore[misc]
+            assert any(call.startswith("revert") for call in service.calls)
+
+
+async def test_events_and_commands_are_logs_too() -> None:
+    service = FakeService()
+    async with shown(service, size=LARGE) as (app, pilot):
+        await pilot.press("x")
+        await until(lambda: "stop web  ✓" in screen_text(app))
+        await pilot.press("l", "t", "t")
+        await until(lambda: "running → stopped" in screen_text(app))
+        await pilot.press("t")
+        await until(lambda: screen_text(app).count("$ quicksand-tui stop web") == 1)
+        await pilot.press("t")
+        await until(lambda: "web · console" in screen_text(app))
+
+
+async def test_saves_are_listed_and_begun_with() -> None:
+    service = FakeService()
+    async with shown(service, size=LARGE) as (app, pilot):
+        await pilot.press("2")
+        await until(lambda: app.main.lists.saves.table.row_count > 0)
+        await pilot.press("x")
+        await until(lambda: "a save is selected" in " ".join(toasts(app)))
+        await pilot.press("1")
+        assert app.main.sandboxes.table.has_focus

@@ -1,0 +1,41 @@
+"""What happened to sandboxes, out of two looks at them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from quicksand_tui.happenings import happenings
+from quicksand_tui.past import PastView
+from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from tests.unit.app.fakes import AGENT, DB, NOW, PAST, WEB, WEB_PAST, kept
+
+
+def texts(before: tuple[SandboxView, ...], after: tuple[SandboxView, ...]) -> list[str]:
+    then, now = Snapshot(taken=NOW, sandboxes=before), Snapshot(taken=NOW + 1, sandboxes=after)
+    return [f"{found.sandbox_id[:2]} {found.text}" for found in happenings(then, now)]
+
+
+def test_states_names_and_sandboxes_that_come_and_go() -> None:
+    crashed = replace(WEB, state=State.CRASHED, error="kernel panic")
+    assert texts((WEB, DB), (crashed, DB)) == ["3f running → crashed: kernel panic"]
+    assert texts((WEB,), (WEB, DB)) == ["aa new, stopped"]
+    assert texts((WEB, AGENT), (WEB,)) == ["bb deleted"]
+    assert texts((WEB,), (replace(WEB, name="www"),)) == ["3f renamed from web"]
+    assert texts((WEB,), (replace(WEB, cpu_percent=99.0),)) == []
+
+
+def test_checkpoints_and_going_back_to_one() -> None:
+    more = replace(PAST, checkpoints=(*PAST.checkpoints, kept("c9", "new", "c2")), head="c9")
+    assert texts((WEB_PAST,), (replace(WEB_PAST, past=more),)) == ["3f checkpoint new"]
+    auto = kept("c8", "before revert to clean", "c2", auto=True)
+    back = replace(PAST, checkpoints=(*PAST.checkpoints, auto), head="c1")
+    assert texts((WEB_PAST,), (replace(WEB_PAST, past=back),)) == [
+        "3f automatic checkpoint before revert to clean",
+        "3f went back to clean",
+    ]
+    assert texts((WEB_PAST,), (replace(WEB_PAST, past=PastView()),))[0].endswith("is gone")
+
+
+def test_the_first_look_tells_nothing() -> None:
+    empty = Snapshot(taken=NOW, loaded=False)
+    assert list(happenings(empty, Snapshot(taken=NOW, sandboxes=(WEB,)))) == []

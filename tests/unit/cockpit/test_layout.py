@@ -1,0 +1,93 @@
+"""Where the parts of the main screen are."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quicksand_tui.cockpit.layout import (
+    AREA_MIN,
+    Part,
+    Rect,
+    Shape,
+    Tab,
+    arrange,
+    columns,
+    widened,
+)
+
+SHAPES = st.builds(
+    Shape,
+    lists=st.integers(0, 300),
+    tree=st.integers(0, 300),
+    tab=st.sampled_from(Tab),
+    zoomed=st.booleans(),
+)
+
+
+def overlaps(a: Rect, b: Rect) -> bool:
+    beside = a.x >= b.x + b.width or b.x >= a.x + a.width
+    below = a.y >= b.y + b.height or b.y >= a.y + a.height
+    return not beside and not below
+
+
+@given(
+    width=st.integers(1, 400),
+    height=st.integers(1, 120),
+    shape=SHAPES,
+    focus=st.sampled_from(Part),
+)
+def test_parts_fit_and_only_the_tree_lies_over_another(
+    width: int, height: int, shape: Shape, focus: Part
+) -> None:
+    places = arrange(width, height, shape, focus).places
+    for place in places.values():
+        assert place.x >= 0 and place.y >= 0 and place.width >= 0 and place.height >= 0
+        assert place.x + place.width <= width
+        assert place.y + place.height <= max(height, 2)
+    for (one, a), (other, b) in itertools.combinations(places.items(), 2):
+        assert not overlaps(a, b) or {one, other} == {Part.TREE, Part.AREA}
+
+
+@given(width=st.integers(1, 400), height=st.integers(2, 120), shape=SHAPES)
+def test_what_has_the_focus_is_seen(width: int, height: int, shape: Shape) -> None:
+    for focus in Part:
+        # Where the tree is a tab, it has the focus only while that is the chosen one.
+        tab = Tab.TREE if focus is Part.TREE else shape.tab
+        found = arrange(width, height, replace(shape, tab=tab), focus)
+        assert focus in found.places
+
+
+@pytest.mark.parametrize(("width", "count"), [(80, 1), (99, 1), (100, 2), (149, 2), (150, 3)])
+def test_columns(width: int, count: int) -> None:
+    assert columns(width) == count
+    assert arrange(width, 40, Shape(), Part.LISTS).tree_is_tab is (count == 1)
+
+
+def test_a_shell_in_a_small_terminal_has_all_of_it() -> None:
+    shape = Shape(tab=Tab.SHELLS)
+    assert arrange(80, 24, shape, Part.AREA).places == {Part.AREA: Rect(0, 0, 80, 24)}
+    assert Part.LISTS in arrange(120, 36, shape, Part.AREA).places
+    zoomed = replace(shape, zoomed=True)
+    assert arrange(120, 36, zoomed, Part.AREA).places == {Part.AREA: Rect(0, 0, 120, 36)}
+
+
+@pytest.mark.parametrize("width", [110, 200])
+def test_columns_are_made_wider_and_narrower_within_limits(width: int) -> None:
+    shape = Shape()
+    for part in Part:
+        wider = widened(shape, part, 4, width)
+        before = arrange(width, 40, shape, part).places[part].width
+        after = arrange(width, 40, wider, part).places[part].width
+        assert after == before + 4
+    for _ in range(100):
+        shape = widened(shape, Part.LISTS, 4, width)
+    assert arrange(width, 40, shape, Part.LISTS).places[Part.AREA].width >= AREA_MIN
+
+
+def test_one_above_the_other_there_is_no_width_to_change() -> None:
+    assert widened(Shape(), Part.LISTS, 4, 80) == Shape()
