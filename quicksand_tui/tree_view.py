@@ -82,7 +82,7 @@ def plan_tree_columns(width: int) -> tuple[Column, ...]:
     columns = [Column("age", "Age", 4, right=True)]
     if width >= 56:
         columns.append(Column("pause", "Pause", 7, right=True))
-    if width >= 36:
+    if width >= 34:
         columns.append(Column("own", "Own", 5, right=True))
     if width >= 76:
         columns.append(Column("size", "Written", 7, right=True))

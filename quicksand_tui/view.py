@@ -165,7 +165,7 @@ SANDBOX_COLUMNS = (
     Column("memory", "Memory", 10, right=True),
     Column("disk", "Disk", 5, right=True),
 )
-_DROPPED_AT = (("disk", 74), ("image", 66), ("age", 56), ("memory", 50), ("cpu", 36))
+_DROPPED_AT = (("disk", 74), ("image", 66), ("age", 56), ("memory", 50), ("cpu", 34))
 """The table's width in cells below which a column goes."""
 SPARK = 12
 """Cells of a sandbox's CPU in the minutes before."""

@@ -46,6 +46,8 @@ NARROW = 50
 """The same, in cells."""
 LISTS_MIN, TREE_MIN, AREA_MIN = 30, 26, 40
 """Cells that a column keeps."""
+LISTS_USUAL, AREA_USUAL = 36, 80
+"""Cells that they have while nobody has chosen: a shell is best with its 80."""
 ROWS_MIN = 5
 """Rows that a part keeps."""
 STEP = 4
@@ -119,7 +121,8 @@ def _stacked(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
 
 
 def _two(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
-    left = _kept(shape.lists or width * 2 // 5, LISTS_MIN, width - AREA_MIN)
+    usual = max(LISTS_USUAL, min(width * 2 // 5, width - AREA_USUAL))
+    left = _kept(shape.lists or usual, LISTS_MIN, width - AREA_MIN)
     rows = max(ROWS_MIN, height // 2)
     return {
         Part.LISTS: Rect(0, 0, left, rows),
@@ -129,8 +132,9 @@ def _two(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
 
 
 def _three(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
-    lists = _kept(shape.lists or min(60, width * 27 // 100), LISTS_MIN, width - TREE_MIN - AREA_MIN)
-    tree = _kept(shape.tree or min(60, width // 4), TREE_MIN, width - lists - AREA_MIN)
+    usual = max(LISTS_USUAL, min(60, (width - AREA_USUAL) // 2))
+    lists = _kept(shape.lists or usual, LISTS_MIN, width - TREE_MIN - AREA_MIN)
+    tree = _kept(shape.tree or usual, TREE_MIN, width - lists - AREA_MIN)
     return {
         Part.LISTS: Rect(0, 0, lists, height),
         Part.TREE: Rect(lists, 0, tree, height),

@@ -115,7 +115,7 @@ def consequence(sandbox: SandboxView | None) -> str:
     if sandbox.state in (State.RUNNING, State.PAUSED):
         undo = key_text(find_action("undo").keys[0])
         return f"enter goes back, {undo} undoes it"
-    return "enter starts it there; its disk is kept"
+    return "enter starts it there"
 
 
 def nothing_text(snapshot: Snapshot, sandbox: SandboxView | None) -> str:

@@ -84,7 +84,7 @@ async def test_zoom_gives_a_part_all_and_escape_takes_it_back() -> None:
 
 async def test_the_layout_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "app.json"
-    for width in (48, 56):
+    for width in (40, 48):
         app = make_app(FakeService(KEPT))
         app.remembered = Remembered(path)
         async with app.run_test(size=LARGE) as pilot:

@@ -379,7 +379,7 @@ async def test_a_sandbox_is_saved_with_name_and_note_and_shows_how_far_it_is() -
         await pilot.press("enter")
         await until(lambda: "copying 25%" in screen_text(app))
         assert isinstance(app.screen, MainScreen)
-        await pilot.press("V", "x")
+        await pilot.press("S", "x")
         await until(lambda: toasts(app)[-2:] == ["web is just being saved"] * 2)
         service.hold.set()
         await until(lambda: "web2 is saved: 67M" in toasts(app))
@@ -397,7 +397,7 @@ async def test_a_save_can_be_cancelled() -> None:
         await pilot.press("enter")
         await until(lambda: app.operations.jobs)
         await until(lambda: isinstance(app.screen, MainScreen))
-        await pilot.press("c")
+        await pilot.press("X")
         await until(lambda: service.undone and not app.operations.jobs)
         assert last_command(app) == ("quicksand-tui save db db", "cancelled")
 
