@@ -26,6 +26,7 @@ def run_app() -> int:
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.last_used import LastUsed, state_file
     from quicksand_tui.service import EngineService
 
     plain_glyphs = ascii_only()
@@ -33,7 +34,12 @@ def run_app() -> int:
         # Textual's own characters: better a question mark than an exception.
         sys.__stderr__.reconfigure(errors="replace")
     service = EngineService()
-    app = QuicksandApp(service, ascii_glyphs=plain_glyphs, painted=_collect_garbage)
+    app = QuicksandApp(
+        service,
+        ascii_glyphs=plain_glyphs,
+        last_used=LastUsed(state_file),
+        painted=_collect_garbage,
+    )
     try:
         app.run()
     finally:

@@ -21,6 +21,7 @@ from textual.driver import Driver
 from textual.screen import Screen
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui.last_used import LastUsed
 from quicksand_tui.operations import Operations
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput
 from quicksand_tui.saves_watch import SavesWatch
@@ -73,11 +74,14 @@ class QuicksandApp(App[int]):
         *,
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,
+        last_used: LastUsed | None = None,
         painted: Callable[[], None] = lambda: None,
     ) -> None:
-        """``painted`` is called once, after the first paint."""
+        """``painted`` is called once, after the first paint. Without ``last_used``, what forms
+        begin with is forgotten when this ends."""
         super().__init__()
         self.service = service
+        self.last_used = last_used or LastUsed(None)
         self.ascii = ascii_glyphs
         self._clock = clock
         self.operations = Operations(
@@ -149,6 +153,7 @@ class QuicksandApp(App[int]):
     async def _watch(self) -> None:
         """Look at the disk now and then, and at once when asked to."""
         self._painted_first()
+        await asyncio.to_thread(self.last_used.read)
         while True:
             fresh, self._look_fresh = self._look_fresh, False
             self._look_again.clear()
@@ -256,11 +261,23 @@ class QuicksandApp(App[int]):
         )
         self.push_screen(ConfirmScreen(question), take)
 
-    def ask_for_new(self, image: str | None, then: Callable[[NewSpec | None], None]) -> None:
-        from quicksand_tui.screens.new_sandbox import NewSandboxScreen
+    def ask_for_new(
+        self, image: str | None, then: Callable[[NewSpec], None], *, save: str = ""
+    ) -> None:
+        """Show the form of a new sandbox, with an image chosen or the save of the key ``save``;
+        ``then`` is given what is taken."""
+        from quicksand_tui.new_form import IMAGE, SAVE, last_of, new_form
 
-        form = NewSandboxScreen(self.snapshot, image=image, ascii_only=self.ascii)
-        self.push_screen(form, then)
+        begin = f"{SAVE}{save}" if save else (f"{IMAGE}{image}" if image else "")
+        form, spec_of = new_form(self.snapshot, begin=begin, last=self.last_used.value)
+
+        def take(values: Values) -> None:
+            spec = spec_of(values)
+            self.last_used.value = last_of(spec)
+            self.run_worker(asyncio.to_thread(self.last_used.write), group="last-used")
+            then(spec)
+
+        self.ask(form, take)
 
     def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
         from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
@@ -495,6 +512,13 @@ class QuicksandApp(App[int]):
         """Give the terminal to another program until it ends; the app's loop goes on."""
         with self.batch_update(), self.suspend():
             return await loan.run(self)
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed behind the key that opens a form is meant for the form."""
+        take_early = getattr(self.screen, "take_early", None)
+        if take_early is not None and take_early(event):
+            event.stop()
+            event.prevent_default()
 
     # Leaving
 

@@ -92,6 +92,8 @@ class EngineService:
         async def operation() -> None:
             from quicksand.sandbox import Sandbox
 
+            from quicksand_tui.spec import machine_options
+
             sandbox: Sandbox | None = None
 
             def progress(stage: str, step: int, steps: int) -> None:
@@ -102,7 +104,7 @@ class EngineService:
                 image=spec.save or spec.image,
                 name=spec.name,
                 progress_callback=progress,
-                **_machine_options(spec),
+                **machine_options(spec),
             )
             report(Progress(sandbox.id))
             await _start(sandbox)
@@ -327,12 +329,6 @@ async def _until_done(ended: asyncio.Future[BaseException | None]) -> None:
 
 def _progress(sandbox_id: str, stage: str, step: int, steps: int) -> Progress:
     return Progress(sandbox_id, STAGES.get(stage, stage), step + 1, steps)
-
-
-def _machine_options(spec: NewSpec) -> dict[str, Any]:
-    """What the form says; of a save, the engine takes over what it does not say."""
-    options = {"memory": spec.memory, "cpus": spec.cpus, "network_mode": spec.network}
-    return {key: int(v) if key == "cpus" else v for key, v in options.items() if v}
 
 
 async def _start(sandbox: Sandbox, *, at: str = "") -> None:

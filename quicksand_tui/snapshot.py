@@ -268,6 +268,8 @@ class NewSpec:
     memory: str = "512M"
     cpus: str = "1"
     network: str = "mounts_only"
+    ports: str = ""
+    """Of this host and of the guest, as in "8080:80, 0:22"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -245,10 +245,8 @@ class MainScreen(ActionScreen):
         image = selection.image.name if selection.image is not None else None
         self._app.ask_for_new(image if selection.panel is Panel.IMAGES else None, self.create)
 
-    def create(self, spec: NewSpec | None) -> None:
+    def create(self, spec: NewSpec) -> None:
         """Start a new sandbox, with the cursor on it."""
-        if spec is None:
-            return
         if self._query:
             self._set_query("")
         self.sandboxes.table.focus()

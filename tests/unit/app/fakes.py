@@ -178,6 +178,8 @@ class FakeService(FakeSaves):
         super().__init__()
         self.world = world
         self.calls: list[str] = []
+        self.made: list[NewSpec] = []
+        """What `create` was asked for."""
         self.hold: asyncio.Event | None = None
         """Operations wait for it."""
         self.left_shells: tuple[ShellView, ...] = ()
@@ -206,6 +208,7 @@ class FakeService(FakeSaves):
         return self.terminals[-1]
 
     async def create(self, spec: NewSpec, report: Report) -> None:
+        self.made.append(spec)
         new_id = f"{len(self.calls):012x}"
         report(Progress(new_id))
         report(Progress(new_id, "boot the guest", 5, 5))
