@@ -141,7 +141,7 @@ def new_form(
             id="ports",
             label="Ports",
             value=machine["ports"],
-            hint="none; 8080:80, 0:22 leads this host's to the guest's",
+            hint="host:guest, as in 8080:80, 0:22; host 0 takes a free one",
         ),
     )
     form = Form(
