@@ -40,6 +40,7 @@ from quicksand_tui.snapshot import (
 from quicksand_tui.text import plain, sanitise
 from quicksand_tui.themes import DARK_THEME, LIGHT_THEME, fitting_theme
 from quicksand_tui.view import with_jobs
+from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.form import Form, Values
@@ -514,11 +515,17 @@ class QuicksandApp(App[int]):
             return await loan.run(self)
 
     def on_key(self, event: events.Key) -> None:
-        """What is typed behind the key that opens a form is meant for the form."""
+        """What is typed behind a key that opens a form or a filter is meant for that, though it was
+        sent to what had the focus before."""
         take_early = getattr(self.screen, "take_early", None)
         if take_early is not None and take_early(event):
-            event.stop()
-            event.prevent_default()
+            pass
+        elif isinstance(self.focused, LineInput) and self.focused.takes(event):
+            self.focused.post_message(events.Key(event.key, event.character))
+        else:
+            return
+        event.stop()
+        event.prevent_default()
 
     # Leaving
 

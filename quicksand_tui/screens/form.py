@@ -110,15 +110,11 @@ class FormScreen(Dialog[Values]):
             first.post_message(events.Key(key.key, key.character))
 
     def take_early(self, key: events.Key) -> bool:
-        """Keep a key that was typed before there was a field for it; False if it is none."""
-        if self._early is not None:
-            self._early.append(key)
-            return True
-        if key.is_printable and isinstance(self.focused, LineInput):
-            # It takes all that it is given: this one came before it had the focus.
-            self.focused.post_message(events.Key(key.key, key.character))
-            return True
-        return False
+        """Keep a key that was typed before there was a field for it; False if there is one."""
+        if self._early is None:
+            return False
+        self._early.append(key)
+        return True
 
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)

@@ -19,6 +19,7 @@ from quicksand_tui.snapshot import LogKind, LogSource, SandboxView, Selection, S
 from quicksand_tui.text import plain, sanitise_lines
 from quicksand_tui.view import state_text
 from quicksand_tui.widgets.action_bar import ActionBar
+from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 POLL_S = 0.5
@@ -47,7 +48,7 @@ class LogScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield LogView(id="log")
-        yield Input(placeholder="search", id="search", compact=True)
+        yield LineInput(placeholder="search", id="search", compact=True)
         yield ActionBar(Scope.LOG, id="actions")
 
     def on_mount(self) -> None:
@@ -121,7 +122,7 @@ class LogScreen(Screen[None]):
     def do_search(self) -> None:
         field = self.query_one("#search", Input)
         field.display = True
-        field.focus()
+        self.set_focus(field)
 
     def do_next(self) -> None:
         self._step(1)

@@ -40,6 +40,7 @@ from quicksand_tui.view import (
 from quicksand_tui.widgets.action_bar import ActionBar
 from quicksand_tui.widgets.command_line import CommandLine
 from quicksand_tui.widgets.details import Details
+from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.panel import ListPanel
 
 if TYPE_CHECKING:
@@ -373,14 +374,14 @@ class MainScreen(ActionScreen):
     def do_filter(self) -> None:
         field = self._filter_field
         if field is None:
-            field = Input(
+            field = LineInput(
                 self._query,
                 classes="filter",
                 select_on_focus=False,
                 placeholder="words, !word, state:running, image:debian",
             )
             self.sandboxes.mount(field)
-        field.focus()
+        self.set_focus(field)
 
     @property
     def _filter_field(self) -> Input | None:

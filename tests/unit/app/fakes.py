@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
@@ -371,6 +372,12 @@ async def select(pilot: Pilot[int], view: SandboxView) -> None:
     await until(lambda: table.select(view.id))
     await until(lambda: table.selected_key == view.id)
     await pilot.pause()
+
+
+def send(app: QuicksandApp, keys: Iterable[str]) -> None:
+    """Have the driver hand out keys in one burst, as a slow line delivers them."""
+    for key in keys:
+        app.post_message(Key(key, key if len(key) == 1 else None))
 
 
 def screen_text(app: QuicksandApp) -> str:

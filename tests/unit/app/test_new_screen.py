@@ -24,6 +24,7 @@ from tests.unit.app.fakes import (
     make_app,
     ready,
     screen_text,
+    send,
     until,
 )
 
@@ -287,11 +288,3 @@ async def test_what_is_typed_behind_the_key_that_opens_the_form_goes_into_it() -
         send(app, ["n", "m", "i", "n", "e", "enter"])
         await until(lambda: service.made)
         assert service.made[0].name == "mine"
-
-
-def send(app: QuicksandApp, keys: list[str]) -> None:
-    """Have the driver hand out keys at once."""
-    from textual.events import Key
-
-    for key in keys:
-        app.post_message(Key(key, key if len(key) == 1 else None))

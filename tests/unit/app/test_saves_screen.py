@@ -52,6 +52,7 @@ from tests.unit.app.fakes import (
     app_of,
     screen_text,
     select,
+    send,
     shown,
     toasts,
     until,
@@ -158,6 +159,15 @@ async def test_the_filter_works_as_one_types_and_escape_clears_it_then_leaves() 
         await until(lambda: isinstance(app.screen, MainScreen))
 
 
+async def test_what_is_typed_behind_the_slash_in_one_burst_is_no_command() -> None:
+    async with saves_shown() as (app, _):
+        screen = browsing(app)
+        send(app, ["slash", *"devd", "backspace", "2", "enter"])
+        await until(lambda: screen.browser.query_text == "dev2" and rows(app) == 1)
+        await until(lambda: screen.browser.table.has_focus)
+        assert app.screen is screen and screen.browser.order == "name"
+
+
 async def test_the_order_goes_round_and_heads_can_be_clicked() -> None:
     async with saves_shown() as (app, pilot):
         await go_to(pilot, DEV.key)
@@ -231,7 +241,7 @@ async def test_one_click_selects_and_two_open() -> None:
         assert isinstance(app.screen, SavesScreen)
         assert await pilot.double_click(table, offset=(5, 4))
         await until(lambda: isinstance(app.screen, FormScreen))
-        await until(lambda: "New sandbox from dev2" in screen_text(app))
+        await until(lambda: "run dev2 --name dev2-1" in screen_text(app))
 
 
 async def test_the_wheel_scrolls_and_the_cursor_comes_back_into_view() -> None:
