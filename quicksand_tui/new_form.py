@@ -8,6 +8,7 @@ from dataclasses import replace
 from quicksand_tui.form import Field, Form, Option, Values
 from quicksand_tui.last_used import Last
 from quicksand_tui.saved import SavesView, SaveView
+from quicksand_tui.saves_view import trouble_of
 from quicksand_tui.snapshot import ImageView, NewSpec, Snapshot
 from quicksand_tui.spec import (
     NETWORK_NOTES,
@@ -54,7 +55,7 @@ class _Origins:
         of = (snapshot.images, snapshot.saves)
         if self._of is None or any(now is not then for now, then in zip(of, self._of, strict=True)):
             self._of = of
-            saves = [save for save in snapshot.saves.saves if not save.trouble]
+            saves = [save for save in snapshot.saves.saves if not trouble_of(save)[0]]
             if not snapshot.saves.loaded and self._last.begin.startswith(SAVE):
                 # Until they are read, the one of last time is taken on trust.
                 _, key = _parse_begin(self._last.begin)

@@ -11,6 +11,7 @@ from typing import Any
 from quicksand_tui.actions import find_action
 from quicksand_tui.past import PastView
 from quicksand_tui.reasons import NO_IMAGE
+from quicksand_tui.saves_view import trouble_of
 from quicksand_tui.snapshot import CheckpointSpec, NewSpec, Snapshot
 from quicksand_tui.text import clip, sanitise, size_text
 
@@ -117,7 +118,8 @@ def _find_origin_problem(spec: NewSpec, snapshot: Snapshot) -> str:
         save = next((save for save in snapshot.saves.saves if save.key == spec.save), None)
         if save is None:
             return "this save is gone" if snapshot.saves.loaded else ""
-        return save.problems[0] if save.problems else save.trouble
+        trouble, problems = trouble_of(save)
+        return problems[0] if problems else trouble
     if any(save.address == spec.image for save in snapshot.saves.saves):
         return f"the save {spec.image} would be taken: it has the same name"
     image = snapshot.image(spec.image)
