@@ -229,6 +229,14 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="jobs",
+        keys=("J",),
+        label="jobs",
+        tooltip="Show what is under way and how the last ones ended",
+        group=Group.VIEW,
+        footer=False,
+    ),
+    Action(
         id="palette",
         keys=("colon", "ctrl+p"),
         label="palette",

@@ -357,6 +357,11 @@ class QuicksandApp(App[int]):
 
         self.push_screen(CommandsScreen(self.operations.log, ascii_only=self.ascii))
 
+    def open_jobs(self) -> None:
+        from quicksand_tui.screens.jobs import JobsScreen
+
+        self.push_screen(JobsScreen(self.operations, self.snapshot, ascii_only=self.ascii))
+
     def open_help(self, scope: Scope = Scope.MAIN) -> None:
         from quicksand_tui.screens.help import HelpScreen
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quicksand_tui.actions import Scope, find_action, key_text
 from quicksand_tui.meter import Meter
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
+    SAVE_VERBS,
     CheckpointSpec,
     CommandRecord,
     Failure,
@@ -32,6 +34,7 @@ from quicksand_tui.spec import checkpoint_command, run_command
 from quicksand_tui.text import clip, pause_text, sanitise, size_text
 
 LOG_MAX = 200
+ENDED_MAX = 50
 TAG_CELLS = 40
 """Of a tag within a sentence."""
 
@@ -50,6 +53,29 @@ DONE_WORDS = {
     Verb.RESUME: "running again",
     Verb.DELETE: "deleted",
 }
+
+
+CANCELLABLE = SAVE_VERBS | {Verb.START, Verb.SAVE}
+"""What ends with nothing half done when it is cancelled; the others are over in a moment, or are
+the guest's to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job of this app that is over."""
+
+    number: int
+    job: Job
+    """As it was at the end."""
+    command: str
+    outcome: str
+    """ "done", "failed" or "cancelled"."""
+    ended: float
+    """Unix time."""
+    seconds: float
+    told: str = ""
+    """What it had to tell."""
+    failure: Failure | None = None
 
 
 class Operations:
@@ -83,6 +109,9 @@ class Operations:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.log: deque[CommandRecord] = deque(maxlen=LOG_MAX)
         """Newest last."""
+        self.ended: deque[EndedJob] = deque(maxlen=ENDED_MAX)
+        """Newest last."""
+        self._numbers = itertools.count(1)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -266,21 +295,35 @@ class Operations:
                 with contextlib.suppress(RuntimeError):  # the app has gone
                     loop.call_soon_threadsafe(take, progress, rate)
 
-        outcome, told = "cancelled", None
+        outcome, told, failure = "cancelled", None, None
         try:
             told = await operation(report)
             outcome = "done"
         except OperationError as error:
-            outcome = "failed"
-            self._failed(error.failure)
+            outcome, failure = "failed", error.failure
+            self._failed(failure)
         finally:
             if outcome != "cancelled":
                 # Else the state from before the job would be shown for a moment after it.
                 await self._look()
+            last = job
             if self._tasks.get(key) is task:
-                self._jobs.pop(key, None)
+                last = self._jobs.pop(key, job)
                 del self._tasks[key]
-            self._close_record(record, outcome, self._clock() - begun)
+            now = self._clock()
+            self.ended.append(
+                EndedJob(
+                    number=next(self._numbers),
+                    job=last,
+                    command=record.command,
+                    outcome=outcome,
+                    ended=now,
+                    seconds=now - begun,
+                    told=told or "",
+                    failure=failure,
+                )
+            )
+            self._close_record(record, outcome, now - begun)
             self._changed()
         if told:
             self._tell(told)

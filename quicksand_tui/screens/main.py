@@ -360,6 +360,9 @@ class MainScreen(ActionScreen):
     def do_commands(self) -> None:
         self._app.open_commands()
 
+    def do_jobs(self) -> None:
+        self._app.open_jobs()
+
     def do_palette(self) -> None:
         self._app.action_command_palette()
 
