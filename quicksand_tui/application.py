@@ -83,6 +83,8 @@ class QuicksandApp(App[int]):
         super().__init__()
         self.service = service
         self.last_used = last_used or LastUsed(None)
+        self.last_command = ""
+        """That was last run in many sandboxes."""
         self.ascii = ascii_glyphs
         self._clock = clock
         self.operations = Operations(
@@ -92,7 +94,7 @@ class QuicksandApp(App[int]):
             advanced=self._show,
             done=self._operation_done,
             failed=self.show_failure,
-            tell=self.tell,
+            tell=self._tell_outcome,
             look=self.look,
             clock=clock,
         )
@@ -213,6 +215,11 @@ class QuicksandApp(App[int]):
     def _operation_done(self, what: str) -> None:
         # On the main screen the row and the command line tell it.
         if what and not isinstance(self.screen, MainScreen):
+            self.tell(what)
+
+    def _tell_outcome(self, what: str) -> None:
+        # Some screens show it themselves, and where the toast would be they have their keys.
+        if not getattr(self.screen, "shows_outcome", False):
             self.tell(what)
 
     def show_failure(self, failure: Failure) -> None:
@@ -356,6 +363,17 @@ class QuicksandApp(App[int]):
         from quicksand_tui.screens.commands import CommandsScreen
 
         self.push_screen(CommandsScreen(self.operations.log, ascii_only=self.ascii))
+
+    def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
+        """Ask for a command, and run it in all of these that run."""
+        from quicksand_tui.screens.run_many import RunManyScreen
+
+        if views:
+            self.push_screen(
+                RunManyScreen(
+                    views, self.snapshot, command=self.last_command, ascii_only=self.ascii
+                )
+            )
 
     def open_jobs(self) -> None:
         from quicksand_tui.screens.jobs import JobsScreen

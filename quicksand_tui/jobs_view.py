@@ -21,6 +21,7 @@ WORDS = {
     Verb.DISCARD: "delete",
     Verb.VERIFY: "verify",
     Verb.RESTORE: "restore",
+    Verb.RUN: "run",
 }
 """What a line calls a job whose verb is no verb."""
 ENDS = {"done": ("✓", "success"), "failed": ("✗", "error"), "cancelled": ("○", "warning")}
@@ -115,8 +116,9 @@ def cancel_text(job: Job) -> str:
     """What cancelling it means."""
     if job.verb is Verb.DISCARD:
         return "It stops where it is: what is removed already stays so"
-    what = f"Cancelling the {job.verb.value} of {clip(job.name, NAME_CELLS)}"
-    return what if job.verb is Verb.VERIFY else f"{what}: nothing of it stays"
+    where = "in" if job.verb is Verb.RUN else "of"
+    what = f"Cancelling the {job.verb.value} {where} {clip(job.name, NAME_CELLS)}"
+    return what if job.verb in (Verb.VERIFY, Verb.RUN) else f"{what}: nothing of it stays"
 
 
 def describe_ended(ended: EndedJob, now: float) -> Told:

@@ -55,7 +55,7 @@ DONE_WORDS = {
 }
 
 
-CANCELLABLE = SAVE_VERBS | {Verb.START, Verb.SAVE}
+CANCELLABLE = SAVE_VERBS | {Verb.START, Verb.SAVE, Verb.RUN}
 """What ends with nothing half done when it is cancelled; the others are over in a moment, or are
 the guest's to end."""
 
@@ -200,8 +200,8 @@ class Operations:
     def cancel(self, sandbox_id: str) -> None:
         """Cancel a job; it stays listed until what it had begun is undone."""
         job, task = self._jobs.get(sandbox_id), self._tasks.get(sandbox_id)
-        if job is None or task is None:
-            return
+        if job is None or task is None or job.cancelling:
+            return  # a second time would interrupt the undoing
         self._jobs[sandbox_id] = replace(job, cancelling=True)
         task.cancel()
         self._changed()

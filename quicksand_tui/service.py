@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.reader import Reader
+    from quicksand_tui.run_many import CommandOutput
     from quicksand_tui.saves_reader import SavesReader
     from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 
@@ -166,6 +167,16 @@ class EngineService:
     async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None:
         await self._run(
             "The checkpoint was not deleted", lambda: engine_past.delete(sandbox_id, checkpoint_id)
+        )
+
+    async def run_command(
+        self, sandbox_id: str, command: str, *, timeout_s: float
+    ) -> CommandOutput:
+        from quicksand_tui import engine_commands
+
+        return await self._ask(
+            "The command did not run",
+            lambda: engine_commands.run_command(sandbox_id, command, timeout_s=timeout_s),
         )
 
     # Saves

@@ -273,6 +273,10 @@ class MainScreen(ActionScreen):
         if (sandbox := self.selection.sandbox) is not None:
             self._app.open_shell(sandbox)
 
+    def do_run(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.open_run_many((sandbox,))
+
     def do_start(self) -> None:
         if (sandbox := self.selection.sandbox) is not None:
             self._app.operations.start(sandbox)

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
 from quicksand_tui.past import CheckpointView, PastView
+from quicksand_tui.run_many import CommandOutput
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     Failure,
@@ -192,6 +193,10 @@ class FakeService(FakeSaves):
         self.logs = {kind: FakeLog("") for kind in LogKind}
         self.visible: frozenset[str] = frozenset()
         self.closed = False
+        self.outputs: dict[str, CommandOutput] = {}
+        """What commands leave, by sandbox."""
+        self.running = self.most_running = 0
+        """Commands."""
         self.reports: list[Report] = []
         self.terminals: list[FakeTerminal] = []
 
@@ -293,6 +298,17 @@ class FakeService(FakeSaves):
             replace(s, past=past) if s.id == sandbox_id else s for s in self.world.sandboxes
         )
         self.world = replace(self.world, sandboxes=views)
+
+    async def run_command(
+        self, sandbox_id: str, command: str, *, timeout_s: float
+    ) -> CommandOutput:
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await self._operate(f"run {sandbox_id} {command}")
+        finally:
+            self.running -= 1
+        return self.outputs.get(sandbox_id, CommandOutput(exit_code=0, seconds=0.3))
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> FakeLog:
         self.calls.append(f"log {sandbox_id} {kind.value}")

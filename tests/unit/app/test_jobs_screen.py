@@ -173,12 +173,14 @@ async def test_a_failure_can_be_read_again_and_an_outcome_is_told() -> None:
         await open_jobs(app, pilot)
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, ReportScreen))
+        await pilot.pause()
         await until(lambda: "It was done" in screen_text(app))
         assert "$ quicksand-tui resume builder" in screen_text(app)
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, JobsScreen))
         await pilot.press("j", "enter")
         await until(lambda: isinstance(app.screen, FailureScreen))
+        await pilot.pause()
         await until(lambda: "no space left" in screen_text(app))
 
 
