@@ -12,6 +12,8 @@ from quicksand_tui.text import sanitise_lines
 OUTPUT_MAX = 64 * 1024
 """Bytes of a command's output that are kept; more is read and dropped, so that it goes on."""
 LINES_MAX = 5000
+ONE_STREAM = "exec 2>&1; "
+"""Only within the guest is known in which order both streams were written."""
 PATIENCE_S = 15.0
 """For a guest that does not answer, beyond the command's own time."""
 
@@ -26,7 +28,7 @@ async def run_command(sandbox_id: str, command: str, *, timeout_s: float) -> Com
     started = time.monotonic()
     try:
         async with asyncio.timeout(timeout_s + PATIENCE_S):
-            async with await sandbox.spawn(command, timeout=timeout_s) as running:
+            async with await sandbox.spawn(ONE_STREAM + command, timeout=timeout_s) as running:
                 async for _, data in running.output():
                     room = OUTPUT_MAX - len(kept)
                     kept += data[:room]
