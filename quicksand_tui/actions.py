@@ -319,6 +319,15 @@ ACTIONS: tuple[Action, ...] = (
         scope=Scope.LOG,
     ),
     Action(
+        id="jobs",
+        keys=("J",),
+        label="jobs",
+        tooltip="Show what is under way and how the last ones ended",
+        group=Group.LOG,
+        scope=Scope.LOG,
+        footer=False,
+    ),
+    Action(
         id="help",
         keys=("question_mark",),
         label="help",
@@ -370,6 +379,15 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.TREE,
         disabled_reason=reasons.undo,
         scope=Scope.TREE,
+    ),
+    Action(
+        id="jobs",
+        keys=("J",),
+        label="jobs",
+        tooltip="Show what is under way and how the last ones ended",
+        group=Group.TREE,
+        scope=Scope.TREE,
+        footer=False,
     ),
     Action(
         id="help",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -13,6 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from quicksand_tui.actions import Scope, find_action, in_scope
+from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import bindings_of, refuse_paste
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.snapshot import LogKind, LogSource, SandboxView, Selection, Service, Snapshot
@@ -21,6 +22,9 @@ from quicksand_tui.view import state_text
 from quicksand_tui.widgets.action_bar import ActionBar
 from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from quicksand_tui.application import QuicksandApp
 
 POLL_S = 0.5
 
@@ -87,6 +91,8 @@ class LogScreen(Screen[None]):
     def _title(self) -> None:
         view, sandbox = self._view, self._sandbox
         title = f"{sandbox.name} · {TITLES[self._kind]} · {state_text(sandbox.state)}"
+        if under_way := jobs_text(self._snapshot):
+            title += f" · {under_way}"
         words = []
         if view.query_text:
             at, count = view.match_position
@@ -135,6 +141,9 @@ class LogScreen(Screen[None]):
             self.notify("/ searches first", markup=False, timeout=3)
         else:
             self._view.step(by)
+
+    def do_jobs(self) -> None:
+        cast("QuicksandApp", self.app).open_jobs()
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(Scope.LOG, ascii_only=self._ascii))

@@ -15,6 +15,7 @@ from quicksand_tui import losses
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.forest import FANCY, PLAIN
 from quicksand_tui.past import CheckpointView
+from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import bindings_of, refuse_paste
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.snapshot import Purpose, SandboxView, Selection, Snapshot
@@ -127,6 +128,8 @@ class TreeScreen(Screen[None]):
     def _standing_of(self, sandbox: SandboxView) -> Content:
         job = self._snapshot.job(sandbox.id)
         doing = f" · {job.progress}" if job is not None and job.progress else ""
+        if under_way := jobs_text(self._snapshot):
+            doing += f" · {under_way}"
         unknown = f" · nobody knows where it stands: {sandbox.past.error}"
         return Content.assemble(
             self._text(sandbox.name).stylize("bold"),
@@ -208,6 +211,9 @@ class TreeScreen(Screen[None]):
     def do_undo(self) -> None:
         if (sandbox := self.sandbox) is not None:
             self._app.operations.undo(sandbox)
+
+    def do_jobs(self) -> None:
+        self._app.open_jobs()
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(Scope.TREE, ascii_only=self._ascii))

@@ -82,8 +82,8 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 @pytest.mark.parametrize(
     ("view", "possible"),
     [
-        (WEB, {*LIVE, "open", "shell", "full_shell", "pause", "checkpoint"}),
-        (WEB_PAST, {*LIVE, "open", "shell", "full_shell", "pause", *PAST_ACTIONS}),
+        (WEB, {*LIVE, "open", "shell", "full_shell", "run", "pause", "checkpoint"}),
+        (WEB_PAST, {*LIVE, "open", "shell", "full_shell", "run", "pause", *PAST_ACTIONS}),
         (PAUSED, {*LIVE, "open", "resume", "checkpoint"}),
         (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", "resume", *PAST_ACTIONS}),
         (DB, STOPPED),

@@ -29,7 +29,9 @@ from quicksand_tui.text import plain
 from quicksand_tui.view import PADDING
 from tests.unit.app.fake_saves import MIB
 from tests.unit.app.fakes import (
+    AGENT,
     DB,
+    KEPT,
     NOW,
     PAUSED,
     WEB,
@@ -193,6 +195,21 @@ async def test_it_opens_among_the_saves_and_tells_what_they_told() -> None:
         await until(lambda: app.operations.ended)
         await open_jobs(app, pilot)
         await until(lambda: "✓ verify" in screen_text(app) and "all whole" in screen_text(app))
+
+
+@pytest.mark.parametrize("key", ["l", "R", "v"])
+async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> None:
+    service = FakeService(KEPT)
+    async with shown(service) as (app, pilot):
+        await pilot.press(key)
+        await until(lambda: app.screen is not app.main)
+        await pilot.pause()
+        service.hold = asyncio.Event()
+        app.operations.start(DB)
+        app.operations.stop(AGENT)
+        await until(lambda: "◐ 2 under way (J)" in screen_text(app))
+        await open_jobs(app, pilot)
+        await until(lambda: "Jobs · 2 under way" in screen_text(app))
 
 
 async def test_only_the_last_ones_are_kept() -> None:
