@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Input, Label, Static
 
@@ -58,7 +58,7 @@ class FormScreen(Dialog[Values]):
         self.shows_saves = form.shows_saves
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog wide") as box:
+        with VerticalScroll(classes="dialog wide form", can_focus=False) as box:
             box.border_title = self._text(self._form.title)
             box.border_subtitle = self._text(f"enter {self._form.does} · esc leaves")
             for field in self._form.fields:

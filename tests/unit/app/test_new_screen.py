@@ -288,3 +288,12 @@ async def test_what_is_typed_behind_the_key_that_opens_the_form_goes_into_it() -
         send(app, ["n", "m", "i", "n", "e", "enter"])
         await until(lambda: service.made)
         assert service.made[0].name == "mine"
+
+
+async def test_in_a_low_terminal_the_field_that_has_the_focus_can_be_seen() -> None:
+    app = make_app(FakeService())
+    async with app.run_test(size=(60, 11)) as pilot:
+        form = await open_form(pilot, app)
+        await focus(form, "ports")
+        await pilot.press("8", "0")
+        await until(lambda: "Ports       80" in screen_text(app))
