@@ -50,6 +50,16 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="run",
+        keys=("exclamation_mark",),
+        label="run",
+        tooltip="Run a command in it, or in all that are marked",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.each(reasons.run),
+        command="quicksand-tui exec {name}",
+        footer=False,
+    ),
+    Action(
         id="start",
         keys=("a",),
         label="start",
@@ -286,6 +296,14 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="jobs",
+        keys=("J",),
+        label="jobs",
+        tooltip="Show what is under way and how the last ones ended",
+        group=Group.VIEW,
+        footer=False,
+    ),
+    Action(
         id="palette",
         keys=("colon", "ctrl+p"),
         label="palette",
@@ -456,6 +474,7 @@ _KEY_NAMES = {
     "colon": ":",
     "at": "@",
     "asterisk": "*",
+    "exclamation_mark": "!",
     "percent_sign": "%",
     "quotation_mark": '"',
     "semicolon": ";",
@@ -463,7 +482,6 @@ _KEY_NAMES = {
     "right_square_bracket": "]",
     "greater_than_sign": ">",
     "less_than_sign": "<",
-    "exclamation_mark": "!",
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",
 }

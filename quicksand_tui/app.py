@@ -26,6 +26,7 @@ def run_app() -> int:
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.last_used import LastUsed, state_file
     from quicksand_tui.remembered import Remembered, memory_path
     from quicksand_tui.service import EngineService
 
@@ -39,6 +40,7 @@ def run_app() -> int:
         ascii_glyphs=plain_glyphs,
         painted=_collect_garbage,
         remembered=Remembered(memory_path()),
+        last_used=LastUsed(state_file),
     )
     try:
         app.run()

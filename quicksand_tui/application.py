@@ -23,6 +23,7 @@ from textual.screen import Screen
 
 from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.happenings import Happening, happenings
+from quicksand_tui.last_used import LastUsed
 from quicksand_tui.operations import Operations
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput
 from quicksand_tui.remembered import Remembered
@@ -41,12 +42,12 @@ from quicksand_tui.snapshot import (
 from quicksand_tui.text import plain, sanitise
 from quicksand_tui.themes import DARK_THEME, LIGHT_THEME, fitting_theme
 from quicksand_tui.view import with_jobs
+from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.form import Form, Values
     from quicksand_tui.panes.pane import Pane
     from quicksand_tui.past import CheckpointView
-    from quicksand_tui.saved import SaveView
     from quicksand_tui.saves_operations import SavesOperations
     from quicksand_tui.saves_spec import Told
 
@@ -77,12 +78,17 @@ class QuicksandApp(App[int]):
         *,
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,
+        last_used: LastUsed | None = None,
         painted: Callable[[], None] = lambda: None,
         remembered: Remembered | None = None,
     ) -> None:
-        """``painted`` is called once, after the first paint."""
+        """``painted`` is called once, after the first paint. Without ``last_used``, what forms
+        begin with is forgotten when this ends."""
         super().__init__()
         self.service = service
+        self.last_used = last_used or LastUsed(None)
+        self.last_command = ""
+        """That was last run in many sandboxes."""
         self.ascii = ascii_glyphs
         self._clock = clock
         self.operations = Operations(
@@ -92,7 +98,7 @@ class QuicksandApp(App[int]):
             advanced=self._show,
             done=self._operation_done,
             failed=self.show_failure,
-            tell=self.tell,
+            tell=self._tell_outcome,
             look=self.look,
             clock=clock,
         )
@@ -155,6 +161,7 @@ class QuicksandApp(App[int]):
     async def _watch(self) -> None:
         """Look at the disk now and then, and at once when asked to."""
         self._painted_first()
+        await asyncio.to_thread(self.last_used.read)
         while True:
             fresh, self._look_fresh = self._look_fresh, False
             self._look_again.clear()
@@ -216,6 +223,11 @@ class QuicksandApp(App[int]):
         if what and not isinstance(self.screen, MainScreen):
             self.tell(what)
 
+    def _tell_outcome(self, what: str) -> None:
+        # Some screens show it themselves, and where the toast would be they have their keys.
+        if not getattr(self.screen, "shows_outcome", False):
+            self.tell(what)
+
     def show_failure(self, failure: Failure) -> None:
         from quicksand_tui.screens.failure import FailureScreen
 
@@ -263,11 +275,23 @@ class QuicksandApp(App[int]):
         )
         self.push_screen(ConfirmScreen(question), take)
 
-    def ask_for_new(self, image: str | None, then: Callable[[NewSpec | None], None]) -> None:
-        from quicksand_tui.screens.new_sandbox import NewSandboxScreen
+    def ask_for_new(
+        self, image: str | None, then: Callable[[NewSpec], None], *, save: str = ""
+    ) -> None:
+        """Show the form of a new sandbox, with an image chosen or the save of the key ``save``;
+        ``then`` is given what is taken."""
+        from quicksand_tui.new_form import IMAGE, SAVE, last_of, new_form
 
-        form = NewSandboxScreen(self.snapshot, image=image, ascii_only=self.ascii)
-        self.push_screen(form, then)
+        begin = f"{SAVE}{save}" if save else (f"{IMAGE}{image}" if image else "")
+        form, spec_of = new_form(self.snapshot, begin=begin, last=self.last_used.value)
+
+        def take(values: Values) -> None:
+            spec = spec_of(values)
+            self.last_used.value = last_of(spec)
+            self.run_worker(asyncio.to_thread(self.last_used.write), group="last-used")
+            then(spec)
+
+        self.ask(form, take)
 
     def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
         from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
@@ -319,15 +343,6 @@ class QuicksandApp(App[int]):
             self.pop_screen()
         self.main.create(spec)
 
-    def ask_to_begin(self, save: SaveView) -> None:
-        """Ask what a sandbox that begins with a save is to be called."""
-        from quicksand_tui import saves_forms
-
-        self.ask(
-            saves_forms.begin_form(save),
-            lambda values: self.begin_from_save(saves_forms.new_spec(save, values)),
-        )
-
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
         """Show a form; ``then`` is given what was typed, if it is taken."""
         from quicksand_tui.screens.form import FormScreen
@@ -365,6 +380,22 @@ class QuicksandApp(App[int]):
         from quicksand_tui.screens.commands import CommandsScreen
 
         self.push_screen(CommandsScreen(self.operations.log, ascii_only=self.ascii))
+
+    def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
+        """Ask for a command, and run it in all of these that run."""
+        from quicksand_tui.screens.run_many import RunManyScreen
+
+        if views:
+            self.push_screen(
+                RunManyScreen(
+                    views, self.snapshot, command=self.last_command, ascii_only=self.ascii
+                )
+            )
+
+    def open_jobs(self) -> None:
+        from quicksand_tui.screens.jobs import JobsScreen
+
+        self.push_screen(JobsScreen(self.operations, self.snapshot, ascii_only=self.ascii))
 
     def open_help(self, scope: Scope = Scope.MAIN) -> None:
         from quicksand_tui.screens.help import HelpScreen
@@ -485,6 +516,19 @@ class QuicksandApp(App[int]):
         """Give the terminal to another program until it ends; the app's loop goes on."""
         with self.batch_update(), self.suspend():
             return await loan.run(self)
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed behind a key that opens a form or a filter is meant for that, though it was
+        sent to what had the focus before."""
+        take_early = getattr(self.screen, "take_early", None)
+        if take_early is not None and take_early(event):
+            pass
+        elif isinstance(self.focused, LineInput) and self.focused.takes(event):
+            self.focused.post_message(events.Key(event.key, event.character))
+        else:
+            return
+        event.stop()
+        event.prevent_default()
 
     # Leaving
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import shlex
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quicksand_tui.actions import Scope, find_action, key_text
 from quicksand_tui.meter import Meter
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
+    SAVE_VERBS,
     CheckpointSpec,
     CloneSpec,
     CommandRecord,
@@ -35,6 +37,7 @@ from quicksand_tui.text import clip, pause_text, sanitise, size_text
 
 LOG_MAX = 200
 NAMES_SHOWN = 3
+ENDED_MAX = 50
 TAG_CELLS = 40
 """Of a tag within a sentence."""
 
@@ -53,6 +56,29 @@ DONE_WORDS = {
     Verb.RESUME: "running again",
     Verb.DELETE: "deleted",
 }
+
+
+CANCELLABLE = SAVE_VERBS | {Verb.START, Verb.SAVE, Verb.RUN}
+"""What ends with nothing half done when it is cancelled; the others are over in a moment, or are
+the guest's to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job of this app that is over."""
+
+    number: int
+    job: Job
+    """As it was at the end."""
+    command: str
+    outcome: str
+    """ "done", "failed" or "cancelled"."""
+    ended: float
+    """Unix time."""
+    seconds: float
+    told: str = ""
+    """What it had to tell."""
+    failure: Failure | None = None
 
 
 class Operations:
@@ -86,6 +112,9 @@ class Operations:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.log: deque[CommandRecord] = deque(maxlen=LOG_MAX)
         """Newest last."""
+        self.ended: deque[EndedJob] = deque(maxlen=ENDED_MAX)
+        """Newest last."""
+        self._numbers = itertools.count(1)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -206,8 +235,8 @@ class Operations:
     def cancel(self, sandbox_id: str) -> None:
         """Cancel a job; it stays listed until what it had begun is undone."""
         job, task = self._jobs.get(sandbox_id), self._tasks.get(sandbox_id)
-        if job is None or task is None:
-            return
+        if job is None or task is None or job.cancelling:
+            return  # a second time would interrupt the undoing
         self._jobs[sandbox_id] = replace(job, cancelling=True)
         task.cancel()
         self._changed()
@@ -301,21 +330,35 @@ class Operations:
                 with contextlib.suppress(RuntimeError):  # the app has gone
                     loop.call_soon_threadsafe(take, progress, rate)
 
-        outcome, told = "cancelled", None
+        outcome, told, failure = "cancelled", None, None
         try:
             told = await operation(report)
             outcome = "done"
         except OperationError as error:
-            outcome = "failed"
-            self._failed(error.failure)
+            outcome, failure = "failed", error.failure
+            self._failed(failure)
         finally:
             if outcome != "cancelled":
                 # Else the state from before the job would be shown for a moment after it.
                 await self._look()
+            last = job
             if self._tasks.get(key) is task:
-                self._jobs.pop(key, None)
+                last = self._jobs.pop(key, job)
                 del self._tasks[key]
-            self._close_record(record, outcome, self._clock() - begun)
+            now = self._clock()
+            self.ended.append(
+                EndedJob(
+                    number=next(self._numbers),
+                    job=last,
+                    command=record.command,
+                    outcome=outcome,
+                    ended=now,
+                    seconds=now - begun,
+                    told=told or "",
+                    failure=failure,
+                )
+            )
+            self._close_record(record, outcome, now - begun)
             self._changed()
         if told:
             self._tell(told)

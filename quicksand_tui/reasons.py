@@ -81,6 +81,16 @@ def shell(snapshot: Snapshot, selection: Selection) -> str | None:
     return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: a starts it')}"
 
 
+def run(snapshot: Snapshot, selection: Selection) -> str | None:
+    """A command needs a guest that answers; what else is done with it does not matter."""
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if sandbox.state is State.RUNNING:
+        return None
+    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: a starts it')}"
+
+
 _NO_SHELL = {
     State.STARTING: "is still starting",
     State.BROKEN: "is broken",

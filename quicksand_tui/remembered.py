@@ -16,9 +16,9 @@ FILE_MAX = 256 * 1024
 
 def memory_path() -> Path:
     """The file of this user."""
-    from quicksand.host.paths import paths
+    from quicksand_tui.last_used import state_file
 
-    return paths().data / "app.json"
+    return state_file().with_name("app.json")
 
 
 class Remembered:

@@ -20,8 +20,7 @@ from quicksand_tui.saves_commands import (
     save_command,
 )
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec
-from quicksand_tui.snapshot import NewSpec, SandboxView, Snapshot
-from quicksand_tui.spec import find_name_problem, run_command, suggest_name
+from quicksand_tui.snapshot import SandboxView, Snapshot
 from quicksand_tui.text import clip, size_text
 
 NO, YES = "no", "yes"
@@ -34,31 +33,6 @@ def _only(field: str, problem: str) -> Mapping[str, str]:
     return {field: problem} if problem else {}
 
 
-# A new sandbox that begins with a save
-
-
-def begin_form(save: SaveView) -> Form:
-    return Form(
-        title=f"New sandbox from {clip(save.name, TITLE_CELLS)}",
-        does="starts it",
-        button="Start",
-        fields=(
-            Field(
-                id="name", label="Name", suggest=lambda now: suggest_name(save.name, now), limit=63
-            ),
-        ),
-        command=lambda values: run_command(new_spec(save, values)),
-        problems=lambda values, now: _only("name", find_name_problem(values["name"], now)),
-    )
-
-
-def new_spec(save: SaveView, values: Values) -> NewSpec:
-    """Memory, CPUs and network are those of the sandbox that was saved."""
-    return NewSpec(
-        image=save.address, save=save.key, name=values["name"], memory="", cpus="", network=""
-    )
-
-
 # A new save
 
 
@@ -69,14 +43,14 @@ def save_form(sandbox: SandboxView) -> Form:
         button="Save",
         fields=(
             Field(
-                id="name", label="Name", suggest=lambda now: suggest_save_name(sandbox.name, now)
+                id="name", label="Name", suggest=lambda now, _: suggest_save_name(sandbox.name, now)
             ),
             Field(id="note", label="Note", hint="what it is", limit=500),
             Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
         ),
         command=lambda values: save_command(sandbox.name, save_spec(values)),
         problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
-        remarks=lambda values: {
+        remarks=lambda values, _: {
             "compress": "smaller, slower, shared with nothing"
             if values["compress"] == YES
             else "shares its layers: costs next to nothing"
@@ -108,7 +82,7 @@ def export_form(save: SaveView) -> Form:
         look=lambda values: _only(
             "file", look_at_target(values["file"], replace=values["replace"] == YES)
         ),
-        remarks=lambda values: _export_remarks(save, values),
+        remarks=lambda values, _: _export_remarks(save, values),
     )
 
 
@@ -172,7 +146,7 @@ def restore_form(trashed: TrashedView) -> Form:
         button="Bring back",
         fields=(
             Field(
-                id="name", label="Name", suggest=lambda now: suggest_save_name(trashed.name, now)
+                id="name", label="Name", suggest=lambda now, _: suggest_save_name(trashed.name, now)
             ),
         ),
         command=lambda values: restore_command(trashed, values["name"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quicksand_tui.saved import SaveView
-from quicksand_tui.saves_view import DOING, names_text
+from quicksand_tui.saves_view import DOING, names_text, trouble_of
 from quicksand_tui.snapshot import Job, Selection, Snapshot, Verb
 
 
@@ -31,8 +31,9 @@ def begin(snapshot: Snapshot, selection: Selection) -> str | None:
     save, why = _only(snapshot, selection, "a start")
     if save is None:
         return why
-    if save.trouble:
-        return f"{save.name} cannot be used: {save.problems[0] if save.problems else save.trouble}"
+    trouble, problems = trouble_of(save)
+    if trouble:
+        return f"{save.name} cannot be used: {problems[0] if problems else trouble}"
     job = snapshot.job_about(save.key)
     is_going = job is not None and job.verb is Verb.DISCARD
     return f"{save.name} is just being removed" if is_going else None
@@ -42,7 +43,7 @@ def export(snapshot: Snapshot, selection: Selection) -> str | None:
     save, why = _only(snapshot, selection, "an export")
     if save is None:
         return why
-    if save.trouble == "damaged":
+    if trouble_of(save)[0] == "damaged":
         return f"{save.name} is damaged: it would arrive so"
     return _busy(snapshot, save.key, save.name)
 

@@ -223,8 +223,11 @@ def counts_text(saves: SavesView) -> str:
 
 
 def jobs_text(snapshot: Snapshot) -> str:
-    """What is under way that no sandbox's row tells of."""
-    return " · ".join(f"{job_text(job)} ({clip(job.name, 24)})" for job in snapshot.save_jobs)
+    """What is under way: what it is, if that is all and no sandbox's row tells of it."""
+    jobs, own = snapshot.jobs, snapshot.save_jobs
+    if len(jobs) == 1 and own:
+        return f"{job_text(own[0])} ({clip(own[0].name, 24)})"
+    return f"◐ {len(jobs)} under way (J)" if jobs else ""
 
 
 def marked_text(marked: Sequence[SaveView | TrashedView]) -> str:

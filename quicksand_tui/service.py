@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.reader import Reader
+    from quicksand_tui.run_many import CommandOutput
     from quicksand_tui.saves_reader import SavesReader
     from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 
@@ -93,6 +94,8 @@ class EngineService:
         async def operation() -> None:
             from quicksand.sandbox import Sandbox
 
+            from quicksand_tui.spec import machine_options
+
             sandbox: Sandbox | None = None
 
             def progress(stage: str, step: int, steps: int) -> None:
@@ -103,7 +106,7 @@ class EngineService:
                 image=spec.save or spec.image,
                 name=spec.name,
                 progress_callback=progress,
-                **_machine_options(spec),
+                **machine_options(spec),
             )
             report(Progress(sandbox.id))
             await _start(sandbox)
@@ -189,6 +192,16 @@ class EngineService:
         from quicksand_tui.engine_guest import look_inside
 
         return await self._ask("The guest does not tell", lambda: look_inside(sandbox_id))
+
+    async def run_command(
+        self, sandbox_id: str, command: str, *, timeout_s: float
+    ) -> CommandOutput:
+        from quicksand_tui import engine_commands
+
+        return await self._ask(
+            "The command did not run",
+            lambda: engine_commands.run_command(sandbox_id, command, timeout_s=timeout_s),
+        )
 
     # Saves
 
@@ -351,12 +364,6 @@ async def _until_done(ended: asyncio.Future[BaseException | None]) -> None:
 
 def _progress(sandbox_id: str, stage: str, step: int, steps: int) -> Progress:
     return Progress(sandbox_id, STAGES.get(stage, stage), step + 1, steps)
-
-
-def _machine_options(spec: NewSpec) -> dict[str, Any]:
-    """What the form says; of a save, the engine takes over what it does not say."""
-    options = {"memory": spec.memory, "cpus": spec.cpus, "network_mode": spec.network}
-    return {key: int(v) if key == "cpus" else v for key, v in options.items() if v}
 
 
 async def _start(sandbox: Sandbox, *, at: str = "") -> None:

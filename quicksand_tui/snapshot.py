@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
 from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, TrashedView
 from quicksand_tui.text import age_text, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.run_many import CommandOutput
 
 
 class State(StrEnum):
@@ -173,6 +176,7 @@ class Verb(StrEnum):
     DISCARD = "removal"
     """Of saves: to the trash, or for good."""
     RESTORE = "way back from the trash"
+    RUN = "command"
 
 
 SAVE_VERBS = frozenset({Verb.EXPORT, Verb.IMPORT, Verb.VERIFY, Verb.DISCARD, Verb.RESTORE})
@@ -340,6 +344,8 @@ class NewSpec:
     memory: str = "512M"
     cpus: str = "1"
     network: str = "mounts_only"
+    ports: str = ""
+    """Of this host and of the guest, as in "8080:80, 0:22"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,6 +466,12 @@ class Service(SavesService, Protocol):
 
     async def look_inside(self, sandbox_id: str) -> GuestView:
         """Ask the guest of a running sandbox how it is."""
+
+    async def run_command(
+        self, sandbox_id: str, command: str, *, timeout_s: float
+    ) -> CommandOutput:
+        """Run a shell's command in a running sandbox to its end; after ``timeout_s`` it is ended.
+        Of its output 64 KiB are kept."""
 
     def open_terminal(
         self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink

@@ -45,6 +45,8 @@ def _facts() -> dict[str, dict[str, Any]]:
 def _places() -> dict[str, Any]:
     from quicksand.host.paths import paths
 
+    from quicksand_tui.last_used import state_file
+
     found = paths()
     return {
         "runtime": str(found.runtime),
@@ -53,6 +55,7 @@ def _places() -> dict[str, Any]:
         "sandboxes": str(found.sandboxes),
         "images": str(found.images),
         "saves": str(found.saves),
+        "state": str(state_file().parent),
     }
 
 

@@ -22,6 +22,7 @@ from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.snapshot import CommandRecord, LogKind, LogSource, SandboxView, Service
 from quicksand_tui.text import sanitise_lines
 from quicksand_tui.widgets.command_line import OUTCOMES
+from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 POLL_S = 0.5
@@ -61,7 +62,7 @@ class LogPanel(PartWidget, Vertical):
         self._service = service
         self._events = events
         self._commands = commands
-        self._search = Input(placeholder="search", id="search", compact=True)
+        self._search = LineInput(placeholder="search", id="search", compact=True)
         self._followed: tuple[str, Kind] | None = None
         """Sandbox and kind of what is read now."""
         self._name = ""
@@ -163,7 +164,8 @@ class LogPanel(PartWidget, Vertical):
 
     def do_search(self) -> None:
         self._search.display = True
-        self._search.focus()
+        # At once: what is typed behind the key is the search's.
+        self.screen.set_focus(self._search)
 
     def do_next(self) -> None:
         self._step(1)

@@ -142,6 +142,9 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     def do_commands(self) -> None:
         self.tui.open_commands()
 
+    def do_jobs(self) -> None:
+        self.tui.open_jobs()
+
     def do_palette(self) -> None:
         self.tui.action_command_palette()
 

@@ -61,10 +61,8 @@ class MainActions:
         image = selection.image if selection.panel is Panel.IMAGES else None
         self._app.ask_for_new(image.name if image is not None else None, self.create)
 
-    def create(self, spec: NewSpec | None) -> None:
+    def create(self, spec: NewSpec) -> None:
         """Start a new sandbox, with the cursor on it."""
-        if spec is None:
-            return
         screen = self._screen
         screen.lists.choose(Panel.SANDBOXES)
         while screen.sandboxes.query_text and screen.sandboxes.step_back():
@@ -80,7 +78,7 @@ class MainActions:
             self.do_new()
         elif selection.panel is Panel.SAVES:
             if selection.save is not None:
-                self._app.ask_to_begin(selection.save)
+                self._app.ask_for_new(None, self.create, save=selection.save.key)
         elif sandbox is not None and sandbox.state is State.RUNNING:
             self.do_shell()
         elif sandbox is not None and sandbox.state is State.PAUSED:
@@ -175,6 +173,12 @@ class MainActions:
     def do_full_shell(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
             self._app.open_shell(sandbox)
+
+    def do_run(self) -> None:
+        self._app.open_run_many(tuple(self._able("run")))
+
+    def do_jobs(self) -> None:
+        self._app.open_jobs()
 
     def do_log(self) -> None:
         if (sandbox := self._selection.sandbox) is None:

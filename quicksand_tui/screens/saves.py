@@ -68,14 +68,8 @@ class SavesScreen(BrowsingScreen[SaveView]):
     # Actions, by the registry's ids
 
     def do_begin(self) -> None:
-        if not (saves := self.selection.saves):
-            return
-        save = saves[0]
-
-        def take(values: Values) -> None:
-            self.tui.begin_from_save(saves_forms.new_spec(save, values))
-
-        self.tui.ask(saves_forms.begin_form(save), take)
+        if saves := self.selection.saves:
+            self.tui.ask_for_new(None, self.tui.begin_from_save, save=saves[0].key)
 
     def do_discard(self) -> None:
         saves, begin = self.selection.saves, self.tui.save_operations

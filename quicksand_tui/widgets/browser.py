@@ -17,6 +17,7 @@ from textual.widgets import Input, Static
 from quicksand_tui.snapshot import Snapshot
 from quicksand_tui.text import plain
 from quicksand_tui.view import Row
+from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.long_table import LongTable, PlanColumns
 
 
@@ -192,18 +193,18 @@ class Browser(Vertical, Generic[T]):
     def open_filter(self) -> None:
         field = self._field
         if field is None:
-            field = Input(
+            field = LineInput(
                 self.query_text,
                 classes="filter",
                 select_on_focus=False,
                 placeholder=self._listing.placeholder,
             )
             self.mount(field)
-        field.focus()
+        self.screen.set_focus(field)
 
     def _close_field(self) -> None:
         if (field := self._field) is not None:
-            self.table.focus()
+            self.screen.set_focus(self.table)
             field.remove()
 
     def _set_query(self, query: str) -> None:

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
+from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
-from textual.reactive import reactive
 from textual.widget import Widget
 
-from quicksand_tui.text import clip, plain
+from quicksand_tui.form import Option
+from quicksand_tui.text import clip, plain, sanitise
+from quicksand_tui.view import MUTED
+
+FILTERED_FROM = 6
+"""Options below which nobody has to type to find one."""
+NOTE_CELLS = 6
+"""With less room, a note says nothing."""
+TYPED_MAX = 40
 
 
 class Choice(Widget, can_focus=True):
-    """A small replacement for a drop-down: nothing opens, Enter stays with the form."""
+    """A small replacement for a drop-down: nothing opens, Enter stays with the form. ``filtered``,
+    what is typed picks among many. Keys are handled here and not bound, since bound ones could be
+    overtaken by what is typed behind them."""
 
     DEFAULT_CSS = """
     Choice { padding: 0 1; background: $background; }
     Choice:focus { background: $accent 25%; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,space,l", "step(1)", show=False),
-        Binding("left,h", "step(-1)", show=False),
-    ]
-
-    index: reactive[int] = reactive(0)
+    STEPS = {"right": 1, "left": -1}  # noqa: RUF012 - never changed
+    MORE_STEPS = {"space": 1, "l": 1, "h": -1}  # noqa: RUF012 - likewise
 
     class Changed(Message):
         """Another value was chosen."""
@@ -37,29 +42,139 @@ class Choice(Widget, can_focus=True):
             self.choice = choice
 
     def __init__(
-        self, values: Sequence[str], *, value: str, ascii_only: bool, **options: Any
+        self,
+        options: Sequence[Option],
+        *,
+        value: str,
+        ascii_only: bool,
+        filtered: bool = False,
+        **more: Any,
     ) -> None:
-        super().__init__(**options)
-        self._values = tuple(values) or ("",)
+        super().__init__(**more)
+        self._options = tuple(options)
         self._ascii = ascii_only
-        if value in self._values:
-            self.set_reactive(Choice.index, self._values.index(value))
+        self._filtered = filtered
+        self._typed = ""
+        self._value = value
+        if value not in {option.value for option in options}:
+            self._value = options[0].value if options else ""
+
+    # What is chosen
 
     @property
     def value(self) -> str:
-        return self._values[self.index]
+        """That of the option that is chosen; "" if there is none."""
+        return self._value
 
-    def render(self) -> Content:
-        text = clip(self.value or "none", max(1, self.size.width - 4))
-        several = len(self._values) > 1
-        line = f"◂ {text} ▸" if several else f"  {text}"
-        return Content(plain(line) if self._ascii else line)
+    @value.setter
+    def value(self, value: str) -> None:
+        if value != self._value and any(option.value == value for option in self._options):
+            self._value = value
+            self._typed = ""
+            self.post_message(self.Changed(self))
+            self.refresh()
 
-    def watch_index(self) -> None:
-        self.post_message(self.Changed(self))
+    @property
+    def _chosen(self) -> Option | None:
+        return next((option for option in self._options if option.value == self._value), None)
 
-    def action_step(self, by: int) -> None:
-        self.index = (self.index + by) % len(self._values)
+    @property
+    def _found(self) -> tuple[Option, ...]:
+        """Those that what is typed leaves."""
+        words = self._typed.lower().split()
+        return tuple(
+            option
+            for option in self._options
+            if all(word in f"{option.label} {option.note}".lower() for word in words)
+        )
+
+    def offer(self, options: Sequence[Option]) -> None:
+        """Let one of these be chosen; what is chosen stays if it is among them."""
+        if tuple(options) == self._options:
+            return
+        self._options = tuple(options)
+        if self._chosen is None:
+            self._value = options[0].value if options else ""
+            self.post_message(self.Changed(self))
+        self.refresh()
+
+    def _choose(self, option: Option) -> None:
+        if option.value != self._value:
+            self._value = option.value
+            self.post_message(self.Changed(self))
+        self.refresh()
+
+    def step(self, by: int) -> None:
+        """Choose the next one, or the one before."""
+        found = self._found
+        if not found:
+            return
+        at = next((n for n, option in enumerate(found) if option.value == self._value), -by)
+        self._choose(found[(at + by) % len(found)])
+
+    def _type(self, text: str) -> None:
+        self._typed = text.lstrip()[:TYPED_MAX]
+        found = self._found
+        if not found:
+            self._value = ""
+            self.post_message(self.Changed(self))
+        elif self._chosen not in found:
+            # A name that begins so is meant before one that has it somewhere.
+            named = (o for o in found if o.label.lower().startswith(self._typed.lower()))
+            self._choose(next(named, found[0]))
+        self.refresh()
+
+    # Input
+
+    def on_key(self, event: events.Key) -> None:
+        keys = self.STEPS if self._filtered else self.STEPS | self.MORE_STEPS
+        if event.key in keys:
+            self.step(keys[event.key])
+        elif self._filtered and event.key == "backspace":
+            self._type(self._typed[:-1])
+        elif self._filtered and event.key == "ctrl+u":
+            self._type("")
+        elif self._filtered and event.is_printable and event.character:
+            self._type(self._typed + event.character)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self._filtered:
+            event.stop()
+            self._type(self._typed + sanitise(event.text.partition("\n")[0], limit=TYPED_MAX))
+
+    def on_blur(self) -> None:
+        self._typed = ""
 
     def on_click(self, event: events.Click) -> None:
-        self.action_step(-1 if event.x <= 2 else 1)
+        self.step(-1 if event.x <= 2 else 1)
+
+    # Drawing
+
+    def render(self) -> Content:
+        chosen = self._chosen
+        found = self._found
+        width = max(1, self.content_size.width)
+        side = self._side_text(len(found)) if self._filtered else ""
+        room = width - cell_len(side)
+        text = clip(chosen.label if chosen else "none", max(1, room - 4))
+        line = f"◂ {text} ▸" if len(found) > 1 else f"  {text}"
+        left = room - cell_len(line) - 4
+        note = clip(chosen.note, left) if chosen is not None and left >= NOTE_CELLS else ""
+        note = f"  {note}" if note else ""
+        pad = " " * max(0, room - cell_len(line + note))
+        parts = [(line, ""), (note + pad + side, MUTED)]
+        if not self._ascii:
+            return Content.assemble(*parts)
+        return Content.assemble(*((plain(part), style) for part, style in parts))
+
+    def _side_text(self, found: int) -> str:
+        total = len(self._options)
+        if self._typed:
+            return f"  “{self._typed}” {found} of {total}"
+        if self.has_focus and total >= FILTERED_FROM:
+            return f"  type to filter · {total}"
+        return ""

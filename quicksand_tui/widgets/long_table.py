@@ -29,6 +29,38 @@ MakeRow = Callable[[str], Row]
 class LongTable(ScrollView, can_focus=True):
     """Rows by key, with a cursor that stays on its key, and marks. The first line is the head."""
 
+    DEFAULT_CSS = """
+    LongTable {
+        height: 1fr;
+        background: $background;
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1;
+    }
+
+    LongTable > .long-table--head {
+        color: $text-muted;
+    }
+
+    LongTable > .long-table--cursor {
+        background: $surface;
+    }
+
+    LongTable:focus > .long-table--cursor {
+        background: $accent 25%;
+        text-style: bold;
+    }
+
+    LongTable > .long-table--mark {
+        color: $text-accent;
+    }
+
+    LongTable.-plain {
+        scrollbar-size: 0 0;
+        scrollbar-gutter: auto;
+    }
+    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "long-table--head",
         "long-table--cursor",
@@ -60,6 +92,7 @@ class LongTable(ScrollView, can_focus=True):
 
     def __init__(self, plan: PlanColumns, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
+        self.set_class(ascii_only, "-plain")
         self._plan = plan
         self._ascii = ascii_only
         self._columns: tuple[Column, ...] = ()

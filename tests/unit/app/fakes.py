@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
 from quicksand_tui.past import CheckpointView, PastView
+from quicksand_tui.run_many import CommandOutput
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     Failure,
@@ -197,6 +199,8 @@ class FakeService(FakeSaves):
         super().__init__()
         self.world = world
         self.calls: list[str] = []
+        self.made: list[NewSpec] = []
+        """What `create` was asked for."""
         self.hold: asyncio.Event | None = None
         """Operations wait for it."""
         self.left_shells: tuple[ShellView, ...] = ()
@@ -208,6 +212,10 @@ class FakeService(FakeSaves):
         self.logs = {kind: FakeLog("") for kind in LogKind}
         self.visible: frozenset[str] = frozenset()
         self.closed = False
+        self.outputs: dict[str, CommandOutput] = {}
+        """What commands leave, by sandbox."""
+        self.running = self.most_running = 0
+        """Commands."""
         self.reports: list[Report] = []
         self.terminals: list[FakeTerminal] = []
 
@@ -225,6 +233,7 @@ class FakeService(FakeSaves):
         return self.terminals[-1]
 
     async def create(self, spec: NewSpec, report: Report) -> None:
+        self.made.append(spec)
         new_id = f"{len(self.calls):012x}"
         report(Progress(new_id))
         report(Progress(new_id, "boot the guest", 5, 5))
@@ -335,6 +344,17 @@ class FakeService(FakeSaves):
         )
         self.world = replace(self.world, sandboxes=views)
 
+    async def run_command(
+        self, sandbox_id: str, command: str, *, timeout_s: float
+    ) -> CommandOutput:
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await self._operate(f"run {sandbox_id} {command}")
+        finally:
+            self.running -= 1
+        return self.outputs.get(sandbox_id, CommandOutput(exit_code=0, seconds=0.3))
+
     def open_log(self, sandbox_id: str, kind: LogKind) -> FakeLog:
         self.calls.append(f"log {sandbox_id} {kind.value}")
         return self.logs[kind]
@@ -413,6 +433,12 @@ async def select(pilot: Pilot[int], view: SandboxView) -> None:
     await until(lambda: table.select(view.id))
     await until(lambda: table.selected_key == view.id)
     await pilot.pause()
+
+
+def send(app: QuicksandApp, keys: Iterable[str]) -> None:
+    """Have the driver hand out keys in one burst, as a slow line delivers them."""
+    for key in keys:
+        app.post_message(Key(key, key if len(key) == 1 else None))
 
 
 def screen_text(app: QuicksandApp) -> str:

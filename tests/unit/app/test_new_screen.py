@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
-from quicksand_tui.screens.new_sandbox import NewSandboxScreen
+from quicksand_tui.last_used import Last
+from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.snapshot import NewSpec
+from quicksand_tui.widgets.choice import Choice
+from tests.unit.app.fake_saves import DEV, view_of
 from tests.unit.app.fakes import (
     DEBIAN,
     FULL,
@@ -20,19 +24,33 @@ from tests.unit.app.fakes import (
     make_app,
     ready,
     screen_text,
+    send,
     until,
 )
 
+ALPINE = replace(DEBIAN, name="alpine")
 
-async def open_form(pilot: Pilot[int], app: QuicksandApp) -> NewSandboxScreen:
+
+async def open_form(pilot: Pilot[int], app: QuicksandApp) -> FormScreen:
     await ready(pilot)
     await pilot.press("n")
-    await until(lambda: isinstance(app.screen, NewSandboxScreen))
+    await until(lambda: isinstance(app.screen, FormScreen))
     form = app.screen
-    assert isinstance(form, NewSandboxScreen)
+    assert isinstance(form, FormScreen)
     await until(lambda: isinstance(app.focused, Input))
+    await until(lambda: app.saves.view.loaded)
     await pilot.pause()
     return form
+
+
+def put(form: FormScreen, **values: str) -> None:
+    for field, value in values.items():
+        form.query_one(f"#{field}", Input).value = value
+
+
+async def focus(form: FormScreen, field: str) -> None:
+    form.query_one(f"#{field}").focus()
+    await until(lambda: form.query_one(f"#{field}").has_focus)
 
 
 async def test_enter_starts_what_is_suggested_and_the_cursor_goes_there() -> None:
@@ -40,10 +58,10 @@ async def test_enter_starts_what_is_suggested_and_the_cursor_goes_there() -> Non
     service.hold = asyncio.Event()
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
-        form = await open_form(pilot, app)
-        assert form.spec == NewSpec(image="debian", name="debian-1")
+        await open_form(pilot, app)
         await pilot.press("enter")
-        await until(lambda: "create debian-1" in service.calls)
+        await until(lambda: service.made)
+        assert service.made == [NewSpec(image="debian", name="debian-1")]
         await until(lambda: "5/5 boot the guest" in screen_text(app))
         selected = app.main.selection.sandbox
         assert selected is not None and selected.name == "debian-1"
@@ -59,64 +77,167 @@ async def test_problems_show_as_one_types_and_keep_enter_from_starting() -> None
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
-        form.query_one("#memory", Input).value = "banana"
-        await until(lambda: "512M" in screen_text(app) and "like" in screen_text(app))
+        put(form, memory="banana")
+        await until(lambda: 'write it like "512M"' in screen_text(app))
         await pilot.press("enter")
         await until(lambda: form.query_one("#memory").has_focus)
-        assert service.calls == []
-        form.query_one("#memory", Input).value = "1G"
-        await pilot.pause()
-        assert "--memory 1G" in screen_text(app)
+        assert service.made == []
+        put(form, memory="1G")
+        await until(lambda: "--memory 1G" in screen_text(app))
         await pilot.press("enter")
-        await until(lambda: "create debian-1" in service.calls)
+        await until(lambda: service.made)
+        assert service.made[0].memory == "1G"
 
 
 async def test_another_image_suggests_another_name_unless_one_was_typed() -> None:
-    world = replace(FULL, images=(DEBIAN, replace(DEBIAN, name="alpine")))
-    app = make_app(FakeService(world))
+    app = make_app(FakeService(replace(FULL, images=(DEBIAN, ALPINE))))
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
-        form.query_one("#image").focus()
+        await focus(form, "begin")
         await pilot.press("right")
-        await until(lambda: form.spec.name == "alpine-1")
-        form.query_one("#name", Input).value = "mine"
+        await until(lambda: form.values["name"] == "alpine-1")
+        put(form, name="mine")
         await pilot.press("left")
-        await until(lambda: form.spec.image == "debian")
+        await until(lambda: form.values["begin"] == "image:debian")
         await pilot.pause()
-        assert form.spec.name == "mine"
+        assert form.values["name"] == "mine"
+
+
+async def test_an_image_or_a_save_is_found_by_typing_a_bit_of_its_name() -> None:
+    service = FakeService(replace(FULL, images=(DEBIAN, ALPINE)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        await focus(form, "begin")
+        await pilot.press("d", "e", "v", "2")
+        await until(lambda: form.values["begin"] == "save:/saves/dev2")
+        await until(lambda: "1 of 5" in screen_text(app))
+        await pilot.press("x")
+        await until(lambda: "choose what it begins with" in screen_text(app))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert service.made == []
+        await pilot.press("backspace", "enter")
+        await until(lambda: service.made)
+        made = service.made[0]
+        assert (made.save, made.image, made.name) == ("/saves/dev2", "dev2", "dev2-1")
+        assert (made.memory, made.cpus, made.network, made.ports) == ("", "", "", "")
+
+
+async def test_a_preset_sets_memory_and_cpus_and_typing_makes_an_own_one() -> None:
+    app = make_app(FakeService())
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        await focus(form, "preset")
+        await pilot.press("right")
+        await until(lambda: "--memory 1G --cpus 2" in screen_text(app))
+        put(form, memory="1300M")
+        await until(lambda: form.values["preset"] == "own")
+        put(form, memory="2G", cpus="4")
+        await until(lambda: form.values["preset"] == "large")
+        await pilot.press("left")
+        await until(lambda: (form.values["memory"], form.values["cpus"]) == ("1G", "2"))
 
 
 async def test_the_network_is_chosen_by_arrows_and_in_the_command() -> None:
     app = make_app(FakeService())
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
-        form.query_one("#network").focus()
+        await focus(form, "network")
         await pilot.press("right")
         await until(lambda: "--network full" in screen_text(app))
-        assert form.spec.network == "full"
+        assert form.values["network"] == "full"
+
+
+async def test_ports_lead_to_one_sandbox_only() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        put(form, ports="8080:80")
+        await until(lambda: "port 8080 leads to web already" in screen_text(app))
+        put(form, ports="0:80, 22")
+        await until(lambda: "--publish 0:80" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: service.made)
+        assert service.made[0].ports == "0:80, 22"
+
+
+async def test_what_was_used_last_is_there_again_but_for_ports_that_are_taken() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        put(form, memory="640M", cpus="3", ports="0:8, 8081:81")
+        await pilot.press("enter")
+        await until(lambda: service.made)
+        assert app.last_used.value == Last(
+            begin="image:debian",
+            image="debian",
+            memory="640M",
+            cpus="3",
+            network="mounts_only",
+            ports="0:8, 8081:81",
+        )
+        taken = replace(WEB, id="5" * 12, name="other", ports=((8081, 81),))
+        service.world = replace(service.world, sandboxes=(*service.world.sandboxes, taken))
+        app.refresh_now()
+        await until(lambda: app.snapshot.sandbox("5" * 12))
+        form = await open_form(pilot, app)
+        assert form.values["preset"] == "last"
+        assert (form.values["memory"], form.values["cpus"]) == ("640M", "3")
+        assert form.values["ports"] == "0:8"
+
+
+async def test_a_save_of_last_time_that_is_gone_makes_room_for_an_image() -> None:
+    service = FakeService()
+    service.kept = view_of()
+    app = make_app(service)
+    app.last_used.value = Last(begin="save:/saves/dev", image="dev", network="full")
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        await until(lambda: form.values["begin"] == "image:debian")
+        await until(lambda: form.values["memory"] == "512M")
+        assert form.query_one("#preset", Choice).value in ("last", "small")
+        await pilot.press("enter")
+        await until(lambda: service.made)
+        assert service.made[0].save == ""
+
+
+async def test_a_save_of_last_time_is_known_before_the_saves_are_read() -> None:
+    service = FakeService()
+    service.kept = view_of(DEV)
+    app = make_app(service)
+    app.last_used.value = Last(begin=f"save:{DEV.key}", image="dev", memory="1G")
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        assert form.values["begin"] == f"save:{DEV.key}"
+        assert (form.values["memory"], form.values["cpus"]) == ("1G", "")
+        assert "run dev --name dev-1 --memory 1G --detach" in screen_text(app)
 
 
 async def test_a_name_that_another_program_takes_meanwhile_is_refused() -> None:
     service = FakeService()
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
-        await open_form(pilot, app)
-        taken = replace(WEB, id="999999999999", name="debian-1")
+        form = await open_form(pilot, app)
+        put(form, name="mine")
+        await pilot.pause()
+        taken = replace(WEB, id="999999999999", name="mine")
         service.world = replace(service.world, sandboxes=(*service.world.sandboxes, taken))
         app.refresh_now()
-        await until(lambda: "debian-1 is taken" in screen_text(app))
+        await until(lambda: "mine is taken" in screen_text(app))
 
 
 async def test_an_image_of_the_other_panel_is_preselected() -> None:
-    world = replace(FULL, images=(replace(DEBIAN, name="alpine"), DEBIAN))
-    app = make_app(FakeService(world))
+    app = make_app(FakeService(replace(FULL, images=(ALPINE, DEBIAN))))
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await pilot.press("3", "enter")
-        await until(lambda: isinstance(app.screen, NewSandboxScreen))
+        await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.pause()
-        assert isinstance(app.screen, NewSandboxScreen)
-        assert app.screen.spec.image == "alpine"
+        assert isinstance(app.screen, FormScreen)
+        assert app.screen.values["begin"] == "image:alpine"
 
 
 async def test_escape_and_the_cancel_button_start_nothing() -> None:
@@ -127,8 +248,52 @@ async def test_escape_and_the_cancel_button_start_nothing() -> None:
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
         form = await open_form(pilot, app)
-        form.query_one("#cancel").focus()
-        await until(lambda: form.query_one("#cancel").has_focus)
+        await focus(form, "cancel")
         await pilot.press("enter")
         await until(lambda: app.screen is app.main)
         assert service.calls == []
+
+
+BURSTS = {
+    "letters and enter": (["m", "i", "n", "e", "enter"], {"name": "mine"}),
+    "backspace between": (["a", "b", "backspace", "c", "enter"], {"name": "ac"}),
+    "on to another field": (
+        ["w", "tab", "tab", "1", "G", "tab", "2", "enter"],
+        {"name": "w", "memory": "1G", "cpus": "2"},
+    ),
+    "back again": (["w", "up", "a", "down", "x", "enter"], {"name": "x"}),
+    "a choice": (["w", "tab", "right", "tab", "tab", "tab", "right", "enter"], {"network": "full"}),
+}
+
+
+@pytest.mark.parametrize("burst", BURSTS, ids=str)
+async def test_keys_that_come_in_one_burst_all_count_in_their_order(burst: str) -> None:
+    """As a slow line delivers them: nothing waits for one key before the next one is there."""
+    keys, wanted = BURSTS[burst]
+    service = FakeService(replace(FULL, images=(DEBIAN, ALPINE)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_form(pilot, app)
+        send(app, keys)
+        await until(lambda: service.made)
+        made = service.made[0]
+        assert {field: getattr(made, field) for field in wanted} == wanted
+
+
+async def test_what_is_typed_behind_the_key_that_opens_the_form_goes_into_it() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        send(app, ["n", "m", "i", "n", "e", "enter"])
+        await until(lambda: service.made)
+        assert service.made[0].name == "mine"
+
+
+async def test_in_a_low_terminal_the_field_that_has_the_focus_can_be_seen() -> None:
+    app = make_app(FakeService())
+    async with app.run_test(size=(60, 11)) as pilot:
+        form = await open_form(pilot, app)
+        await focus(form, "ports")
+        await pilot.press("8", "0")
+        await until(lambda: "Ports       80" in screen_text(app))

@@ -16,7 +16,7 @@ from textual.widgets import Button, Input
 
 from quicksand_tui import saves_watch
 from quicksand_tui.application import QuicksandApp
-from quicksand_tui.saved import NO_SAVES, SavesView
+from quicksand_tui.saved import NO_SAVES, SavesView, VerdictView
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec
 from quicksand_tui.screens.browsing import BrowsingScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
@@ -39,6 +39,7 @@ from tests.unit.app.fake_saves import (
     LOST,
     LOW,
     NOTHING,
+    NOW,
     SAVES,
     saved,
     trashed,
@@ -52,6 +53,7 @@ from tests.unit.app.fakes import (
     app_of,
     screen_text,
     select,
+    send,
     shown,
     toasts,
     until,
@@ -158,6 +160,26 @@ async def test_the_filter_works_as_one_types_and_escape_clears_it_then_leaves() 
         await until(lambda: isinstance(app.screen, MainScreen))
 
 
+async def test_what_is_typed_behind_the_slash_in_one_burst_is_no_command() -> None:
+    async with saves_shown() as (app, _):
+        screen = browsing(app)
+        send(app, ["slash", *"devd", "backspace", "2", "enter"])
+        await until(lambda: screen.browser.query_text == "dev2" and rows(app) == 1)
+        await until(lambda: screen.browser.table.has_focus)
+        assert app.screen is screen and screen.browser.order == "name"
+
+
+async def test_a_save_that_verifying_has_found_damaged_is_not_begun_with() -> None:
+    verdict = VerdictView(deep=True, when=NOW, problems=("0.qcow2: it has changed",))
+    service = FakeService()
+    service.kept = view_of(replace(DEV, verdict=verdict))
+    async with saves_shown(service, "enter") as (app, pilot):
+        assert toasts(app) == ["dev cannot be used: 0.qcow2: it has changed"]
+        await pilot.press("e")
+        assert toasts(app)[1:] == ["dev is damaged: it would arrive so"]
+        assert isinstance(app.screen, SavesScreen)
+
+
 async def test_the_order_goes_round_and_heads_can_be_clicked() -> None:
     async with saves_shown() as (app, pilot):
         await go_to(pilot, DEV.key)
@@ -231,7 +253,7 @@ async def test_one_click_selects_and_two_open() -> None:
         assert isinstance(app.screen, SavesScreen)
         assert await pilot.double_click(table, offset=(5, 4))
         await until(lambda: isinstance(app.screen, FormScreen))
-        await until(lambda: "New sandbox from dev2" in screen_text(app))
+        await until(lambda: "run dev2 --name dev2-1" in screen_text(app))
 
 
 async def test_the_wheel_scrolls_and_the_cursor_comes_back_into_view() -> None:

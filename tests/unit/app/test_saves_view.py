@@ -156,7 +156,10 @@ def test_what_is_under_way_takes_the_place_of_the_note() -> None:
     assert save_row(DEV2, world).cells["note"].text == ""
     assert jobs_text(world).endswith("0s left (dev)")
     assert jobs_text(replace(world, jobs=(replace(job, cancelling=True),))) == "◐ cancelling (dev)"
-    assert jobs_text(replace(world, jobs=(replace(job, verb=Verb.STOP),))) == ""
+    stop = replace(job, verb=Verb.STOP)
+    assert jobs_text(replace(world, jobs=(stop,))) == "◐ 1 under way (J)"
+    assert jobs_text(replace(world, jobs=(stop, job))) == "◐ 2 under way (J)"
+    assert jobs_text(replace(world, jobs=())) == ""
 
 
 def test_what_was_read_whole_says_so_beside_its_note() -> None:

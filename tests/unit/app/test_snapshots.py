@@ -15,6 +15,8 @@ from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.panes.pane import Pane
+from quicksand_tui.run_many import CommandOutput
+from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.snapshot import Failure, LogKind, ShellView, Snapshot, UseHistory
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
@@ -26,8 +28,10 @@ from tests.unit.app.fakes import (
     NOW,
     PAST,
     PAUSED,
+    WEB,
     WEB_PAST,
     FakeService,
+    app_of,
     make_app,
     ready,
     screen_text,
@@ -99,6 +103,67 @@ def test_filter(snap_compare: Compare) -> None:
 @SIZES
 def test_new(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(app(), terminal_size=size, run_before=show("n", sees="$ quicksand-tui run"))
+
+
+@SIZES
+def test_new_from_a_save(snap_compare: Compare, size: tuple[int, int]) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        await show("n", sees="Begin with")(pilot)
+        pilot.app.screen.query_one("#begin").focus()
+        await until(lambda: app_of(pilot).saves.view.loaded)
+        await pilot.press("d", "e", "v")
+        # What is wrong is said below: that port is WEB's.
+        pilot.app.screen.query_one("#ports", Input).value = "8080:80"
+        await until(lambda: "leads to web" in screen_text(app_of(pilot)))
+        await until(lambda: "“dev” 2 of 4" in screen_text(app_of(pilot)))
+        await pilot.pause()
+
+    assert snap_compare(app(), terminal_size=size, run_before=run)
+
+
+@SIZES
+def test_jobs(snap_compare: Compare, size: tuple[int, int]) -> None:
+    service = FakeService()
+
+    async def run(pilot: Pilot[int]) -> None:
+        tui = await ready(pilot)
+        tui.operations.pause(WEB)
+        await until(lambda: tui.operations.ended)
+        service.failure = Failure(title="x", message="no space left on the disk")
+        tui.operations.resume(PAUSED)
+        await until(lambda: len(tui.operations.ended) == 2)
+        await pilot.press("escape")
+        service.hold = asyncio.Event()
+        tui.operations.start(DB)
+        await until(lambda: "4/5 start QEMU" in screen_text(tui))
+        await pilot.press("J")
+        await until(lambda: isinstance(tui.screen, JobsScreen))
+        await pilot.pause()
+        await until(lambda: "✗ resume" in screen_text(tui))
+        await pilot.pause()
+
+    assert snap_compare(make_app(service), terminal_size=size, run_before=run)
+
+
+@SIZES
+def test_run_many(snap_compare: Compare, size: tuple[int, int]) -> None:
+    service = FakeService()
+    other = replace(WEB, id="ee55ff667788", name="other")
+    lines = ("Linux web 6.12 x86_64", "more")
+    service.outputs[WEB.id] = CommandOutput(exit_code=0, seconds=0.3, lines=lines)
+    service.outputs[other.id] = CommandOutput(exit_code=1, seconds=1.2, lines=("uname: no",))
+
+    async def run(pilot: Pilot[int]) -> None:
+        tui = await ready(pilot)
+        tui.open_run_many((WEB, other, PAUSED))
+        await until(lambda: isinstance(tui.focused, Input))
+        await pilot.press(*"uname", "enter")
+        await until(lambda: tui.operations.ended)
+        await pilot.pause()
+        await until(lambda: "r again" in screen_text(tui))
+
+    service.world = replace(FULL, sandboxes=(WEB, other, PAUSED))
+    assert snap_compare(make_app(service), terminal_size=size, run_before=run)
 
 
 def test_delete(snap_compare: Compare) -> None:

@@ -1,0 +1,119 @@
+"""The drawer of jobs: what is under way, and how the last ones ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from quicksand_tui.jobs_view import (
+    NOTHING,
+    cancel_text,
+    describe_ended,
+    describe_job,
+    ended_row,
+    find_cancel_problem,
+    job_row,
+    key_of,
+    key_of_ended,
+    plan_jobs_columns,
+)
+from quicksand_tui.operations import EndedJob, Operations
+from quicksand_tui.screens.base import Dialog
+from quicksand_tui.snapshot import Job, Snapshot
+from quicksand_tui.text import plain
+from quicksand_tui.view import Row
+from quicksand_tui.widgets.long_table import LongTable
+
+if TYPE_CHECKING:
+    from quicksand_tui.application import QuicksandApp
+
+KEYS = "enter tells more · c cancels · esc closes"
+
+
+class JobsScreen(Dialog[None]):
+    """Those under way come first, the oldest at the top; below them the ones that ended, the latest
+    first."""
+
+    CSS_PATH = "jobs.tcss"
+    AUTO_FOCUS = "LongTable"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", show=False),
+        Binding("c,x", "cancel", show=False),
+        Binding("q,J", "leave", show=False),
+    ]
+
+    def __init__(self, operations: Operations, snapshot: Snapshot, *, ascii_only: bool) -> None:
+        super().__init__()
+        self._operations = operations
+        self._now = snapshot.taken
+        self._ascii = ascii_only
+        self._table = LongTable(plan_jobs_columns, ascii_only=ascii_only)
+        self._jobs: dict[str, Job] = {}
+        self._ended: dict[str, EndedJob] = {}
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="drawer") as box:
+            box.border_title = Content("Jobs")
+            box.border_subtitle = self._text(KEYS)
+            yield self._table
+            yield Static(self._text(NOTHING), markup=False, id="nothing")
+
+    def on_mount(self) -> None:
+        self._show()
+
+    def _text(self, text: str) -> Content:
+        return Content(plain(text) if self._ascii else text)
+
+    def update_snapshot(self, snapshot: Snapshot) -> None:
+        """The world has changed, and the jobs with it."""
+        self._now = snapshot.taken
+        if self.is_mounted:
+            self._show()
+
+    def _show(self) -> None:
+        # The order stays while one goes on: its place in the operations' own changes.
+        jobs = sorted(self._operations.jobs, key=lambda job: (job.started, job.name))
+        self._jobs = {key_of(job): job for job in jobs}
+        self._ended = {key_of_ended(ended): ended for ended in reversed(self._operations.ended)}
+        keys = [*self._jobs, *self._ended]
+        self.set_class(not keys, "-empty")
+        self._table.show(keys, self._row, ())
+        count = f"{len(self._jobs)} under way" if self._jobs else "nothing under way"
+        self.query_one("#drawer").border_title = self._text(f"Jobs · {count}")
+
+    def _row(self, key: str) -> Row:
+        if (job := self._jobs.get(key)) is not None:
+            return job_row(job, self._now)
+        return ended_row(self._ended[key], self._now)
+
+    @property
+    def _tui(self) -> QuicksandApp:
+        return cast("QuicksandApp", self.app)
+
+    @on(LongTable.Opened)
+    def action_open(self) -> None:
+        """Tell all about the selected one; of a failure, what was told when it happened."""
+        key = self._table.selected_key or ""
+        if (job := self._jobs.get(key)) is not None:
+            commands = (r.command for r in self._operations.log if r.sandbox_id == job.sandbox_id)
+            self._tui.show_report(describe_job(job, next(commands, ""), self._now))
+        elif (ended := self._ended.get(key)) is not None and ended.failure is not None:
+            self._tui.show_failure(ended.failure)
+        elif ended is not None:
+            self._tui.show_report(describe_ended(ended, self._now))
+
+    def action_cancel(self) -> None:
+        job = self._jobs.get(self._table.selected_key or "")
+        if job is None:
+            self._tui.tell("only what is under way can be cancelled", severity="warning")
+        elif problem := find_cancel_problem(job):
+            self._tui.tell(problem, severity="warning")
+        else:
+            self._operations.cancel(job.sandbox_id)
+            self._tui.tell(cancel_text(job))

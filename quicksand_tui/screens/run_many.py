@@ -1,0 +1,210 @@
+"""A command in many sandboxes: typed, run in all of them, and a table of how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Input, Label, Static
+
+from quicksand_tui.run_many import AT_ONCE, TIMEOUT_S, RunMany, RunState
+from quicksand_tui.run_many_view import describe_run, plan_run_columns, run_row
+from quicksand_tui.screens.base import Dialog
+from quicksand_tui.snapshot import SandboxView, Snapshot
+from quicksand_tui.text import plain
+from quicksand_tui.view import Row
+from quicksand_tui.widgets.line_input import LineInput
+from quicksand_tui.widgets.log_view import LogView
+from quicksand_tui.widgets.long_table import LongTable
+
+if TYPE_CHECKING:
+    from quicksand_tui.application import QuicksandApp
+
+TYPING = "enter runs it · tab goes to the table · esc leaves"
+RUNNING = "esc cancels · enter shows one"
+ENDED = "enter shows one · r again · tab to the command · esc leaves"
+NOTE = f"As root in /, {AT_ONCE} at a time; each is ended after {TIMEOUT_S:.0f} s."
+TICK_S = 0.5
+COMMAND_MAX = 2000
+
+
+class RunManyScreen(Dialog[None]):
+    """Escape cancels what runs, and leaves when nothing does."""
+
+    shows_outcome = True
+    CSS_PATH = "run_many.tcss"
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", show=False),
+        Binding("r", "again", show=False),
+        Binding("q", "leave", show=False),
+        Binding("down,tab", "app.focus_next", show=False),
+        Binding("shift+tab", "app.focus_previous", show=False),
+    ]
+
+    def __init__(
+        self, views: Sequence[SandboxView], snapshot: Snapshot, *, command: str, ascii_only: bool
+    ) -> None:
+        super().__init__()
+        self._ids = tuple(view.id for view in views)
+        self._views = tuple(views)
+        self._snapshot = snapshot
+        self._first = command
+        self._ascii = ascii_only
+        self._table = LongTable(plan_run_columns, ascii_only=ascii_only)
+        self._field = LineInput(
+            command,
+            placeholder="a command, as in: uptime; df -h /",
+            compact=True,
+            max_length=COMMAND_MAX,
+            id="what-runs",
+        )
+        self._many: RunMany | None = None
+        self._keys = ""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="run-many") as box:
+            count = len(self._ids)
+            title = f"Run in {count} sandboxes" if count != 1 else f"Run in {self._views[0].name}"
+            box.border_title = self._text(title)
+            with Horizontal(id="what"):
+                yield Label("$ ", markup=False)
+                yield self._field
+            yield self._table
+            yield Static(self._text(NOTE), markup=False, id="terms")
+
+    def on_mount(self) -> None:
+        tui = self._tui
+        self._many = RunMany(tui.service, tui.operations, changed=self._show)
+        self._many.prepare(self._views)
+        self.set_focus(self._field)
+        self._show()
+        # What runs counts its seconds; nothing is drawn where nothing changes.
+        self.set_interval(TICK_S, self._show)
+
+    def on_unmount(self) -> None:
+        if self._many is not None:
+            self._many.cancel()
+
+    def _text(self, text: str) -> Content:
+        return Content(plain(text) if self._ascii else text)
+
+    @property
+    def _tui(self) -> QuicksandApp:
+        return cast("QuicksandApp", self.app)
+
+    # Showing
+
+    def update_snapshot(self, snapshot: Snapshot) -> None:
+        """The world has changed: what is there may not run any more."""
+        self._snapshot = snapshot
+        known = {view.id: view for view in snapshot.sandboxes}
+        self._views = tuple(known.get(view.id, view) for view in self._views)
+        if self._many is not None:
+            self._many.prepare(self._views)
+            self._show()
+
+    def _show(self) -> None:
+        if self._many is None or not self.is_attached:
+            return
+        self._table.show([run.sandbox_id for run in self._many.runs], self._row, ())
+        self._show_keys()
+
+    def _row(self, key: str) -> Row:
+        run = self._many.find(key) if self._many is not None else None
+        assert run is not None
+        return run_row(run, time.monotonic())
+
+    @on(LongTable.Moved)
+    def _show_keys(self) -> None:
+        keys = TYPING if self._field.has_focus else ENDED
+        if self._many is not None and self._many.is_running:
+            keys = RUNNING
+        if keys != self._keys:
+            self._keys = keys
+            self.query_one("#run-many").border_subtitle = self._text(keys)
+
+    def on_descendant_focus(self) -> None:
+        self._show_keys()
+
+    # Running
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self.action_again()
+
+    def action_again(self) -> None:
+        """Run what is typed, in all that run now."""
+        command = self._field.value.strip()
+        many = self._many
+        if many is None:
+            return
+        if many.is_running:
+            self._tui.tell("it is running: esc cancels it", severity="warning")
+        elif not command:
+            self.set_focus(self._field)
+            self._tui.tell("type a command first", severity="warning")
+        else:
+            self._tui.last_command = command
+            self.set_focus(self._table)
+            many.begin(self._views, command)
+            if not many.is_running:
+                self._tui.tell("none of these runs", severity="warning")
+            self._show()
+
+    @on(LongTable.Opened)
+    def action_open(self) -> None:
+        """Show all that the command wrote in the selected sandbox."""
+        run = self._many.find(self._table.selected_key or "") if self._many is not None else None
+        if run is None:
+            return
+        if run.state in (RunState.READY, RunState.WAITING, RunState.RUNNING):
+            self._tui.tell(f"{run.name}: there is nothing to show yet", severity="warning")
+            return
+        title, lines = describe_run(run)
+        self.app.push_screen(OutputScreen(title, lines, ascii_only=self._ascii))
+
+    def action_leave(self) -> None:
+        if self._many is not None and self._many.is_running:
+            self._many.cancel()
+        else:
+            self.dismiss(None)
+
+
+class OutputScreen(Dialog[None]):
+    """Text of a guest, made fit to be shown before."""
+
+    CSS_PATH = "run_many.tcss"
+    AUTO_FOCUS = "LogView"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,enter", "leave", show=False),
+        Binding("y", "copy", show=False),
+    ]
+
+    def __init__(self, title: str, lines: Sequence[str], *, ascii_only: bool) -> None:
+        super().__init__()
+        self._title = title
+        self._lines = [plain(line) for line in lines] if ascii_only else [*lines]
+        self._ascii = ascii_only
+        self._view = LogView(id="output")
+        self._view.following = False
+
+    def compose(self) -> ComposeResult:
+        keys = "y copies · esc closes"
+        self._view.border_title = Content(plain(self._title) if self._ascii else self._title)
+        self._view.border_subtitle = Content(plain(keys) if self._ascii else keys)
+        yield self._view
+
+    def on_mount(self) -> None:
+        # The view takes an empty line at the end for the end of the last one.
+        self._view.append([*self._lines, ""])
+
+    def action_copy(self) -> None:
+        self.app.copy_to_clipboard("\n".join(self._lines))
+        self.notify("Copied, if the terminal allows it", markup=False, timeout=3)

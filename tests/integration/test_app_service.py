@@ -1,0 +1,71 @@
+"""What the app's service does with a real guest."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from quicksand_tui.engine_commands import LINES_MAX, OUTPUT_MAX
+from quicksand_tui.service import EngineService
+from quicksand_tui.snapshot import NewSpec, OperationError, State
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[EngineService]:
+    found = EngineService()
+    yield found
+    for view in found.read().sandboxes:
+        await found.delete(view.id)
+    await asyncio.to_thread(found.close)
+
+
+def free_port() -> int:
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return int(asked.getsockname()[1])
+
+
+async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -> None:
+    port = free_port()
+    spec = NewSpec(image="debian", name="one", ports=f"{port}:80, 0:22")
+    await service.create(spec, lambda _: None)
+    (view,) = service.read(fresh=True).sandboxes
+    assert view.state is State.RUNNING
+    assert (port, 80) in view.ports and {guest for _, guest in view.ports} == {80, 22}
+
+    async def run(command: str, timeout_s: float = 20.0) -> tuple[int, tuple[str, ...], bool, bool]:
+        ran = await service.run_command(view.id, command, timeout_s=timeout_s)
+        assert 0 < ran.seconds < timeout_s + 10
+        return ran.exit_code, ran.lines, ran.is_cut, ran.timed_out
+
+    assert await run("echo out; echo err >&2; printf '\\033[2Jx'; exit 3") == (
+        3,
+        ("out", "err", "x"),
+        False,
+        False,
+    )
+    assert await run("exit 0") == (0, (), False, False)
+    code, lines, is_cut, _ = await run(f"yes | head -c {OUTPUT_MAX * 4}")
+    assert (code, is_cut, set(lines), len(lines)) == (0, True, {"y"}, LINES_MAX)
+    code, lines, is_cut, _ = await run(f"head -c {OUTPUT_MAX} /dev/zero")
+    assert (code, is_cut, len(lines)) == (0, False, 1)
+    assert (await run("echo begun; sleep 60", timeout_s=1.0))[1:] == (("begun",), False, True)
+
+    task = asyncio.create_task(service.run_command(view.id, "exec sleep 4321", timeout_s=60))
+    count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 432[1]'"
+    async with asyncio.timeout(20):
+        while (await run(count))[1] != ("1",):
+            pass
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await run(count))[1] == ("0",)
+
+    await service.kill(view.id)
+    with pytest.raises(OperationError, match="not running"):
+        await service.run_command(view.id, "id", timeout_s=5)

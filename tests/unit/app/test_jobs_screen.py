@@ -1,0 +1,239 @@
+"""The drawer of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from quicksand_tui.application import QuicksandApp
+from quicksand_tui.jobs_view import (
+    cancel_text,
+    ended_row,
+    find_cancel_problem,
+    job_row,
+    plan_jobs_columns,
+    progress_text,
+    share_of,
+)
+from quicksand_tui.operations import ENDED_MAX, EndedJob
+from quicksand_tui.screens.failure import FailureScreen
+from quicksand_tui.screens.jobs import JobsScreen
+from quicksand_tui.screens.report import ReportScreen
+from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.snapshot import Failure, Job, Verb
+from quicksand_tui.text import plain
+from quicksand_tui.view import PADDING
+from tests.unit.app.fake_saves import MIB
+from tests.unit.app.fakes import (
+    AGENT,
+    DB,
+    KEPT,
+    NOW,
+    PAUSED,
+    WEB,
+    FakeService,
+    screen_text,
+    select,
+    shown,
+    toasts,
+    until,
+)
+
+FAILURE = Failure(title="db did not start", message="no space left", hint="free some")
+READING = Job(
+    sandbox_id="verify:1",
+    name="dev",
+    verb=Verb.VERIFY,
+    stage="reading",
+    started=NOW - 5,
+    done=16 * MIB,
+    total=64 * MIB,
+    rate=8 * MIB,
+)
+
+
+def jobs_screen(app: QuicksandApp) -> JobsScreen:
+    assert isinstance(app.screen, JobsScreen)
+    return app.screen
+
+
+async def open_jobs(app: QuicksandApp, pilot: Any) -> None:
+    await pilot.press("J")
+    await until(lambda: isinstance(app.screen, JobsScreen))
+    await until(lambda: app.focused is not None)
+    await pilot.pause()
+
+
+# Lines
+
+
+def test_a_line_tells_progress_rate_and_time_left() -> None:
+    assert progress_text(READING) == "██░░░░░░ reading 25% · 8.0M/s · 6s left"
+    steps = replace(READING, done=0, total=0, rate=0.0, step=5, steps=5, stage="boot the guest")
+    assert progress_text(steps) == "██████░░ 5/5 boot the guest"
+    assert plain(progress_text(steps)) == "######.. 5/5 boot the guest"
+    assert progress_text(replace(steps, steps=0, stage="")) == "under way"
+    assert "undone" in progress_text(replace(READING, cancelling=True))
+    assert set(job_row(READING, NOW).cells) == {c.key for c in plan_jobs_columns(80)}
+
+
+@pytest.mark.parametrize(("done", "total"), [(0, 0), (-5, 10), (20, 10), (10, 10), (0, 10)])
+def test_a_bar_has_its_length_whatever_is_counted(done: int, total: int) -> None:
+    job = replace(READING, done=done, total=total, stage="", rate=0.0)
+    share = share_of(job)
+    assert share is None if total == 0 else share is not None and 0 <= share <= 1
+    if total:
+        assert cell_len(progress_text(job).split(" ")[0]) == 8
+
+
+@pytest.mark.parametrize("width", [10, 40, 44, 60, 74, 116, 200])
+def test_columns_fit(width: int) -> None:
+    columns = plan_jobs_columns(width)
+    used = sum(column.width + PADDING for column in columns)
+    assert used <= max(width, 20)
+    if width >= 74:
+        text = progress_text(replace(READING, rate=123 * MIB, total=10**13))
+        assert columns[-1].width >= cell_len(text)
+
+
+def test_what_can_be_cancelled_says_what_that_means() -> None:
+    assert find_cancel_problem(READING) == ""
+    assert find_cancel_problem(replace(READING, cancelling=True)) == "it is being cancelled"
+    assert "half-way" in find_cancel_problem(replace(READING, verb=Verb.REVERT))
+    assert "stops where it is" in cancel_text(replace(READING, verb=Verb.DISCARD))
+    assert "nothing of it stays" in cancel_text(replace(READING, verb=Verb.EXPORT))
+    assert cancel_text(READING) == "Cancelling the verification of dev"
+
+
+def test_the_end_of_a_job_is_told_by_glyph_word_and_message() -> None:
+    ended = EndedJob(
+        number=1, job=READING, command="x", outcome="failed", ended=NOW, seconds=2, failure=FAILURE
+    )
+    cells = ended_row(ended, NOW + 60).cells
+    assert (cells["what"].text, cells["since"].text) == ("✗ verify", "1m")
+    assert cells["progress"].text == "failed, 2.0 s: no space left"
+    done = ended_row(replace(ended, outcome="done", failure=None, told="whole"), NOW).cells
+    assert (done["what"].text, done["progress"].text) == ("✓ verify", "done, 2.0 s: whole")
+
+
+# The drawer
+
+
+async def test_nothing_yet_says_what_it_is_for() -> None:
+    async with shown() as (app, pilot):
+        await open_jobs(app, pilot)
+        assert "Nothing was done yet" in screen_text(app)
+        await pilot.press("enter", "c")
+        assert toasts(app) == ["only what is under way can be cancelled"]
+        await pilot.press("J")
+        await until(lambda: app.screen is app.main)
+
+
+async def test_jobs_are_followed_and_the_selected_one_is_cancelled() -> None:
+    service = FakeService()
+    service.hold = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await pilot.press("S")
+        await select(pilot, WEB)
+        await pilot.press("x")
+        await until(lambda: "◐ 2 under way (J)" in screen_text(app))
+        await open_jobs(app, pilot)
+        text = screen_text(app)
+        assert "Jobs · 2 under way" in text and "4/5 start QEMU" in text
+        table = jobs_screen(app)._table
+        assert table.select(f"job:{WEB.id}")
+        await pilot.press("c")
+        assert toasts(app)[-1] == "a stop cannot be cancelled half-way"
+        assert table.select(f"job:{DB.id}")
+        await pilot.press("x")
+        await until(lambda: f"start {DB.id}" in service.undone)
+        await until(lambda: "○ start" in screen_text(app))
+        assert "Jobs · 1 under way" in screen_text(app)
+        service.hold.set()
+        await until(lambda: "✓ stop" in screen_text(app))
+        assert "Jobs · nothing under way" in screen_text(app)
+
+
+async def test_a_failure_can_be_read_again_and_an_outcome_is_told() -> None:
+    service = FakeService()
+    service.failure = FAILURE
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await pilot.press("S")
+        await until(lambda: isinstance(app.screen, FailureScreen))
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        service.failure = None
+        await select(pilot, PAUSED)
+        await pilot.press("P")
+        await until(lambda: len(app.operations.ended) == 2)
+        await open_jobs(app, pilot)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, ReportScreen))
+        await pilot.pause()
+        await until(lambda: "It was done" in screen_text(app))
+        assert "$ quicksand-tui resume builder" in screen_text(app)
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, JobsScreen))
+        await pilot.press("j", "enter")
+        await until(lambda: isinstance(app.screen, FailureScreen))
+        await pilot.pause()
+        await until(lambda: "no space left" in screen_text(app))
+
+
+async def test_it_opens_among_the_saves_and_tells_what_they_told() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await pilot.press("v")
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.saves.view.loaded)
+        await pilot.press("f")
+        await until(lambda: app.operations.ended)
+        await open_jobs(app, pilot)
+        await until(lambda: "✓ verify" in screen_text(app) and "all whole" in screen_text(app))
+
+
+@pytest.mark.parametrize("key", ["l", "R", "v"])
+async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> None:
+    service = FakeService(KEPT)
+    async with shown(service) as (app, pilot):
+        await pilot.press(key)
+        await until(lambda: app.screen is not app.main)
+        await pilot.pause()
+        service.hold = asyncio.Event()
+        app.operations.start(DB)
+        app.operations.stop(AGENT)
+        await until(lambda: "◐ 2 under way (J)" in screen_text(app))
+        await open_jobs(app, pilot)
+        await until(lambda: "Jobs · 2 under way" in screen_text(app))
+
+
+async def test_only_the_last_ones_are_kept() -> None:
+    async with shown() as (app, _):
+        for number in range(ENDED_MAX + 5):
+            app.operations.pause(replace(WEB, id=f"{number:012x}"))
+        await until(lambda: not app.operations.jobs)
+        assert len(app.operations.ended) == ENDED_MAX
+        numbers = [ended.number for ended in app.operations.ended]
+        assert numbers == sorted(numbers) and numbers[-1] == ENDED_MAX + 5
+
+
+@pytest.mark.parametrize("size", [(30, 9), (80, 24), (160, 45)], ids=str)
+async def test_any_size_and_hostile_text_do_no_harm(size: tuple[int, int]) -> None:
+    service = FakeService()
+    service.failure = replace(FAILURE, message="[red]x[/] " + "y" * 500)
+    async with shown(service, size=size, ascii_glyphs=True) as (app, pilot):
+        app.operations.start(DB)
+        await until(lambda: isinstance(app.screen, FailureScreen))
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        await open_jobs(app, pilot)
+        await until(lambda: "x start" in screen_text(app))
+        width, _ = size
+        assert all(len(line) == width for line in screen_text(app).splitlines())
+        # Textual shortens what stands in a frame by a character of its own.
+        assert screen_text(app).isascii() or width < 50
