@@ -20,10 +20,13 @@ from quicksand_tui.panes import layout
 from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Way
 from quicksand_tui.panes.link import LinkState, OpenTerminal
 from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.pasting import paste_question
 from quicksand_tui.text import clip
 
 FRAME_S = 1 / 30
 """Between two drawings."""
+
+LEFT_BUTTON = 1
 
 PARSE_S = 0.008
 """Of one turn that parsing may take: keys are looked at between two turns."""
@@ -54,6 +57,8 @@ def _below_title(place: Rect) -> Region:
 
 class Workspace(Widget):
     """The panes of one sandbox."""
+
+    ALLOW_SELECT = False
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "workspace--title",
@@ -95,6 +100,9 @@ class Workspace(Widget):
         for pane in self._first:
             self._node = self._beside_all(pane)
         self._current = self._first[0].id or ""
+        self._held: layout.Line | None = None
+        """The line that is dragged."""
+        self._drag_to: tuple[int, int] | None = None
 
     def _beside_all(self, pane: Pane) -> Node:
         name = pane.id or ""
@@ -127,6 +135,10 @@ class Workspace(Widget):
         if self.zoomed:
             return {self._current: room}
         return layout.arrange(self._node, room)
+
+    @property
+    def _room(self) -> Rect:
+        return Rect(0, 0, self.size.width, self.size.height)
 
     @property
     def panes(self) -> list[Pane]:
@@ -219,6 +231,43 @@ class Workspace(Widget):
             self._node = layout.resize(self._node, self._current, side)
             self._rearrange()
 
+    # The mouse: what is on a pane is the pane's
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if self._node is None or self.zoomed or event.button != LEFT_BUTTON:
+            return
+        x, y = int(event.x), int(event.y)
+        self._held = layout.line_at(self._node, self._room, x, y)
+        if self._held is not None:
+            self.capture_mouse()
+            return
+        for pane in self.panes:
+            place = self.places(self.size).get(pane.id or "")
+            if place is not None and place.y == y and place.x <= x < place.x + place.width:
+                pane.focus()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._held is None:
+            return
+        # What lines up while panes are laid out anew is one step.
+        if self._drag_to is None:
+            self.call_later(self._drag)
+        self._drag_to = (int(event.x), int(event.y))
+
+    def _drag(self) -> None:
+        to, self._drag_to = self._drag_to, None
+        if self._node is not None and self._held is not None and to is not None:
+            node = layout.drag(self._node, self._room, self._held, *to)
+            if node != self._node:
+                self._node = node
+                self._rearrange()
+
+    def on_mouse_up(self) -> None:
+        if self._held is not None:
+            self._drag()
+            self._held = None
+            self.release_mouse()
+
     def even_out(self) -> None:
         """Give all panes of a split the same share."""
         if self._node is not None:
@@ -244,6 +293,17 @@ class Workspace(Widget):
             for pane in self.panes:
                 if pane is not event.pane and pane.broadcast:
                     pane.write(event.data)
+
+    @on(Pane.PasteAsked)
+    def _ask_before_paste(self, event: Pane.PasteAsked) -> None:
+        event.stop()
+        from quicksand_tui.screens.confirm import Answer, ConfirmScreen
+
+        def take(answer: Answer | None) -> None:
+            if answer is Answer.YES:
+                event.pane.paste_now(event.text)
+
+        self.app.push_screen(ConfirmScreen(paste_question(event.text)), take)
 
     # The clock
 
@@ -337,8 +397,8 @@ class Workspace(Widget):
             words.append(f"({pane.status.state.value})")
         elif pane.status.text:
             words.append(f"· {pane.status.text}")
-        if pane.back:
-            words.append(f"-{pane.back} lines; q comes back")
+        if pane.copy_mode is not None:
+            words.insert(1, f"{pane.copy_mode.told} ·")
         if pane.bell:
             words.append("!" if self._ascii else "♪")
         if pane.broadcast:

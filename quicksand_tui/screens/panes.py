@@ -167,11 +167,22 @@ class PanesScreen(Screen[None]):
     def do_line_down(self) -> None:
         self.workspace.move_line(Side.DOWN)
 
-    def do_look_back(self) -> None:
+    def do_copy_mode(self) -> None:
         if (pane := self.workspace.current) is not None:
-            pane.look_back(max(1, pane.size.height // 2))
-            if not pane.back:
-                self._app.tell("Nothing has scrolled off yet")
+            pane.copying.begin()
+
+    def do_page_back(self) -> None:
+        if (pane := self.workspace.current) is not None:
+            pane.copying.begin(by_mouse=True).press("pageup")
+            pane.copying.changed()
+
+    def do_paste(self) -> None:
+        if (pane := self.workspace.current) is None:
+            return
+        if self._app.clipboard:
+            pane.paste(self._app.clipboard)
+        else:
+            self._app.tell("Nothing was copied yet: ctrl-] [ and v, or drag with the mouse")
 
     def do_zoom(self) -> None:
         self.workspace.toggle_zoom()
