@@ -194,8 +194,8 @@ class Line(NamedTuple):
 
     path: tuple[int, ...]
     """Which child of which child the split is."""
-    index: int
-    """Of the child before it."""
+    child: int
+    """The one before it."""
 
 
 def line_at(node: Node, room: Rect, x: int, y: int) -> Line | None:
@@ -225,12 +225,12 @@ def drag(node: Node, room: Rect, line: Line, x: int, y: int) -> Node:
         return _with_child(node, at, inner)
     beside = node.way is Way.BESIDE
     lengths = [part.width if beside else part.height for part in parts]
-    both = lengths[line.index] + lengths[line.index + 1]
-    begin = parts[line.index].x if beside else parts[line.index].y
+    both = lengths[line.child] + lengths[line.child + 1]
+    begin = parts[line.child].x if beside else parts[line.child].y
     if both < 2 * LENGTH_MIN:
         return node
     length = min(max((x if beside else y) - begin, LENGTH_MIN), both - LENGTH_MIN)
-    lengths[line.index : line.index + 2] = [length, both - length]
+    lengths[line.child : line.child + 2] = [length, both - length]
     return replace(node, shares=tuple(cells / sum(lengths) for cells in lengths))
 
 

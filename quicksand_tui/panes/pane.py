@@ -376,9 +376,10 @@ class Pane(Widget, can_focus=True):
             self.copying.changed()
         elif self.status.state is not LinkState.OPEN:
             self._warn("Nothing was pasted: there is no program here to take it")
-        elif (size := len(text.encode("utf-8", "replace"))) > TYPED_MAX:
-            most = size_text(TYPED_MAX)
-            self._warn(f"Nothing was pasted: {size_text(size)} is more than {most}; copy a file")
+        elif len(text.encode("utf-8", "replace")) > TYPED_MAX:
+            self._warn(
+                f"Nothing was pasted: a paste has {size_text(TYPED_MAX)} at most; copy a file"
+            )
         elif line_count(text) > 1 and not self.terminal.modes.bracketed_paste:
             self.post_message(self.PasteAsked(self, text))
         else:

@@ -106,13 +106,17 @@ def _line_end(lines: Lines, at: Position) -> Position:
 
 def _paragraph(lines: Lines, at: Position, numbers: range) -> Position:
     """The nearest empty line beyond some text; the last of ``numbers`` if there is none."""
-    text = False
+    text = _has_text(lines, at.line)
     for number in numbers:
-        if lines.text(number).strip(BLANK):
+        if _has_text(lines, number):
             text = True
         elif text:
             return Position(number, 0)
     return Position(numbers[-1], 0) if numbers else at
+
+
+def _has_text(lines: Lines, number: int) -> bool:
+    return bool(lines.text(number).strip(BLANK))
 
 
 def _prompt(lines: Lines, at: Position, numbers: range) -> Position:
