@@ -392,6 +392,7 @@ _KEY_NAMES = {
     "quotation_mark": '"',
     "semicolon": ";",
     "left_square_bracket": "[",
+    "right_square_bracket": "]",
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",
 }

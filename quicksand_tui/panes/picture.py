@@ -14,7 +14,7 @@ from textual.strip import Strip
 from quicksand_tui.panes.copy_mode import CopyMode
 from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.selection import columns_of
-from quicksand_tui.panes.strips import line_strip, painted, reversed_at
+from quicksand_tui.panes.strips import joined, line_strip, painted, reversed_at
 from quicksand_tui.terminal import CursorShape
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class Picture:
             return found
         strip = self._line(number)
         if (highlight := self._pane.copying.highlight) is not None:
-            strip = self._mark(strip, highlight.selection.columns(number), "pane--selection")
+            selected = highlight.selection.columns(number)
+            strip = painted(strip, [(selected, self._style("pane--selection"))])
         self._strips.set(number, strip)
         return strip
 
@@ -78,10 +79,18 @@ class Picture:
             return self._bar(bar, typed=mode.prompt is not None)
         strip = self._line(number)
         if mode.selection is not None:
-            strip = self._mark(strip, mode.selection.columns(number), "pane--selection")
-        for span in mode.matches_on(number):
-            kind = "pane--found" if span.start == mode.cursor else "pane--match"
-            strip = self._mark(strip, columns_of(span, number, mode.lines.columns), kind)
+            selected = mode.selection.columns(number)
+            strip = painted(strip, [(selected, self._style("pane--selection"))])
+        if matches := mode.matches_on(number):
+            match, found = self._style("pane--match"), self._style("pane--found")
+            marks = [
+                (
+                    columns_of(span, number, mode.lines.columns),
+                    found if span.start == mode.cursor else match,
+                )
+                for span in matches
+            ]
+            strip = painted(strip, joined(marks))
         return reversed_at(strip, mode.cursor.x) if mode.cursor.line == number else strip
 
     def _bar(self, text: str, *, typed: bool) -> Strip:
@@ -93,17 +102,14 @@ class Picture:
         strip = Strip([Segment(text, style)]).adjust_cell_length(width, style)
         return self._with_cursor(strip, cell_len(text)) if typed else strip
 
-    def _mark(self, strip: Strip, columns: range, kind: str) -> Strip:
-        if not columns:
-            return strip
-        style = self._pane.get_component_rich_style(kind)
-        return painted(strip, columns, style + NOT_REVERSED)
+    def _style(self, kind: str) -> Style:
+        return self._pane.get_component_rich_style(kind) + NOT_REVERSED
 
     def _with_cursor(self, strip: Strip, x: int, shape: CursorShape = CursorShape.BLOCK) -> Strip:
         x = min(x, self._pane.size.width - 1)
         if self._pane.has_focus and shape is CursorShape.BLOCK:
             return reversed_at(strip, x)
-        return painted(strip, range(x, x + 1), UNDERLINED)
+        return painted(strip, [(range(x, x + 1), UNDERLINED)])
 
     def _message(self) -> Strip:
         status, pane = self._pane.status, self._pane

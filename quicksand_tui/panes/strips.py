@@ -34,14 +34,39 @@ def _fitting(run: Run) -> str:
     return set_cell_size(run.text, run.columns)
 
 
-def painted(strip: Strip, columns: range, style: Style) -> Strip:
-    """``strip`` with some of its cells in another style, whatever theirs says."""
+def painted(strip: Strip, marks: Iterable[tuple[range, Style]]) -> Strip:
+    """``strip`` with some of its columns in other styles, whatever theirs say. The marks are in
+    order and do not overlap."""
     width = strip.cell_length
-    start, stop = max(0, columns.start), min(columns.stop, width)
-    if start >= stop:
+    cuts: list[int] = []
+    styles: list[Style | None] = []
+    at = 0
+    for columns, style in marks:
+        start, stop = max(at, columns.start), min(columns.stop, width)
+        if start < stop:
+            cuts += (start, stop)
+            styles += (None, style)
+            at = stop
+    if not cuts:
         return strip
-    cells = [Segment(text, (own or Style()) + style) for text, own, _ in strip.crop(start, stop)]
-    return Strip.join([strip.crop(0, start), Strip(cells, stop - start), strip.crop(stop, width)])
+    segments: list[Segment] = []
+    for part, other in zip(strip.divide([*cuts, width]), [*styles, None], strict=True):
+        if other is None:
+            segments += part
+        else:
+            segments += [Segment(text, (own or Style()) + other) for text, own, _ in part]
+    return Strip(segments, width)
+
+
+def joined(marks: Iterable[tuple[range, Style]]) -> list[tuple[range, Style]]:
+    """Marks of one style that touch each other, as one."""
+    found: list[tuple[range, Style]] = []
+    for columns, style in marks:
+        if found and found[-1][0].stop == columns.start and found[-1][1] == style:
+            found[-1] = (range(found[-1][0].start, columns.stop), style)
+        else:
+            found.append((columns, style))
+    return found
 
 
 def reversed_at(strip: Strip, x: int) -> Strip:
@@ -49,4 +74,4 @@ def reversed_at(strip: Strip, x: int) -> Strip:
     x = min(x, strip.cell_length - 1)
     under = next(iter(strip.crop(x, x + 1)), None)
     is_reversed = under is not None and under.style is not None and under.style.reverse
-    return painted(strip, range(x, x + 1), Style(reverse=not is_reversed))
+    return painted(strip, [(range(x, x + 1), Style(reverse=not is_reversed))])

@@ -52,7 +52,7 @@ def help_content(scope: Scope) -> Content:
     if scope is Scope.PANES:
         parts.append(("Copy mode\n", "bold $text-accent"))
         for keys, meaning in COPY_MODE_KEYS:
-            parts += [(f"  {keys:<{KEY_WIDTH}} ", "bold"), f"{meaning}\n"]
+            parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
     else:
         parts.append(("Moving\n", "bold $text-accent"))
     for keys, meaning in MOVES if scope is not Scope.PANES else ():
