@@ -138,6 +138,8 @@ class Pane(Widget, can_focus=True):
         self.terminal = Terminal()
         self.bell = False
         """It rang while it had not the focus."""
+        self.drawn = 0.0
+        """When the frame clock had it drawn last."""
         self._open_terminal = open_terminal
         self._guest: GuestTerminal | None = None
         self._pending: deque[bytes] = deque()
@@ -256,8 +258,6 @@ class Pane(Widget, can_focus=True):
 
     def show_changes(self) -> None:
         """Have the screen drawn as far as it changed. The frame clock calls this."""
-        if self.terminal.hold_s > 0:
-            return
         damage = self.terminal.take_damage()
         cursor = self.terminal.cursor.line
         if self.copy_mode is not None:
@@ -277,6 +277,11 @@ class Pane(Widget, can_focus=True):
         """Draw all of it anew."""
         self._picture.forget_all()
         self.refresh()
+
+    def notify_style_update(self) -> None:
+        """The theme is another one."""
+        super().notify_style_update()
+        self._picture.forget_all()
 
     # What is shown of it
 

@@ -33,6 +33,8 @@ class Picture:
         self._pane = pane
         self._strips: LRUCache[int, Strip] = LRUCache(STRIPS_MAX)
         """By number of the line."""
+        self._base: Style | None = None
+        """The pane's own style: finding it out takes longer than drawing a line."""
 
     def forget(self, numbers: Iterable[int]) -> None:
         """These lines have changed."""
@@ -41,6 +43,7 @@ class Picture:
 
     def forget_all(self) -> None:
         self._strips.clear()
+        self._base = None
 
     def row(self, y: int) -> Strip:
         """The row ``y`` of the pane."""
@@ -70,8 +73,10 @@ class Picture:
 
     def _line(self, number: int) -> Strip:
         pane = self._pane
+        if self._base is None:
+            self._base = pane.rich_style
         runs = pane.lines.line(number)
-        return line_strip(runs, pane.size.width, pane.rich_style, pane.terminal.link)
+        return line_strip(runs, pane.size.width, self._base, pane.terminal.link)
 
     def _copy_row(self, mode: CopyMode, number: int, *, last: bool) -> Strip:
         """A row in copy mode, with all that is marked in it."""

@@ -24,7 +24,11 @@ def line_strip(
             style += Style(link=link)
         segments.append(Segment(_fitting(run), style))
         columns += run.columns
-    return Strip(segments, columns).adjust_cell_length(width, base)
+    if columns < width:
+        segments.append(Segment(" " * (width - columns), base))
+    elif columns > width:
+        return Strip(segments, columns).crop(0, width)
+    return Strip(segments, width)
 
 
 def _fitting(run: Run) -> str:

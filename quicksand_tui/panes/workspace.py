@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Iterable
@@ -24,12 +25,20 @@ from quicksand_tui.panes.pasting import paste_question
 from quicksand_tui.text import clip
 
 FRAME_S = 1 / 30
-"""Between two drawings."""
+"""Between two drawings of a pane."""
+
+FLOOD_FRAME_S = 0.1
+"""Likewise of one that floods, while another one has the focus: drawing is most of the work."""
 
 LEFT_BUTTON = 1
 
-PARSE_S = 0.008
+PARSE_S = 0.005
 """Of one turn that parsing may take: keys are looked at between two turns."""
+
+
+TURNS = 12
+"""Of the event loop between two of parsing: a key is handed from one queue to the next, and so is
+what is drawn of it, one step in each turn."""
 
 
 class _Places(Layout):
@@ -93,6 +102,8 @@ class Workspace(Widget):
         self._ascii = ascii_only
         self._numbers = itertools.count(1)
         self._wake = asyncio.Event()
+        self._undrawn: set[Pane] = set()
+        """Panes with output that is not drawn yet."""
         self.zoomed = False
         names = list(sessions) or [""]
         self._first = [self._make(session) for session in names]
@@ -319,25 +330,44 @@ class Workspace(Widget):
     @work(group="clock", exclusive=True)
     async def _run_clock(self) -> None:
         """Parse what comes and draw what changes, both in small steps."""
-        drawn = 0.0
         while True:
             await self._wake.wait()
             self._wake.clear()
-            behind = self._behind()
-            while behind:
-                self._parse(behind)
-                if time.monotonic() - drawn >= FRAME_S:
-                    self._draw()
-                    drawn = time.monotonic()
-                await asyncio.sleep(0)
-                behind = self._behind()
-            if (wait := drawn + FRAME_S - time.monotonic()) > 0:
-                await asyncio.sleep(wait)
-            self._draw()
-            drawn = time.monotonic()
+            while (wait := self._turn()) is not None:
+                if wait > 0:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), wait)
+                    self._wake.clear()
+                else:
+                    for _ in range(TURNS):
+                        await asyncio.sleep(0)
 
-    def _behind(self) -> list[Pane]:
-        return [pane for pane in self.panes if pane.is_behind]
+    def _turn(self) -> float | None:
+        """Parse a little and draw what is due. Returns seconds until there is more to do; None if
+        there is nothing."""
+        behind = [pane for pane in self.panes if pane.is_behind]
+        # What comes for the one that is typed into is mostly the echo.
+        behind.sort(key=lambda pane: pane.id != self._current)
+        self._parse(behind)
+        self._undrawn |= set(behind)
+        now = time.monotonic()
+        waits = []
+        for pane in list(self._undrawn):
+            wait = max(pane.drawn + self._frame_s(pane) - now, pane.terminal.hold_s)
+            if wait <= 0:
+                pane.show_changes()
+                pane.drawn = now
+            if wait > 0 or pane.is_behind:
+                waits.append(wait)
+            else:
+                self._undrawn.discard(pane)
+        if any(pane.is_behind for pane in behind):
+            return 0.0
+        return min(waits, default=None)
+
+    def _frame_s(self, pane: Pane) -> float:
+        floods = pane.is_behind and pane.id != self._current
+        return FLOOD_FRAME_S if floods else FRAME_S
 
     @staticmethod
     def _parse(behind: list[Pane]) -> None:
@@ -350,16 +380,15 @@ class Workspace(Widget):
             if time.monotonic() >= deadline:
                 return
 
-    def _draw(self) -> None:
-        for pane in self.panes:
-            pane.show_changes()
-
     # Titles and lines
 
     def render_lines(self, crop: Region) -> list[Strip]:
         places = self.places(self.size)
-        rows = range(crop.y, crop.bottom)
-        return [self._line(y, places).crop(crop.x, crop.right) for y in rows]
+        strips = [self._line(y, places) for y in range(crop.y, crop.bottom)]
+        _, background = self.background_colors
+        for line_filter in self.get_line_filters():  # as without colours
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _line(self, y: int, places: dict[str, Rect]) -> Strip:
         """One row: titles where a pane begins, lines between panes."""

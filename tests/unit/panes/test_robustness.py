@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from collections.abc import Iterator
 
 import pytest
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.pilot import Pilot
 
 from quicksand_tui.panes.copying import SEARCH_S
@@ -148,10 +150,21 @@ async def test_without_the_focus_no_guest_writes_the_clipboard() -> None:
         assert pilot.app.clipboard == "mine"
 
 
+@pytest.fixture
+def little_garbage() -> Iterator[None]:
+    """What other tests left is not looked through meanwhile; the app does likewise."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.parametrize(
     "line", ["line {} and some text\r\n", "漢字 \x1b[31m{}\x1b[m é\r\n", "e", "e1 "]
 )
-async def test_ten_thousand_lines_are_searched_without_blocking(line: str) -> None:
+async def test_ten_thousand_lines_are_searched_without_blocking(
+    line: str, little_garbage: None
+) -> None:
     service = FakeService()
     async with opened(service) as (_, workspace):
         (pane,) = workspace.panes
@@ -185,3 +198,35 @@ async def test_keys_pass_a_search_that_is_not_done() -> None:
         await pilot.press("x")
         assert service.terminals[0].typed == b"x"
         assert toasts(app_of(pilot)) == []
+
+
+async def test_what_a_program_holds_back_for_ever_is_shown_all_the_same() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, _):
+        service.terminals[0].say(b"\x1b[?2026hhalf a picture")
+        await until(lambda: "half a picture" in screen_text(app_of(pilot)))
+
+
+async def test_a_new_theme_is_seen_at_once() -> None:
+    service = FakeService()
+    async with opened(service) as (pilot, workspace):
+        (pane,) = workspace.panes
+        await says(pilot, service.terminals[0], b"text")
+
+        def colours() -> set[object]:
+            return {segment.style and segment.style.bgcolor for segment in pane.render_line(5)}
+
+        before = colours()
+        pilot.app.theme = "quicksand-light"
+        await until(lambda: colours() != before)
+
+
+async def test_without_colours_titles_have_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    service = FakeService()
+    async with opened(service) as (_, workspace):
+        (title,) = workspace.render_lines(Region(0, 0, 80, 1))
+        for segment in title:
+            assert segment.style is not None and segment.style.bgcolor is not None
+            triplet = segment.style.bgcolor.triplet
+            assert triplet is not None and len(set(triplet)) == 1
