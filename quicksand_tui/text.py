@@ -177,6 +177,7 @@ _ASCII = str.maketrans(
         "↑": "^",
         "↓": "v",
         "←": "<",
+        "♪": "!",
         REPLACEMENT: "?",
     }
 )

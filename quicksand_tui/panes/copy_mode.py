@@ -28,6 +28,9 @@ _MOTIONS: Final = {
     **{"ctrl+n": Motion.DOWN, "ctrl+p": Motion.UP},
 }
 
+_SAME: Final = {"ctrl+j": "enter", "ctrl+m": "enter", "ctrl+h": "backspace"}
+"""Keys that send what another one does, in some terminals or in most."""
+
 _SHAPES: Final = {"v": Shape.CHARACTERS, "V": Shape.LINES, "ctrl+v": Shape.BLOCK}
 
 
@@ -100,6 +103,7 @@ class CopyMode:
     def press(self, key: str) -> Left | None:
         """Take a key: the character that it types, or its name."""
         self.note = ""
+        key = _SAME.get(key, key)
         if self.prompt is not None:
             self._press_in_prompt(self.prompt, key)
             return None

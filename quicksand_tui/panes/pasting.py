@@ -26,7 +26,7 @@ def paste_question(text: str) -> Question:
     lines = text.splitlines()
     shown = [sanitise(line.expandtabs(8), limit=PREVIEW_WIDTH) for line in lines[:PREVIEW_LINES]]
     if len(lines) > PREVIEW_LINES:
-        shown.append(f"… and {len(lines) - PREVIEW_LINES} more lines, {size_text(len(text))}")
+        shown.append(f"and {len(lines) - PREVIEW_LINES} more lines, {size_text(len(text))}")
     return Question(
         title=f"Paste {len(lines)} lines?",
         losses=tuple(shown),

@@ -22,7 +22,7 @@ from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Way
 from quicksand_tui.panes.link import LinkState, OpenTerminal
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.pasting import paste_question
-from quicksand_tui.text import clip
+from quicksand_tui.text import clip, plain
 
 FRAME_S = 1 / 30
 """Between two drawings of a pane."""
@@ -414,7 +414,8 @@ class Workspace(Widget):
         style = self.get_component_rich_style(
             "workspace--current" if current else "workspace--title"
         )
-        return Segment(clip(self.title_of(pane), width).ljust(width), style)
+        text = clip(self.title_of(pane), width)
+        return Segment((plain(text) if self._ascii else text).ljust(width), style)
 
     def title_of(self, pane: Pane | None) -> str:
         """What the first row of a pane says."""
@@ -429,7 +430,7 @@ class Workspace(Widget):
         if pane.copy_mode is not None:
             words.insert(1, f"{pane.copy_mode.told} ·")
         if pane.bell:
-            words.append("!" if self._ascii else "♪")
+            words.append("♪")
         if pane.broadcast:
             words.append("broadcast")
         if self.zoomed:

@@ -116,6 +116,7 @@ def test_it_says_where_it_is() -> None:
     [
         ("g v e y", "one"),
         ("g v e enter", "one"),
+        ("g v e ctrl+j", "one"),
         ("g w space e y", "two"),
         ("g w v b y", "one t"),
         ("g w v e o b y", "one two"),
