@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import pty
@@ -206,7 +207,14 @@ def measure(user: User, flood: int) -> dict[str, object]:
 
 
 def run_app() -> None:
-    QuicksandApp(Service()).run()
+    """As the command does, also as to garbage."""
+    gc.disable()
+    QuicksandApp(Service(), painted=collect_garbage).run()
+
+
+def collect_garbage() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def main() -> None:

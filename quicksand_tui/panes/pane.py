@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -45,6 +46,18 @@ SLICE = 4 * 1024
 """Bytes that are parsed at one go: mostly 1 ms; of what is made to be slow some 100."""
 
 
+class PaneMessage(Message):
+    """Something that a pane tells."""
+
+    def __init__(self, pane: Pane) -> None:
+        super().__init__()
+        self.pane = pane
+
+    @property
+    def control(self) -> Pane:
+        return self.pane
+
+
 class Pane(Widget, can_focus=True):
     """Shows a `Terminal` and types into its guest. Output waits in `pending` until the frame clock
     asks for it (`digest`), so that a flood in one pane holds nothing else up."""
@@ -67,67 +80,40 @@ class Pane(Widget, can_focus=True):
     }
     DEFAULT_CSS = """
     Pane > .pane--bar { background: $primary; color: $text; }
-    Pane > .pane--selection { background: $primary; color: $text; }
+    Pane > .pane--selection { background: $secondary; color: $background; }
     Pane > .pane--match { background: $warning-muted; color: $text-warning; }
     Pane > .pane--found { background: $warning; color: $background; text-style: bold underline; }
     """
 
-    class Changed(Message):
+    class Changed(PaneMessage):
         """Its title or its state is another one."""
 
-        def __init__(self, pane: Pane) -> None:
-            super().__init__()
-            self.pane = pane
-
-        @property
-        def control(self) -> Pane:
-            return self.pane
-
-    class Output(Message, bubble=True):
+    class Output(PaneMessage):
         """There is something to digest."""
-
-        def __init__(self, pane: Pane) -> None:
-            super().__init__()
-            self.pane = pane
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Pane.Output)
 
-    class Prefixed(Message):
+    class Prefixed(PaneMessage):
         """A key was typed behind the prefix."""
 
         def __init__(self, pane: Pane, key: str) -> None:
-            super().__init__()
-            self.pane = pane
+            super().__init__(pane)
             self.key = key
 
-        @property
-        def control(self) -> Pane:
-            return self.pane
-
-    class Typed(Message):
+    class Typed(PaneMessage):
         """Keys, as bytes."""
 
         def __init__(self, pane: Pane, data: bytes) -> None:
-            super().__init__()
-            self.pane = pane
+            super().__init__(pane)
             self.data = data
 
-        @property
-        def control(self) -> Pane:
-            return self.pane
-
-    class PasteAsked(Message):
+    class PasteAsked(PaneMessage):
         """Several lines are to be pasted into a program that takes them for typed ones."""
 
         def __init__(self, pane: Pane, text: str) -> None:
-            super().__init__()
-            self.pane = pane
+            super().__init__(pane)
             self.text = text
-
-        @property
-        def control(self) -> Pane:
-            return self.pane
 
     def __init__(
         self, sandbox_id: str, open_terminal: OpenTerminal, *, session: str = "", **options: Any
@@ -138,6 +124,8 @@ class Pane(Widget, can_focus=True):
         self.terminal = Terminal()
         self.bell = False
         """It rang while it had not the focus."""
+        self.typed = 0.0
+        """When it was typed into last, by the monotonic clock."""
         self.drawn = 0.0
         """When the frame clock had it drawn last."""
         self._open_terminal = open_terminal
@@ -319,6 +307,7 @@ class Pane(Widget, can_focus=True):
             if data in (b"\r", b"\n"):
                 self.reopen()
             return
+        self.typed = time.monotonic()
         self.copying.clear_highlight()
         if self.terminal.modes.application_cursor:
             data = _for_application(data)

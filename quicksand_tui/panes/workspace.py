@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
-import time
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -18,27 +15,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.panes import layout
+from quicksand_tui.panes.clock import FrameClock
 from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Way
 from quicksand_tui.panes.link import LinkState, OpenTerminal
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.pasting import paste_question
 from quicksand_tui.text import clip, plain
 
-FRAME_S = 1 / 30
-"""Between two drawings of a pane."""
-
-FLOOD_FRAME_S = 0.1
-"""Likewise of one that floods, while another one has the focus: drawing is most of the work."""
-
 LEFT_BUTTON = 1
-
-PARSE_S = 0.005
-"""Of one turn that parsing may take: keys are looked at between two turns."""
-
-
-TURNS = 12
-"""Of the event loop between two of parsing: a key is handed from one queue to the next, and so is
-what is drawn of it, one step in each turn."""
 
 
 class _Places(Layout):
@@ -101,9 +85,7 @@ class Workspace(Widget):
         self._open_terminal = open_terminal
         self._ascii = ascii_only
         self._numbers = itertools.count(1)
-        self._wake = asyncio.Event()
-        self._undrawn: set[Pane] = set()
-        """Panes with output that is not drawn yet."""
+        self._clock = FrameClock(lambda: self.panes, is_current=lambda pane: pane is self.current)
         self.zoomed = False
         names = list(sessions) or [""]
         self._first = [self._make(session) for session in names]
@@ -316,12 +298,10 @@ class Workspace(Widget):
 
         self.app.push_screen(ConfirmScreen(paste_question(event.text)), take)
 
-    # The clock
-
     @on(Pane.Output)
     def _wake_clock(self, event: Pane.Output) -> None:
         event.stop()
-        self._wake.set()
+        self._clock.wake()
 
     @on(Pane.Changed)
     def _retitle(self) -> None:
@@ -329,56 +309,7 @@ class Workspace(Widget):
 
     @work(group="clock", exclusive=True)
     async def _run_clock(self) -> None:
-        """Parse what comes and draw what changes, both in small steps."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while (wait := self._turn()) is not None:
-                if wait > 0:
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), wait)
-                    self._wake.clear()
-                else:
-                    for _ in range(TURNS):
-                        await asyncio.sleep(0)
-
-    def _turn(self) -> float | None:
-        """Parse a little and draw what is due. Returns seconds until there is more to do; None if
-        there is nothing."""
-        behind = [pane for pane in self.panes if pane.is_behind]
-        # What comes for the one that is typed into is mostly the echo.
-        behind.sort(key=lambda pane: pane.id != self._current)
-        self._parse(behind)
-        self._undrawn |= set(behind)
-        now = time.monotonic()
-        waits = []
-        for pane in list(self._undrawn):
-            wait = max(pane.drawn + self._frame_s(pane) - now, pane.terminal.hold_s)
-            if wait <= 0:
-                pane.show_changes()
-                pane.drawn = now
-            if wait > 0 or pane.is_behind:
-                waits.append(wait)
-            else:
-                self._undrawn.discard(pane)
-        if any(pane.is_behind for pane in behind):
-            return 0.0
-        return min(waits, default=None)
-
-    def _frame_s(self, pane: Pane) -> float:
-        floods = pane.is_behind and pane.id != self._current
-        return FLOOD_FRAME_S if floods else FRAME_S
-
-    @staticmethod
-    def _parse(behind: list[Pane]) -> None:
-        deadline = time.monotonic() + PARSE_S
-        for pane in itertools.cycle(behind):
-            if pane.is_behind:
-                pane.digest()
-            elif not any(other.is_behind for other in behind):
-                return
-            if time.monotonic() >= deadline:
-                return
+        await self._clock.run()
 
     # Titles and lines
 
