@@ -58,6 +58,9 @@ COMMAND_WAIT_S = 1.0
 """For a command to the panes; then keys go on all the same."""
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
+CLIPBOARD_MAX = 74_994
+"""Bytes that are given to the terminal's clipboard (OSC 52): in base64 and with its frame, the
+100,000 bytes that hterm takes, the least of those that state a limit."""
 T = TypeVar("T")
 
 
@@ -243,6 +246,13 @@ class QuicksandApp(App[int]):
     def tell(self, text: str, *, severity: Any = "information") -> None:
         """A toast. Never markup."""
         self.notify(text, severity=severity, markup=False, timeout=4)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Keep a text for pasting, and give it to the terminal unless it is too long for one."""
+        if len(text.encode("utf-8", "replace")) <= CLIPBOARD_MAX:
+            super().copy_to_clipboard(text)
+        else:
+            self._clipboard = text
 
     # Dialogs
 

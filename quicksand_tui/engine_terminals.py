@@ -8,15 +8,12 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from quicksand_tui.panes.link import UNREAD_MAX, LinkState, LinkStatus, Sink
+from quicksand_tui.panes.link import TYPED_MAX, UNREAD_MAX, LinkState, LinkStatus, Sink
 from quicksand_tui.text import sanitise
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
     from quicksand.shell import Shell
-
-TYPED_MAX = 1024 * 1024
-"""Bytes that wait for a guest that does not read; what is typed beyond that is lost."""
 
 TERM = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 

@@ -74,12 +74,30 @@ PANE_ACTIONS: tuple[Action, ...] = (
         )
     ),
     Action(
-        id="look_back",
-        keys=("left_square_bracket", "pageup"),
-        label="back up",
-        tooltip="Look at what scrolled off: arrows, pages, g; q ends it",
+        id="copy_mode",
+        keys=("left_square_bracket",),
+        label="copy mode",
+        tooltip="Look back, search, select and copy; its keys are below",
         group=Group.PANES,
         scope=Scope.PANES,
+    ),
+    Action(
+        id="page_back",
+        keys=("pageup",),
+        label="page up",
+        tooltip="Copy mode, a page up; at the end it is over",
+        group=Group.PANES,
+        scope=Scope.PANES,
+        footer=False,
+    ),
+    Action(
+        id="paste",
+        keys=("right_square_bracket",),
+        label="paste",
+        tooltip="Paste what was copied last",
+        group=Group.PANES,
+        scope=Scope.PANES,
+        footer=False,
     ),
     Action(
         id="zoom",
@@ -127,7 +145,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         id="checkpoint",
-        keys=("C",),
+        keys=("c",),
         label="checkpoint",
         tooltip="Keep this instant: memory, processes and disk",
         group=Group.PANES,
@@ -136,16 +154,16 @@ PANE_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         id="revert",
-        keys=("R",),
+        keys=("u",),
         label="revert",
-        tooltip="Go back to a checkpoint, out of the tree",
+        tooltip="Choose a checkpoint to go back to",
         group=Group.PANES,
         disabled_reason=reasons.to_tree,
         scope=Scope.PANES,
     ),
     Action(
         id="undo",
-        keys=("u",),
+        keys=("U",),
         label="undo",
         tooltip="Take the last revert back",
         group=Group.PANES,
@@ -178,3 +196,20 @@ PANE_ACTIONS: tuple[Action, ...] = (
         scope=Scope.PANES,
     ),
 )
+
+COPY_MODE_KEYS: tuple[tuple[str, str], ...] = (
+    ("h j k l", "one character or line; arrows too"),
+    ("w b e", "to the next word, the one before, its end"),
+    ("0 ^ $", "to the line's begin, its text, its end"),
+    ("g G H M L", "to the first and last line; top, middle, end of the view"),
+    ("ctrl-u d", "half a page up, down"),
+    ("ctrl-b f", "a page up, down; the page keys too"),
+    ("{ }", "to the paragraph before, the next one"),
+    ("[ ]", "to the prompt before, the next one, of shells that mark them"),
+    ("/ ? n N", "search down, up; the next match, the one before"),
+    ("v space V", "select characters, or lines; ctrl-v a block"),
+    ("o", "to the other end of what is selected"),
+    ("y enter Y", "copy what is selected, or the line, and leave"),
+    ("esc q", "clear selection, then search, then leave; leave"),
+)
+"""Keys of copy mode and what they do, for the help. A number before a motion repeats it."""

@@ -179,6 +179,7 @@ _ASCII = str.maketrans(
         "←": "<",
         "█": "#",
         "░": ".",
+        "♪": "!",
         REPLACEMENT: "?",
     }
 )

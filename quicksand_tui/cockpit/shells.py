@@ -209,11 +209,22 @@ class Shells(PartWidget, Vertical):
         if self.workspace is not None:
             self.workspace.move_line(side)
 
-    def do_look_back(self) -> None:
+    def do_copy_mode(self) -> None:
         if (pane := self.pane) is not None:
-            pane.look_back(max(1, pane.size.height // 2))
-            if not pane.back:
-                self.tui.tell("Nothing has scrolled off yet")
+            pane.copying.begin()
+
+    def do_page_back(self) -> None:
+        if (pane := self.pane) is not None:
+            pane.copying.begin(by_mouse=True).press("pageup")
+            pane.copying.changed()
+
+    def do_paste(self) -> None:
+        if (pane := self.pane) is None:
+            return
+        if self.tui.clipboard:
+            pane.paste(self.tui.clipboard)
+        else:
+            self.tui.tell("Nothing was copied yet: ctrl-] [ and v, or drag with the mouse")
 
     def do_swap_before(self) -> None:
         if self.workspace is not None:

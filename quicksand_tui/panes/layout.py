@@ -20,6 +20,9 @@ STEP = 0.05
 
 SHARE_MIN = 0.05
 
+LENGTH_MIN = 2
+"""Cells of a pane beside a line that is dragged."""
+
 
 class Way(Enum):
     """Where the second pane of a split is."""
@@ -184,6 +187,51 @@ def resize(node: Node, pane: str, side: Side) -> Node:
     shares[first] += step
     shares[first + 1] -= step
     return replace(node, shares=tuple(shares))
+
+
+class Line(NamedTuple):
+    """A line between two children of a split."""
+
+    path: tuple[int, ...]
+    """Which child of which child the split is."""
+    child: int
+    """The one before it."""
+
+
+def line_at(node: Node, room: Rect, x: int, y: int) -> Line | None:
+    """The line that has this cell, if one has."""
+    if isinstance(node, Leaf):
+        return None
+    for index, part in enumerate(_parts(node, room)):
+        if part.x <= x < part.x + part.width and part.y <= y < part.y + part.height:
+            inner = line_at(node.children[index], part, x, y)
+            return None if inner is None else inner._replace(path=(index, *inner.path))
+        beside = node.way is Way.BESIDE
+        behind = part.x + part.width == x if beside else part.y + part.height == y
+        across = room.y <= y < room.y + room.height if beside else room.x <= x < room.x + room.width
+        if behind and across and index < len(node.children) - 1:
+            return Line((), index)
+    return None
+
+
+def drag(node: Node, room: Rect, line: Line, x: int, y: int) -> Node:
+    """Move a line to a cell, as far as those on both sides keep `LENGTH_MIN` cells."""
+    if isinstance(node, Leaf):
+        return node
+    parts = list(_parts(node, room))
+    if line.path:
+        at = line.path[0]
+        inner = drag(node.children[at], parts[at], line._replace(path=line.path[1:]), x, y)
+        return _with_child(node, at, inner)
+    beside = node.way is Way.BESIDE
+    lengths = [part.width if beside else part.height for part in parts]
+    both = lengths[line.child] + lengths[line.child + 1]
+    begin = parts[line.child].x if beside else parts[line.child].y
+    if both < 2 * LENGTH_MIN:
+        return node
+    length = min(max((x if beside else y) - begin, LENGTH_MIN), both - LENGTH_MIN)
+    lengths[line.child : line.child + 2] = [length, both - length]
+    return replace(node, shares=tuple(cells / sum(lengths) for cells in lengths))
 
 
 def even(node: Node) -> Node:

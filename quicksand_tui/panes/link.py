@@ -10,6 +10,9 @@ from typing import Protocol
 UNREAD_MAX = 256 * 1024
 """Bytes of output on their way to a pane; the guest waits when there are more."""
 
+TYPED_MAX = 1024 * 1024
+"""Bytes that wait for a guest that does not read; what is typed beyond that is lost."""
+
 
 class LinkState(StrEnum):
     CONNECTING = "connecting"

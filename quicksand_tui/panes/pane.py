@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
-from rich.style import Style as RichStyle
 from textual import events
-from textual.cache import LRUCache
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from quicksand_tui.panes.colours import rich_style
-from quicksand_tui.panes.link import GuestTerminal, LinkState, LinkStatus, OpenTerminal, Sink
-from quicksand_tui.panes.mouse import mouse_event
+from quicksand_tui.panes.copy_mode import CopyMode
+from quicksand_tui.panes.copying import Copying
+from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
+from quicksand_tui.panes.link import (
+    TYPED_MAX,
+    GuestTerminal,
+    LinkState,
+    LinkStatus,
+    OpenTerminal,
+    Sink,
+)
+from quicksand_tui.panes.pasting import line_count
+from quicksand_tui.panes.picture import Picture
 from quicksand_tui.terminal import (
     Bell,
     ClipboardWrite,
-    CursorShape,
     Event,
-    Run,
+    FrozenLines,
+    MouseEvent,
+    MouseTracking,
     Terminal,
     TitleChanged,
 )
+from quicksand_tui.text import size_text
 
 PREFIX_KEY = "ctrl+right_square_bracket"
 """What Textual calls the prefix."""
@@ -39,10 +48,17 @@ SLICE = 4 * 1024
 EARLY_MAX = 4096
 """Bytes that may be typed before there is a guest."""
 
-WHEEL_LINES = 3
 
-REVERSED = RichStyle(reverse=True)
-UNDERLINED = RichStyle(underline=True)
+class PaneMessage(Message):
+    """Something that a pane tells."""
+
+    def __init__(self, pane: Pane) -> None:
+        super().__init__()
+        self.pane = pane
+
+    @property
+    def control(self) -> Pane:
+        return self.pane
 
 
 class Pane(Widget, can_focus=True):
@@ -52,58 +68,55 @@ class Pane(Widget, can_focus=True):
     broadcast: reactive[bool] = reactive(False)
     """What is typed goes to other panes, too: a mark in its title."""
 
-    back: reactive[int] = reactive(0, init=False)
-    """Lines that the view is above the screen, in what has scrolled off it."""
-
     prefixed: reactive[bool] = reactive(False, init=False)
     """The prefix was typed: the next key is a command."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"pane--message"}
+    ALLOW_SELECT = False
+    """Textual's own selecting knows only what is on the screen."""
 
-    class Changed(Message):
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "pane--message",
+        "pane--bar",
+        "pane--selection",
+        "pane--match",
+        "pane--found",
+    }
+    DEFAULT_CSS = """
+    Pane > .pane--bar { background: $primary; color: $text; }
+    Pane > .pane--selection { background: $secondary; color: $background; }
+    Pane > .pane--match { background: $warning-muted; color: $text-warning; }
+    Pane > .pane--found { background: $warning; color: $background; text-style: bold underline; }
+    """
+
+    class Changed(PaneMessage):
         """Its title or its state is another one."""
 
-        def __init__(self, pane: Pane) -> None:
-            super().__init__()
-            self.pane = pane
-
-        @property
-        def control(self) -> Pane:
-            return self.pane
-
-    class Output(Message, bubble=True):
+    class Output(PaneMessage):
         """There is something to digest."""
-
-        def __init__(self, pane: Pane) -> None:
-            super().__init__()
-            self.pane = pane
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Pane.Output)
 
-    class Prefixed(Message):
+    class Prefixed(PaneMessage):
         """A key was typed behind the prefix."""
 
         def __init__(self, pane: Pane, key: str) -> None:
-            super().__init__()
-            self.pane = pane
+            super().__init__(pane)
             self.key = key
 
-        @property
-        def control(self) -> Pane:
-            return self.pane
-
-    class Typed(Message):
+    class Typed(PaneMessage):
         """Keys, as bytes."""
 
         def __init__(self, pane: Pane, data: bytes) -> None:
-            super().__init__()
-            self.pane = pane
+            super().__init__(pane)
             self.data = data
 
-        @property
-        def control(self) -> Pane:
-            return self.pane
+    class PasteAsked(PaneMessage):
+        """Several lines are to be pasted into a program that takes them for typed ones."""
+
+        def __init__(self, pane: Pane, text: str) -> None:
+            super().__init__(pane)
+            self.text = text
 
     def __init__(
         self, sandbox_id: str, open_terminal: OpenTerminal, *, session: str = "", **options: Any
@@ -114,17 +127,19 @@ class Pane(Widget, can_focus=True):
         self.terminal = Terminal()
         self.bell = False
         """It rang while it had not the focus."""
+        self.typed = 0.0
+        """When it was typed into last, by the monotonic clock."""
+        self.drawn = 0.0
+        """When the frame clock had it drawn last."""
         self._open_terminal = open_terminal
         self._guest: GuestTerminal | None = None
         self._early = b""
         """Typed before there was a guest to type it to."""
         self._pending: deque[bytes] = deque()
-        self._strips: LRUCache[tuple[int, int], Strip] = LRUCache(1024)
-        self._version = 0
-        """Of what is drawn: strips of another one are not right any more."""
         self._cursor_line = 0
-        self._anchor = 0
-        """Where the screen began when the user began to look back."""
+        self.copying = Copying(self)
+        self._gestures = Gestures(self)
+        self._picture = Picture(self)
 
     # Its guest
 
@@ -132,16 +147,21 @@ class Pane(Widget, can_focus=True):
         columns, rows = event.size
         if columns < 1 or rows < 1:
             return
+        laid_out = self.terminal.columns != columns
         self.terminal.resize(columns, rows)
+        if laid_out:
+            self._gestures.cancel()
+        self.copying.resize(rows, laid_out=laid_out)
         if self._guest is None:
             self.connect()
         else:
             self._guest.resize(columns, rows)
-        self._redraw()
+        self.redraw()
 
     def connect(self) -> None:
         """Open a terminal in the guest, or come back to the one that it had."""
         self._set_status(LinkStatus(state=LinkState.CONNECTING, session=self.status.session))
+        self._pending.clear()
         self._guest = self._open_terminal(
             self.sandbox_id,
             self.status.session,
@@ -169,6 +189,7 @@ class Pane(Widget, can_focus=True):
             self._guest = None
 
     def on_unmount(self) -> None:
+        self._gestures.cancel()
         self.leave()
 
     def _receive(self, data: bytes) -> None:
@@ -179,12 +200,20 @@ class Pane(Widget, can_focus=True):
         if status.state is LinkState.OPEN:
             # What comes first is all that the guest remembers of it.
             self.terminal = Terminal(self.terminal.columns, self.terminal.rows)
-            self._pending.clear()
-            self.back = 0
+            self._drop_pending()
+            self._gestures.cancel()
+            self.copying.forget()
         self.status = status
-        self._redraw()
+        self.redraw()
         if self.is_mounted:
             self.post_message(self.Changed(self))
+
+    def _drop_pending(self) -> None:
+        dropped = sum(map(len, self._pending))
+        self._pending.clear()
+        if self._guest is not None and dropped:
+            # Else the guest would wait for ever until it is read.
+            self._guest.parsed(dropped)
 
     def _set_text(self, text: str) -> None:
         self.status = replace(self.status, text=text)
@@ -224,97 +253,58 @@ class Pane(Widget, can_focus=True):
 
     def show_changes(self) -> None:
         """Have the screen drawn as far as it changed. The frame clock calls this."""
-        if self.terminal.hold_s > 0:
-            return
         damage = self.terminal.take_damage()
         cursor = self.terminal.cursor.line
-        if damage.all or self.back:
-            self._redraw()
+        if self.copy_mode is not None:
+            return
+        self.copying.check_highlight()
+        if damage.all:
+            self.redraw()
         elif damage.lines or cursor != self._cursor_line:
-            top, width = self._top, self.size.width
+            top, width = self.top, self.size.width
             lines = {number for part in damage.lines for number in part}
             lines |= {cursor, self._cursor_line}
-            for number in lines:
-                self._strips.discard((number, self._version))
+            self._picture.forget(lines)
             self.refresh(*(Region(0, number - top, width, 1) for number in lines))
         self._cursor_line = cursor
 
-    def _redraw(self) -> None:
-        self._version += 1
+    def redraw(self) -> None:
+        """Draw all of it anew."""
+        self._picture.forget_all()
         self.refresh()
 
-    # Drawing
+    def notify_style_update(self) -> None:
+        """The theme is another one."""
+        super().notify_style_update()
+        self._picture.forget_all()
+
+    # What is shown of it
+
+    @property
+    def copy_mode(self) -> CopyMode | None:
+        return self.copying.mode
 
     @property
     def takes_raw_keys(self) -> bool:
         """Whether keys come as `RawInput` from a terminal of ours, while it has the focus."""
-        return self.back == 0
+        return self.copying.mode is None
 
     @property
-    def _top(self) -> int:
+    def lines(self) -> Terminal | FrozenLines:
+        """In copy mode, how they were when that began."""
+        return self.terminal if self.copying.mode is None else self.copying.mode.lines
+
+    @property
+    def top(self) -> int:
         """The number of the first line that is shown."""
-        if self.back == 0:
-            return self.terminal.screen_line
-        return max(self._anchor - self.back, self.terminal.first_line)
-
-    def look_back(self, lines: int) -> None:
-        """Move the view up by so many lines, or down; at the end it follows the output again."""
-        if self.back == 0:
-            # What comes meanwhile does not move the view.
-            self._anchor = self.terminal.screen_line
-        kept = self._anchor - self.terminal.first_line
-        self.back = max(0, min(kept, self.back + lines))
-
-    def validate_back(self, back: int) -> int:
-        return max(0, back)
-
-    def watch_back(self) -> None:
-        self._redraw()
-        self.post_message(self.Changed(self))
+        mode = self.copying.mode
+        return self.terminal.screen_line if mode is None else mode.top
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width
 
     def render_line(self, y: int) -> Strip:
-        number = self._top + y
-        key = (number, self._version)
-        cursor = self.terminal.cursor
-        shows_cursor = cursor.visible and cursor.line == number
-        if not shows_cursor and (found := self._strips.get(key)) is not None:
-            return found
-        strip = self._strip(self.terminal.line(number))
-        if shows_cursor and self.status.state is LinkState.OPEN:
-            return self._with_cursor(strip, cursor.x, cursor.shape)
-        if y == 0 and self.status.state is not LinkState.OPEN:
-            return self._message()
-        self._strips.set(key, strip)
-        return strip
-
-    def _strip(self, runs: list[Run]) -> Strip:
-        base = self.rich_style
-        segments = [Segment(_fitting(run), base + self._style_of(run)) for run in runs]
-        width = sum(run.columns for run in runs)
-        strip = Strip(segments, width)
-        return strip.adjust_cell_length(self.size.width, base)
-
-    def _style_of(self, run: Run) -> RichStyle:
-        style = rich_style(run.style)
-        if run.style.link and (address := self.terminal.link(run.style.link)):
-            return style + RichStyle(link=address)
-        return style
-
-    def _with_cursor(self, strip: Strip, x: int, shape: CursorShape) -> Strip:
-        x = min(x, self.size.width - 1)
-        mark = REVERSED if self.has_focus and shape is CursorShape.BLOCK else UNDERLINED
-        before, cell, after = strip.crop(0, x), strip.crop(x, x + 1), strip.crop(x + 1)
-        return Strip.join([before, cell.apply_style(mark), after])
-
-    def _message(self) -> Strip:
-        text = self.status.text or f"{self.status.state.value}…"
-        style = self.get_component_rich_style("pane--message")
-        return Strip([Segment(f" {text} ", style)]).adjust_cell_length(
-            self.size.width, self.rich_style
-        )
+        return self._picture.row(y)
 
     # Input
 
@@ -324,6 +314,8 @@ class Pane(Widget, can_focus=True):
             if data in (b"\r", b"\n"):
                 self.reopen()
             return
+        self.typed = time.monotonic()
+        self.copying.clear_highlight()
         if self.terminal.modes.application_cursor:
             data = _for_application(data)
         if self.status.text:
@@ -347,10 +339,10 @@ class Pane(Widget, can_focus=True):
             event.prevent_default()
             self._take_prefixed(event)
             return
-        if self.back:
+        if self.copy_mode is not None:
             event.stop()
             event.prevent_default()
-            self._look_around(event.key)
+            self._press_in(self.copy_mode, event)
             return
         if data := self.terminal.encode_key(event.key, event.character):
             event.stop()
@@ -364,70 +356,89 @@ class Pane(Widget, can_focus=True):
             self.prefixed = False
             self.post_message(self.Prefixed(self, event.key))
 
-    def _look_around(self, key: str) -> None:
-        """A key while the view is above the screen."""
-        page = max(1, self.size.height - 1)
-        steps = {
-            **{"up": 1, "k": 1, "down": -1, "j": -1},
-            **{"pageup": page, "ctrl+b": page, "pagedown": -page, "ctrl+f": -page, "space": -page},
-            **{"ctrl+u": page // 2, "ctrl+d": -page // 2},
-            **{"g": self.terminal.end_line, "home": self.terminal.end_line},
-        }
-        if key in steps:
-            self.look_back(steps[key])
-        else:  # G, q, escape, enter, and whatever else
-            self.back = 0
+    def _press_in(self, mode: CopyMode, event: events.Key) -> None:
+        """A key in copy mode."""
+        left = mode.press(event.character if event.is_printable and event.character else event.key)
+        if left is None:
+            self.copying.changed()
+            return
+        self.copying.leave()
+        if left.copied:
+            self.copying.copy(left.copied)
 
     def watch_prefixed(self) -> None:
         self.post_message(self.Changed(self))
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
-        if self.status.state is LinkState.OPEN:
-            self.write(self.terminal.encode_paste(event.text))
+        self.paste(event.text)
+
+    def paste(self, text: str) -> None:
+        """Give a text to the guest's program; if that runs it line by line, ask first."""
+        if self.copy_mode is not None and self.copy_mode.paste(text):
+            self.copying.changed()
+        elif self.status.state is not LinkState.OPEN:
+            self._warn("Nothing was pasted: there is no program here to take it")
+        elif len(text.encode("utf-8", "replace")) > TYPED_MAX:
+            self._warn(
+                f"Nothing was pasted: a paste has {size_text(TYPED_MAX)} at most; copy a file"
+            )
+        elif line_count(text) > 1 and not self.terminal.modes.bracketed_paste:
+            self.post_message(self.PasteAsked(self, text))
+        else:
+            self.paste_now(text)
+
+    def paste_now(self, text: str) -> None:
+        """Give a text to the guest's program without a question."""
+        if self.copy_mode is not None:
+            self.copying.leave()
+        self.copying.clear_highlight()
+        self.write(self.terminal.encode_paste(text))
+
+    def _warn(self, text: str) -> None:
+        self.app.notify(text, severity="warning", markup=False, timeout=4)
 
     def on_focus(self) -> None:
         self.bell = False
         self.write(self.terminal.encode_focus(True))
-        self._redraw()
+        self.redraw()
 
     def on_blur(self) -> None:
         self.prefixed = False
         self.write(self.terminal.encode_focus(False))
-        self._redraw()
+        self.redraw()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._pass_on(event)
+        self._gestures.press(event)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        self._pass_on(event)
+        self._gestures.release(event)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        self._pass_on(event)
+        self._gestures.move(event)
+
+    def on_click(self, event: events.Click) -> None:
+        self._gestures.click(event)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        if not self._pass_on(event):
-            self.look_back(WHEEL_LINES)
+        self._gestures.wheel(event, -WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        if not self._pass_on(event) and self.back:
-            self.look_back(-WHEEL_LINES)
+        self._gestures.wheel(event, WHEEL_LINES)
 
-    def _pass_on(self, event: events.MouseEvent) -> bool:
-        """Whether the guest's program wants to hear of the mouse."""
-        if self.back:
-            return False
-        if data := self.terminal.encode_mouse(mouse_event(event)):
-            event.stop()
-            self.write(data)
+    @property
+    def tracks_mouse(self) -> bool:
+        """The guest's program wants to hear of the mouse."""
+        return self.terminal.modes.mouse_tracking is not MouseTracking.OFF
+
+    def pass_on(self, event: MouseEvent) -> bool:
+        """Tell the guest's program of the mouse; False if it does not want to hear of it."""
+        # With a button held, it may be beyond the edges.
+        x = min(max(event.x, 0), self.terminal.columns - 1)
+        y = min(max(event.y, 0), self.terminal.rows - 1)
+        data = self.terminal.encode_mouse(replace(event, x=x, y=y))
+        self.write(data)
         return bool(data)
-
-
-def _fitting(run: Run) -> str:
-    """Its text, as wide for Rich as for the guest: they know some characters differently."""
-    if run.text.isascii() or cell_len(run.text) == run.columns:
-        return run.text
-    return set_cell_size(run.text, run.columns)
 
 
 _APPLICATION = {

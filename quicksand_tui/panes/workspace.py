@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import time
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -17,16 +15,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.panes import layout
+from quicksand_tui.panes.clock import FrameClock
 from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Way
 from quicksand_tui.panes.link import LinkState, OpenTerminal
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.text import clip
+from quicksand_tui.panes.pasting import paste_question
+from quicksand_tui.text import clip, plain
 
-FRAME_S = 1 / 30
-"""Between two drawings."""
-
-PARSE_S = 0.008
-"""Of one turn that parsing may take: keys are looked at between two turns."""
+LEFT_BUTTON = 1
 
 
 class _Places(Layout):
@@ -54,6 +50,8 @@ def _below_title(place: Rect) -> Region:
 
 class Workspace(Widget):
     """The panes of one sandbox."""
+
+    ALLOW_SELECT = False
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "workspace--title",
@@ -87,7 +85,7 @@ class Workspace(Widget):
         self._open_terminal = open_terminal
         self._ascii = ascii_only
         self._numbers = itertools.count(1)
-        self._wake = asyncio.Event()
+        self._clock = FrameClock(lambda: self.panes, is_current=lambda pane: pane is self.current)
         self.zoomed = False
         names = list(sessions) or [""]
         self._first = [self._make(session) for session in names]
@@ -95,6 +93,9 @@ class Workspace(Widget):
         for pane in self._first:
             self._node = self._beside_all(pane)
         self._current = self._first[0].id or ""
+        self._held: layout.Line | None = None
+        """The line that is dragged."""
+        self._drag_to: tuple[int, int] | None = None
 
     def _beside_all(self, pane: Pane) -> Node:
         name = pane.id or ""
@@ -127,6 +128,10 @@ class Workspace(Widget):
         if self.zoomed:
             return {self._current: room}
         return layout.arrange(self._node, room)
+
+    @property
+    def _room(self) -> Rect:
+        return Rect(0, 0, self.size.width, self.size.height)
 
     @property
     def panes(self) -> list[Pane]:
@@ -220,6 +225,43 @@ class Workspace(Widget):
             self._node = layout.resize(self._node, self._current, side)
             self._rearrange()
 
+    # The mouse: what is on a pane is the pane's
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if self._node is None or self.zoomed or event.button != LEFT_BUTTON:
+            return
+        x, y = int(event.x), int(event.y)
+        self._held = layout.line_at(self._node, self._room, x, y)
+        if self._held is not None:
+            self.capture_mouse()
+            return
+        for pane in self.panes:
+            place = self.places(self.size).get(pane.id or "")
+            if place is not None and place.y == y and place.x <= x < place.x + place.width:
+                pane.focus()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._held is None:
+            return
+        # What lines up while panes are laid out anew is one step.
+        if self._drag_to is None:
+            self.call_later(self._drag)
+        self._drag_to = (int(event.x), int(event.y))
+
+    def _drag(self) -> None:
+        to, self._drag_to = self._drag_to, None
+        if self._node is not None and self._held is not None and to is not None:
+            node = layout.drag(self._node, self._room, self._held, *to)
+            if node != self._node:
+                self._node = node
+                self._rearrange()
+
+    def on_mouse_up(self) -> None:
+        if self._held is not None:
+            self._drag()
+            self._held = None
+            self.release_mouse()
+
     def even_out(self) -> None:
         """Give all panes of a split the same share."""
         if self._node is not None:
@@ -250,12 +292,21 @@ class Workspace(Widget):
                 if pane is not event.pane and pane.broadcast:
                     pane.write(event.data)
 
-    # The clock
+    @on(Pane.PasteAsked)
+    def _ask_before_paste(self, event: Pane.PasteAsked) -> None:
+        event.stop()
+        from quicksand_tui.screens.confirm import Answer, ConfirmScreen
+
+        def take(answer: Answer | None) -> None:
+            if answer is Answer.YES:
+                event.pane.paste_now(event.text)
+
+        self.app.push_screen(ConfirmScreen(paste_question(event.text)), take)
 
     @on(Pane.Output)
     def _wake_clock(self, event: Pane.Output) -> None:
         event.stop()
-        self._wake.set()
+        self._clock.wake()
 
     @on(Pane.Changed)
     def _retitle(self) -> None:
@@ -263,48 +314,17 @@ class Workspace(Widget):
 
     @work(group="clock", exclusive=True)
     async def _run_clock(self) -> None:
-        """Parse what comes and draw what changes, both in small steps."""
-        drawn = 0.0
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            behind = self._behind()
-            while behind:
-                self._parse(behind)
-                if time.monotonic() - drawn >= FRAME_S:
-                    self._draw()
-                    drawn = time.monotonic()
-                await asyncio.sleep(0)
-                behind = self._behind()
-            if (wait := drawn + FRAME_S - time.monotonic()) > 0:
-                await asyncio.sleep(wait)
-            self._draw()
-            drawn = time.monotonic()
-
-    def _behind(self) -> list[Pane]:
-        return [pane for pane in self.panes if pane.is_behind]
-
-    @staticmethod
-    def _parse(behind: list[Pane]) -> None:
-        deadline = time.monotonic() + PARSE_S
-        for pane in itertools.cycle(behind):
-            if pane.is_behind:
-                pane.digest()
-            elif not any(other.is_behind for other in behind):
-                return
-            if time.monotonic() >= deadline:
-                return
-
-    def _draw(self) -> None:
-        for pane in self.panes:
-            pane.show_changes()
+        await self._clock.run()
 
     # Titles and lines
 
     def render_lines(self, crop: Region) -> list[Strip]:
         places = self.places(self.size)
-        rows = range(crop.y, crop.bottom)
-        return [self._line(y, places).crop(crop.x, crop.right) for y in rows]
+        strips = [self._line(y, places) for y in range(crop.y, crop.bottom)]
+        _, background = self.background_colors
+        for line_filter in self.get_line_filters():  # as without colours
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _line(self, y: int, places: dict[str, Rect]) -> Strip:
         """One row: titles where a pane begins, lines between panes."""
@@ -330,7 +350,8 @@ class Workspace(Widget):
         style = self.get_component_rich_style(
             "workspace--current" if current else "workspace--title"
         )
-        return Segment(clip(self.title_of(pane), width).ljust(width), style)
+        text = clip(self.title_of(pane), width)
+        return Segment((plain(text) if self._ascii else text).ljust(width), style)
 
     def title_of(self, pane: Pane | None) -> str:
         """What the first row of a pane says."""
@@ -342,10 +363,10 @@ class Workspace(Widget):
             words.append(f"({pane.status.state.value})")
         elif pane.status.text:
             words.append(f"· {pane.status.text}")
-        if pane.back:
-            words.append(f"-{pane.back} lines; q comes back")
+        if pane.copy_mode is not None:
+            words.insert(1, f"{pane.copy_mode.told} ·")
         if pane.bell:
-            words.append("!" if self._ascii else "♪")
+            words.append("♪")
         if pane.broadcast:
             words.append("broadcast")
         if self.zoomed:

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.actions import ACTIONS, MOVES, Group, Scope, key_text
+from quicksand_tui.pane_actions import COPY_MODE_KEYS
 from quicksand_tui.screens.base import Dialog
 from quicksand_tui.snapshot import State
 from quicksand_tui.text import plain
@@ -48,7 +49,11 @@ def help_content(scope: Scope) -> Content:
                 keys = " ".join(key_text(key) for key in action.keys)
                 parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{action.tooltip}\n"]
         parts.append("\n")
-    if scope is not Scope.PANES:
+    if scope is Scope.PANES:
+        parts.append(("Copy mode\n", "bold $text-accent"))
+        for keys, meaning in COPY_MODE_KEYS:
+            parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
+    else:
         parts.append(("Moving\n", "bold $text-accent"))
     for keys, meaning in MOVES if scope is not Scope.PANES else ():
         if scope is Scope.MAIN or not keys.startswith("tab"):

@@ -10,13 +10,14 @@ from quicksand_tui.terminal.events import (
     PaletteChanged,
     TitleChanged,
 )
-from quicksand_tui.terminal.lines import Position, Span
+from quicksand_tui.terminal.frozen import FrozenLines
+from quicksand_tui.terminal.lines import Lines, Position, Span
 from quicksand_tui.terminal.modes import CursorShape, Modes, MouseEncoding, MouseTracking
 from quicksand_tui.terminal.mouse import MouseAction, MouseButton, MouseEvent
 from quicksand_tui.terminal.movement import Motion, move
 from quicksand_tui.terminal.palette import Palette, Special
 from quicksand_tui.terminal.rows import Mark, Run
-from quicksand_tui.terminal.search import search, search_pattern
+from quicksand_tui.terminal.search import Matches, search, search_pattern
 from quicksand_tui.terminal.selection import block_text, line_at, selected_text, word_at
 from quicksand_tui.terminal.style import DEFAULT_COLOUR, RGB, Attribute, Style, Underline
 from quicksand_tui.terminal.terminal import CursorView, Damage, Terminal
@@ -33,7 +34,10 @@ __all__ = [
     "CwdChanged",
     "Damage",
     "Event",
+    "FrozenLines",
+    "Lines",
     "Mark",
+    "Matches",
     "Modes",
     "Motion",
     "MouseAction",

@@ -12,6 +12,9 @@ from quicksand_tui.terminal.rows import BLANK
 WORD_CHARACTERS: Final = frozenset("-_./~+@:%?&=#")
 """What belongs to a word besides letters and digits: for paths and addresses."""
 
+ROWS_MAX: Final = 64
+"""Rows of a line that are looked at as one; a guest may write one without an end."""
+
 
 class Lines(Protocol):
     """What is needed of a terminal."""
@@ -24,6 +27,9 @@ class Lines(Protocol):
     def end_line(self) -> int: ...
     def cells(self, number: int) -> list[str]:
         """Strings by column; see `Terminal.cells`."""
+
+    def text(self, number: int) -> str:
+        """The characters of a line; see `Terminal.text`."""
 
     def is_wrapped(self, number: int) -> bool:
         """Whether the line goes on in the next."""
@@ -72,37 +78,53 @@ def line_end(lines: Lines, number: int) -> int:
 class LogicalLine:
     """A line as it was written: rows that go on in the next, put together."""
 
-    def __init__(self, lines: Lines, first: int) -> None:
-        """``first`` is where it begins."""
-        self.first = first
-        self.last = line_end(lines, first)
-        self._rows = [text_cells(lines, number) for number in range(first, self.last + 1)]
-        texts = ["".join(row) for row in self._rows]
-        self.text = "".join(texts)
-        self._ends = list(accumulate(map(len, texts)))
+    def __init__(self, lines: Lines, first: int, last: int) -> None:
+        """Of the rows from ``first`` to ``last``."""
+        self._lines = lines
+        self._first = first
+        self._texts = [lines.text(number) for number in range(first, last + 1)]
+        self.text = "".join(self._texts)
+        self._ends = list(accumulate(map(len, self._texts)))
         """How many characters there are up to the end of each row."""
+        self._starts: dict[int, list[int]] = {}
+        """Of rows that are not ASCII: how many characters there are up to the end of each cell."""
 
     def span(self, start: int, end: int) -> Span:
         """The cells of the characters from ``start`` to before ``end``, which are some."""
         begin, last = self._position(start), self._position(end - 1)
-        row = self._rows[last.line - self.first]
-        wide = last.x + 1 < len(row) and not row[last.x + 1]
+        wide = not self._texts[last.line - self._first].isascii() and self._is_wide(last)
         return Span(begin, last._replace(x=last.x + 1 + wide))
 
     def _position(self, offset: int) -> Position:
         number = bisect_right(self._ends, offset)
         offset -= self._ends[number - 1] if number else 0
-        ends = list(accumulate(map(len, self._rows[number])))
-        return Position(self.first + number, bisect_right(ends, offset))
+        line = self._first + number
+        if self._texts[number].isascii():
+            return Position(line, offset)
+        ends = self._starts.get(number)
+        if ends is None:
+            ends = list(accumulate(map(len, text_cells(self._lines, line))))
+            self._starts[number] = ends
+        return Position(line, bisect_right(ends, offset))
+
+    def _is_wide(self, position: Position) -> bool:
+        ends = self._starts[position.line - self._first]
+        return position.x + 1 < len(ends) and ends[position.x + 1] == ends[position.x]
 
 
-def logical_lines(lines: Lines) -> Iterator[LogicalLine]:
-    """All of them, the oldest first."""
+def logical_lines(lines: Lines) -> Iterator[range]:
+    """The rows of each line, the oldest first. One that never ends is cut into parts."""
     number = lines.first_line
     while number < lines.end_line:
-        line = LogicalLine(lines, number)
-        yield line
-        number = line.last + 1
+        first = number
+        while (
+            number + 1 < lines.end_line
+            and number + 1 - first < ROWS_MAX
+            and lines.is_wrapped(number)
+        ):
+            number += 1
+        number += 1
+        yield range(first, number)
 
 
 class Walk:

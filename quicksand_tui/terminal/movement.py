@@ -34,6 +34,9 @@ class Motion(Enum):
     TOP = "g"
     """The oldest line."""
     BOTTOM = "G"
+    PARAGRAPH_BACK = "{"
+    """The empty line before the text that the cursor is in."""
+    PARAGRAPH_NEXT = "}"
     PROMPT_BACK = "["
     """The prompt before, where a shell marks them (OSC 133)."""
     PROMPT_NEXT = "]"
@@ -101,6 +104,21 @@ def _line_end(lines: Lines, at: Position) -> Position:
     return Position(last, max(0, len(text_cells(lines, last)) - 1))
 
 
+def _paragraph(lines: Lines, at: Position, numbers: range) -> Position:
+    """The nearest empty line beyond some text; the last of ``numbers`` if there is none."""
+    text = _has_text(lines, at.line)
+    for number in numbers:
+        if _has_text(lines, number):
+            text = True
+        elif text:
+            return Position(number, 0)
+    return Position(numbers[-1], 0) if numbers else at
+
+
+def _has_text(lines: Lines, number: int) -> bool:
+    return bool(lines.text(number).strip(BLANK))
+
+
 def _prompt(lines: Lines, at: Position, numbers: range) -> Position:
     found = (number for number in numbers if lines.mark(number) & Mark.PROMPT)
     line = next(found, None)
@@ -120,6 +138,12 @@ _MOTIONS: Final[Mapping[Motion, Callable[[Lines, Position], Position]]] = {
     Motion.LINE_END: _line_end,
     Motion.TOP: lambda lines, _: Position(lines.first_line, 0),
     Motion.BOTTOM: lambda lines, _: Position(lines.end_line - 1, 0),
+    Motion.PARAGRAPH_BACK: lambda lines, at: _paragraph(
+        lines, at, range(at.line - 1, lines.first_line - 1, -1)
+    ),
+    Motion.PARAGRAPH_NEXT: lambda lines, at: _paragraph(
+        lines, at, range(at.line + 1, lines.end_line)
+    ),
     Motion.PROMPT_BACK: lambda lines, at: _prompt(
         lines, at, range(at.line - 1, lines.first_line - 1, -1)
     ),

@@ -65,6 +65,14 @@ class Packed(NamedTuple):
         """Every cell is one ASCII character: what joins a character is none."""
         return self.text.isascii()
 
+    @property
+    def shown_text(self) -> str:
+        """Its characters, without the blanks at its end unless it goes on in the next row."""
+        text = self.text
+        if self.attributes[0] & _CLUSTERS:
+            text = text.replace(SEPARATOR, "")
+        return text if self.wrap != NO_WRAP else text.rstrip(BLANK)
+
     @classmethod
     def simple(cls, text: str, wrap: int, mark: int) -> Packed:
         """A plain row of single characters. Blanks at its end must be gone."""

@@ -35,10 +35,10 @@ class Scrollback:
         return len(self._texts)
 
     def __getitem__(self, index: int) -> Packed:
-        return _packed(self._texts[index], self._attributes[index])
+        return stored_line(self._texts[index], self._attributes[index])
 
     def __iter__(self) -> Iterator[Packed]:
-        return map(_packed, self._texts, self._attributes)
+        return map(stored_line, self._texts, self._attributes)
 
     def push(self, text: str, attributes: bytes) -> None:
         """Add the newest line, the fields of a `Packed`; the oldest go if there are too many."""
@@ -72,6 +72,11 @@ class Scrollback:
         for packed in lines:
             self.push(*packed)
 
+    def freeze(self) -> tuple[list[str | bytes], list[bytes]]:
+        """What is stored of all lines, as it is now; see `stored_line`."""
+        return list(self._texts), list(self._attributes)
 
-def _packed(stored: str | bytes, attributes: bytes) -> Packed:
+
+def stored_line(stored: str | bytes, attributes: bytes) -> Packed:
+    """A line of what `Scrollback.freeze` gives."""
     return Packed(stored if isinstance(stored, str) else stored.decode(), attributes)

@@ -24,10 +24,13 @@ def selected_text(lines: Lines, span: Span) -> str:
     start, end = span
     pieces: list[str] = []
     for number in range(max(start.line, lines.first_line), min(end.line + 1, lines.end_line)):
-        cells = text_cells(lines, number)
-        begin = start.x if number == start.line else 0
-        stop = end.x if number == end.line else len(cells)
-        pieces.append("".join(cells[begin:stop]))
+        if start.line < number < end.line:
+            pieces.append(lines.text(number))
+        else:
+            cells = text_cells(lines, number)
+            begin = start.x if number == start.line else 0
+            stop = end.x if number == end.line else len(cells)
+            pieces.append("".join(cells[begin:stop]))
         if number < end.line and not lines.is_wrapped(number):
             pieces.append("\n")
     return "".join(pieces)

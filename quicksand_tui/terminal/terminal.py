@@ -13,13 +13,14 @@ from typing import Final
 
 from quicksand_tui.terminal import keys, mouse, paste
 from quicksand_tui.terminal.events import Event
+from quicksand_tui.terminal.frozen import FrozenLines
 from quicksand_tui.terminal.interpreter import Interpreter
 from quicksand_tui.terminal.modes import CursorShape, Modes
 from quicksand_tui.terminal.mouse import MouseEvent
 from quicksand_tui.terminal.packing import Packed
 from quicksand_tui.terminal.palette import Colours, Palette
 from quicksand_tui.terminal.parser import Parser
-from quicksand_tui.terminal.rows import NO_WRAP, SHORT_WRAP, Row, Run
+from quicksand_tui.terminal.rows import BLANK, NO_WRAP, SHORT_WRAP, Row, Run
 from quicksand_tui.terminal.state import State
 
 COLUMNS_MIN: Final = 2
@@ -216,6 +217,15 @@ class Terminal:
         packed = self._packed(number)
         return [] if packed is None else self._screen.packer.cells(packed)
 
+    def text(self, number: int) -> str:
+        """The characters of a line, without the blanks at its end unless it goes on in the next."""
+        row = self._row(number)
+        if row is not None:
+            text = "".join(self.cells(number))
+            return text if row.wrap != NO_WRAP else text.rstrip(BLANK)
+        packed = self._packed(number)
+        return "" if packed is None else packed.shown_text
+
     def is_wrapped(self, number: int) -> bool:
         """Whether the line goes on in the next one."""
         line = self._row(number) or self._packed(number)
@@ -225,6 +235,18 @@ class Terminal:
         """Bits of `Mark`: what the shell says of the line."""
         line = self._row(number) or self._packed(number)
         return 0 if line is None else line.mark
+
+    def freeze(self) -> FrozenLines:
+        """All lines as they are now; what comes later does not change them."""
+        screen = self._screen
+        texts, attributes = ([], []) if self.is_alternate else screen.scrollback.freeze()
+        for row in screen.grid.rows:
+            text, attribute = screen.packer.pack(row)
+            texts.append(text)
+            attributes.append(attribute)
+        return FrozenLines(
+            texts, attributes, first=self.first_line, columns=self.columns, packer=screen.packer
+        )
 
     def _row(self, number: int) -> Row | None:
         """A row of the screen, if the line is on it."""

@@ -38,6 +38,7 @@ class Terminal:
             script,
         )
         self._run("set-option", "-g", "escape-time", "0")
+        self._run("set-option", "-s", "set-clipboard", "on")
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +84,16 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type text as it is."""
         self._run("send-keys", "-l", text)
+
+    def paste(self, text: str) -> None:
+        """Paste a text as a terminal does."""
+        self._run("set-buffer", "-b", "pasted", text)
+        self._run("paste-buffer", "-p", "-r", "-b", "pasted")
+
+    @property
+    def clipboard(self) -> str:
+        """What a program wrote there last; tmux is the terminal."""
+        return self._run("show-buffer") if self._run("list-buffers") else ""
 
     def resize(self, columns: int, rows: int) -> None:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))

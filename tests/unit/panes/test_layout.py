@@ -141,3 +141,49 @@ def test_whatever_is_done_panes_do_not_overlap(
         }
         assert not cells & seen
         seen |= cells
+
+
+def test_a_line_is_found_by_its_cells_and_dragged() -> None:
+    node = layout.split(beside(), "b", "c", Way.BELOW)
+    between = layout.line_at(node, ROOM, 40, 3)
+    below = layout.line_at(node, ROOM, 60, 12)
+    assert between is not None and below is not None
+    assert layout.line_at(node, ROOM, 39, 3) is None
+    assert layout.line_at(node, ROOM, 20, 12) is None
+    assert layout.line_at(node, ROOM, 40, 99) is None
+    assert layout.line_at(Leaf("a"), ROOM, 0, 0) is None
+    places = layout.arrange(layout.drag(node, ROOM, between, 20, 3), ROOM)
+    assert [place.x for place in places.values()] == [0, 21, 21]
+    places = layout.arrange(layout.drag(node, ROOM, below, 60, 20), ROOM)
+    assert places["b"] == Rect(41, 0, 40, 20)
+    assert places["c"] == Rect(41, 21, 40, 4)
+
+
+@settings(deadline=None)
+@given(
+    ways=st.lists(st.tuples(st.integers(0, 5), st.sampled_from(Way)), max_size=5),
+    room=st.tuples(st.integers(1, 90), st.integers(1, 40)),
+    cell=st.tuples(st.integers(-5, 95), st.integers(-5, 45)),
+    to=st.tuples(st.integers(-5, 95), st.integers(-5, 45)),
+)
+def test_a_dragged_line_is_where_the_mouse_is_as_far_as_there_is_room(
+    ways: list[tuple[int, Way]], room: tuple[int, int], cell: tuple[int, int], to: tuple[int, int]
+) -> None:
+    node: Node = Leaf("0")
+    for number, (which, way) in enumerate(ways, 1):
+        names = list(layout.panes(node))
+        node = layout.split(node, names[which % len(names)], str(number), way)
+    whole = Rect(0, 0, *room)
+    line = layout.line_at(node, whole, *cell)
+    if line is None:
+        return
+    places = layout.arrange(node, whole)
+    assert not any(
+        place.x <= cell[0] < place.x + place.width and place.y <= cell[1] < place.y + place.height
+        for place in places.values()
+    )
+    dragged = layout.drag(node, whole, line, *to)
+    assert list(layout.panes(dragged)) == list(layout.panes(node))
+    for before, after in zip(places.values(), layout.arrange(dragged, whole).values(), strict=True):
+        assert after.width >= min(before.width, layout.LENGTH_MIN)
+        assert after.height >= min(before.height, layout.LENGTH_MIN)

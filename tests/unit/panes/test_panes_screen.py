@@ -237,7 +237,7 @@ async def test_after_a_revert_it_says_so_and_shows_what_the_guest_remembers() ->
 async def test_checkpoints_are_behind_the_prefix_too() -> None:
     service = FakeService()
     async with opened(service) as (pilot, _):
-        await command(pilot, "C")
+        await command(pilot, "c")
         await until(lambda: isinstance(pilot.app.screen, NewCheckpointScreen))
         await pilot.press("x", "enter")
         await until(lambda: any(call.startswith("checkpoint") for call in service.calls))
@@ -252,28 +252,6 @@ async def test_help_shows_the_keys_behind_the_prefix() -> None:
         text = screen_text(app_of(pilot))
         assert "ctrl-] and then" in text
         assert "Another shell beside this one" in text
-
-
-async def test_what_scrolled_off_can_be_looked_at() -> None:
-    service = FakeService()
-    async with opened(service) as (pilot, workspace):
-        (guest,) = service.terminals
-        await says(pilot, guest, b"".join(b"line %d\r\n" % n for n in range(100)))
-        await until(lambda: "line 99" in screen_text(app_of(pilot)))
-        await command(pilot, "left_square_bracket")
-        await until(lambda: "line 75" in screen_text(app_of(pilot)))
-        pane = workspace.panes[0]
-        await pilot.press("g")
-        await until(lambda: "line 0" in screen_text(app_of(pilot)))
-        await says(pilot, guest, b"and more\r\n" * 50)
-        assert "line 0" in screen_text(app_of(pilot)), "the view stays where it is"
-        await pilot.press("j", "k", "pagedown", "pageup")
-        assert guest.typed == b""
-        await pilot.press("q")
-        await until(lambda: "and more" in screen_text(app_of(pilot)))
-        assert pane.back == 0
-        await pilot.press("q")
-        assert guest.typed == b"q"
 
 
 HOSTILE = [

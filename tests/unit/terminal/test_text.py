@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quicksand_tui.terminal import (
+    Matches,
     Motion,
     Position,
     Span,
@@ -82,6 +83,65 @@ def test_search_counts_cells() -> None:
     assert found(terminal, "e\u0301") == [span(0, 4, 0, 5)]
 
 
+def all_of(matches: Matches) -> Matches:
+    while not matches.is_done:
+        matches.go_on(0)
+    return matches
+
+
+def test_matches_are_gone_through_in_both_directions() -> None:
+    terminal = shown("ab ab\n\nab\nx")
+    matches = all_of(Matches(terminal.freeze(), search_pattern("ab")))
+    assert matches.count == 3
+    places = [span(0, 0, 0, 2), span(0, 3, 0, 5), span(2, 0, 2, 2)]
+    assert [matches.rank(place) for place in places] == [1, 2, 3]
+    assert matches.rank(span(1, 0, 1, 2)) == 0
+    for place, following in zip(places, [*places[1:], places[0]], strict=True):
+        assert matches.after(place.start) == following
+        assert matches.before(following.start) == place
+    assert matches.after(Position(1, 5)) == matches.before(Position(3, 0)) == places[2]
+    assert matches.after(Position(9, 0)) == places[0]
+    assert matches.before(Position(-1, 0)) == places[2]
+    assert matches.on_line(0) == places[:2]
+    assert matches.on_line(1) == matches.on_line(3) == []
+
+
+def test_without_a_match_there_is_nowhere_to_go() -> None:
+    matches = all_of(Matches(shown("abc").freeze(), search_pattern("x")))
+    assert matches.count == 0
+    assert matches.after(Position(0, 0)) is matches.before(Position(0, 0)) is None
+
+
+def test_matches_that_go_on_in_the_next_row_are_on_both() -> None:
+    matches = all_of(Matches(shown("abcdefghijklm").freeze(), search_pattern("ijk")))
+    assert matches.on_line(0) == matches.on_line(1) == [span(0, 8, 1, 1)]
+
+
+def test_a_search_is_done_in_slices() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.001
+        return now
+
+    terminal = make_terminal(10, 4, scrollback=100)
+    terminal.feed(b"ab\r\n" * 100)
+    matches = Matches(terminal.freeze(), search_pattern("a"), clock=clock)
+    matches.go_on(0.01)
+    assert 0 < matches.count < 20
+    assert not matches.is_done
+    assert all_of(matches).count == 100
+
+
+def test_a_line_without_an_end_is_searched_in_parts() -> None:
+    terminal = make_terminal(100, 4, scrollback=1000)
+    terminal.feed(b"ab" * 40_000)
+    matches = all_of(Matches(terminal.freeze(), search_pattern("ab")))
+    assert matches.count == 40_000
+    assert len(matches.on_line(500)) == 50
+
+
 def test_search_over_a_place_that_stayed_empty() -> None:
     assert found(shown("abcdefghi你x"), "i你") == [span(0, 8, 1, 2)]
 
@@ -152,6 +212,31 @@ def test_a_word_does_not_go_on_in_the_next_line() -> None:
     assert word_at(terminal, Position(0, 1)) == span(0, 0, 0, 3)
 
 
+def test_frozen_lines_stay_as_they_were() -> None:
+    terminal = shown("\x1b[31mone\x1b[m 你e\u0301\n" * 5 + "abcdefghijklm", 10, 4)
+    frozen = terminal.freeze()
+    numbers = range(terminal.first_line - 1, terminal.end_line + 1)
+    assert (frozen.first_line, frozen.end_line) == (terminal.first_line, terminal.end_line)
+    for number in numbers:
+        assert frozen.text(number) == terminal.text(number)
+        assert frozen.is_wrapped(number) == terminal.is_wrapped(number)
+        assert (
+            "".join(run.text for run in frozen.line(number)).rstrip()
+            == "".join(run.text for run in terminal.line(number)).rstrip()
+        )
+    before = [frozen.line(number) for number in numbers]
+    terminal.feed(b"\x1bc" + b"x\r\n" * 20)
+    assert [frozen.line(number) for number in numbers] == before
+
+
+def test_the_alternate_screen_is_frozen_without_the_scrollback() -> None:
+    terminal = shown("a\n" * 9)
+    terminal.feed(b"\x1b[?1049h\x1b[Hvi")
+    frozen = terminal.freeze()
+    assert (frozen.first_line, frozen.end_line) == (terminal.screen_line, terminal.end_line)
+    assert frozen.text(frozen.first_line) == "vi"
+
+
 # Moving
 
 
@@ -198,6 +283,12 @@ def test_moving_to_the_ends() -> None:
     assert move(terminal, Position(0, 3), Motion.BOTTOM) == (5, 0)
 
 
+def test_moving_by_paragraphs() -> None:
+    terminal = shown("a\nb\n\n\nc\n  \nd", 10, 8)
+    assert path(terminal, (0, 1), Motion.PARAGRAPH_NEXT, 4) == [(2, 0), (5, 0), (7, 0), (7, 0)]
+    assert path(terminal, (6, 0), Motion.PARAGRAPH_BACK, 4) == [(5, 0), (3, 0), (0, 0), (0, 0)]
+
+
 def test_moving_from_prompt_to_prompt() -> None:
     prompt = "\x1b]133;A\x07$ \x1b]133;B\x07"
     terminal = shown(f"{prompt}a\nb\nc\n{prompt}d\ne\n{prompt}")
@@ -235,5 +326,12 @@ def test_any_output_can_be_searched_selected_and_walked_over(
     selected_text(terminal, line_at(terminal, position))
     block_text(terminal, position, Position(0, 0))
     pattern = search_pattern(text, regex=True)
+    frozen = terminal.freeze()
+    matches = all_of(Matches(frozen, pattern))
+    assert matches.count == len(list(search(terminal, pattern)))
+    for number in range(terminal.first_line, terminal.end_line):
+        assert frozen.text(number) == terminal.text(number)
+        matches.on_line(number)
     for match in search(terminal, pattern):
+        assert matches.rank(match)
         assert pattern.search(selected_text(terminal, match))

@@ -1,0 +1,78 @@
+"""Copy mode, the mouse and pasting in panes: in tmux, in a real guest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import wait_for
+from tests.e2e.test_app_tmux import nothing_runs_on
+from tests.e2e.test_panes_tmux import prefixed, terminal
+from tests.e2e.tmux import Terminal
+
+__all__ = ["nothing_runs_on", "terminal"]
+
+pytestmark = pytest.mark.vm
+
+# As xterm reports it (SGR): button, column, row.
+PRESS, DRAG, RELEASE, WHEEL_DOWN = (
+    "\x1b[<0;{};{}M",
+    "\x1b[<32;{};{}M",
+    "\x1b[<0;{};{}m",
+    "\x1b[<65;9;9M",
+)
+
+
+def copied(terminal: Terminal, text: str) -> None:
+    """The clipboard of the terminal, which tmux is here, has ``text``."""
+    wait_for(lambda: terminal.clipboard == text, what=f"{text!r} on the clipboard", timeout=20)
+
+
+def test_what_scrolled_off_is_found_copied_and_pasted(terminal: Terminal) -> None:
+    terminal.type("for n in $(seq 500); do echo line-$n; done")
+    terminal.press("Enter")
+    terminal.sees("line-500")
+    # Keys typed at once: those behind the command are copy mode's.
+    terminal.press("C-]")
+    terminal.type("[?line-25\n")
+    terminal.sees("copy mode", "of 11 matches", "line-259")
+    terminal.type("Vky")
+    copied(terminal, "line-258\nline-259")
+    terminal.sees("Copied 2 lines", "line-500")
+    prefixed(terminal, "]")
+    terminal.sees("root@debian-1:~# line-258", "line-259")
+    terminal.press("C-c")
+
+
+def test_several_lines_are_no_commands_without_a_yes(terminal: Terminal) -> None:
+    terminal.type("PS1='dash> ' exec dash")
+    terminal.press("Enter")
+    terminal.sees("dash>")
+    terminal.paste("echo one-$((6 * 7))\necho two-$((6 * 7))\n")
+    terminal.sees("Paste 2 lines?", "echo two-$((6 * 7))")
+    terminal.press("Enter")
+    terminal.until(lambda text: "Paste 2 lines?" not in text, what="the pane")
+    assert "one-42" not in terminal.text
+    terminal.paste("echo one-$((6 * 7))\necho two-$((6 * 7))\n")
+    terminal.sees("Paste 2 lines?")
+    terminal.type("y")
+    terminal.sees("one-42", "two-42")
+
+
+def test_the_mouse_selects_and_scrolls(terminal: Terminal) -> None:
+    terminal.type("clear; echo hello brave new world")
+    terminal.press("Enter")
+    terminal.until(lambda text: "\nhello brave new world" in text, what="the words")
+    row = terminal.text.splitlines().index("hello brave new world") + 1
+    for what, column in ((PRESS, 7), (DRAG, 9), (DRAG, 15), (RELEASE, 15)):
+        terminal.type(what.format(column, row))
+    copied(terminal, "brave new")
+    for what in (PRESS, RELEASE, PRESS, RELEASE):
+        terminal.type(what.format(18, row))
+    copied(terminal, "world")
+    terminal.type("seq 1000 | less")
+    terminal.press("Enter")
+    terminal.sees("\n1\n")
+    terminal.type(WHEEL_DOWN)
+    terminal.sees("\n4\n")
+    terminal.until(lambda text: "\n3\n" not in text, what="less three lines further")
+    terminal.type("q")
