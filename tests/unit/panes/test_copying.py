@@ -367,17 +367,17 @@ async def test_on_the_alternate_screen_the_wheel_is_arrow_keys() -> None:
 
 async def test_the_line_between_panes_is_dragged_and_titles_are_clicked() -> None:
     service = FakeService()
-    async with opened(service, (101, 30)) as (pilot, workspace):
+    async with opened(service, (95, 30)) as (pilot, workspace):
         await command(pilot, "percent_sign")
         await until(lambda: opens(workspace, 2))
         first, second = workspace.panes
-        await until(lambda: second.has_focus and second.size.width == 50)
+        await until(lambda: second.has_focus and second.size.width == 47)
         post = pilot._post_mouse_events
-        await post([events.MouseDown], workspace, (50, 5), button=1)
+        await post([events.MouseDown], workspace, (47, 5), button=1)
         await post([events.MouseMove], workspace, (40, 5), button=1)
         await post([events.MouseMove], workspace, (30, 5), button=1)
         await post([events.MouseUp], workspace, (30, 5), button=1)
-        await until(lambda: [t.size[0] for t in service.terminals] == [30, 70])
+        await until(lambda: [t.size[0] for t in service.terminals] == [30, 64])
         await pilot.click(workspace, offset=(5, 0))
         await until(lambda: first.has_focus)
         await pilot.click(second, offset=(5, 5))
