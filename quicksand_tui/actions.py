@@ -229,6 +229,14 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="mouse",
+        keys=("m",),
+        label="mouse",
+        tooltip="Give the mouse to the terminal to select text, or take it back",
+        group=Group.VIEW,
+        footer=False,
+    ),
+    Action(
         id="palette",
         keys=("colon", "ctrl+p"),
         label="palette",

@@ -162,6 +162,15 @@ PANE_ACTIONS: tuple[Action, ...] = (
         scope=Scope.PANES,
     ),
     Action(
+        id="mouse",
+        keys=("m",),
+        label="mouse",
+        tooltip="Give the mouse to the terminal to select text, or take it back",
+        group=Group.PANES,
+        scope=Scope.PANES,
+        footer=False,
+    ),
+    Action(
         id="help",
         keys=("question_mark",),
         label="help",

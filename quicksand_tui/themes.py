@@ -1,10 +1,13 @@
-"""The app's own colours: one dark and one light theme."""
+"""The app's own colours. State is told by glyph and word as well: colour is only the third."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from textual.theme import Theme
+
+from quicksand_tui.probe import UNKNOWN, TerminalAbilities
 
 DARK_THEME = Theme(
     name="quicksand",
@@ -56,8 +59,119 @@ LIGHT_THEME = Theme(
 )
 
 
-def fitting_theme() -> str:
-    """The light theme where the terminal says that it is light: "foreground;background", as rxvt,
-    konsole and others do."""
-    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    return LIGHT_THEME.name if ground in ("7", "15") else DARK_THEME.name
+def _scrollbar(track: str, bar: str, hover: str, active: str) -> dict[str, str]:
+    return {
+        "scrollbar": bar,
+        "scrollbar-hover": hover,
+        "scrollbar-active": active,
+        "scrollbar-background": track,
+        "scrollbar-background-hover": track,
+        "scrollbar-background-active": track,
+        "scrollbar-corner-color": track,
+    }
+
+
+CONTRAST_THEME = Theme(
+    name="quicksand-contrast",
+    primary="#ffd75f",
+    secondary="#87d7ff",
+    accent="#ffd75f",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#0a0a0a",
+    panel="#1c1c1c",
+    success="#87ff87",
+    warning="#ffd75f",
+    error="#ff9c94",
+    dark=True,
+    variables={
+        "border": "#9e9e9e",
+        "text-muted": "#d0d0d0",
+        "foreground-muted": "#d0d0d0",
+        **_scrollbar("#000000", "#9e9e9e", "#d0d0d0", "#ffd75f"),
+    },
+)
+CONTRAST_LIGHT_THEME = Theme(
+    name="quicksand-contrast-light",
+    primary="#00308f",
+    secondary="#004b5c",
+    accent="#00308f",
+    foreground="#000000",
+    background="#ffffff",
+    surface="#f7f7f7",
+    panel="#eeeeee",
+    success="#0a4a0a",
+    warning="#5a3600",
+    error="#7a0000",
+    dark=False,
+    variables={
+        "border": "#5f5f5f",
+        "text-muted": "#303030",
+        "foreground-muted": "#303030",
+        **_scrollbar("#ffffff", "#5f5f5f", "#303030", "#00308f"),
+    },
+)
+COLOUR_BLIND_THEME = Theme(
+    # Blue, yellow and orange of Okabe and Ito's palette ("Color Universal Design", 2008), which
+    # people with any kind of colour vision tell apart.
+    name="quicksand-colour-blind",
+    primary="#56b4e9",
+    secondary="#cc79a7",
+    accent="#56b4e9",
+    foreground="#dcdcdc",
+    background="#14171c",
+    surface="#20242b",
+    panel="#282d36",
+    success="#56b4e9",
+    warning="#f0e442",
+    error="#e8742a",
+    dark=True,
+    variables={
+        "border": "#3c434e",
+        "text-success": "#6cbdec",
+        "text-warning": "#f0e442",
+        "text-error": "#f0843e",
+        **_scrollbar("#14171c", "#3c434e", "#5c6675", "#56b4e9"),
+    },
+)
+ANSI_THEME = Theme(
+    # The terminal's own sixteen colours, on its own ground, dark or light.
+    name="quicksand-ansi",
+    ansi=True,
+    primary="ansi_blue",
+    secondary="ansi_cyan",
+    accent="ansi_magenta",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    success="ansi_green",
+    warning="ansi_yellow",
+    error="ansi_red",
+    variables={
+        "border": "ansi_bright_black",
+        "border-blurred": "ansi_bright_black",
+        **_scrollbar("ansi_default", "ansi_bright_black", "ansi_blue", "ansi_magenta"),
+    },
+)
+
+THEMES = (
+    DARK_THEME,
+    LIGHT_THEME,
+    CONTRAST_THEME,
+    CONTRAST_LIGHT_THEME,
+    COLOUR_BLIND_THEME,
+    ANSI_THEME,
+)
+
+
+def fitting_theme(
+    abilities: TerminalAbilities = UNKNOWN, environ: Mapping[str, str] = os.environ
+) -> str:
+    """The light theme where the terminal says that it is light: when asked, or in COLORFGBG
+    ("foreground;background", as rxvt, konsole and others set it)."""
+    is_light = abilities.is_light
+    if is_light is None:
+        is_light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+    return LIGHT_THEME.name if is_light else DARK_THEME.name

@@ -40,7 +40,7 @@ ROLES = {
 """A colour of the theme for each state; glyph and word tell it too."""
 
 
-MUTED = "$foreground 60%"
+MUTED = "$foreground-muted"
 """A style for what is secondary. ($text-muted is for style sheets: in content it is white.)"""
 
 

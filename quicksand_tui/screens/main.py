@@ -159,6 +159,8 @@ class MainScreen(ActionScreen):
         if doing:
             # What is under way is worth more than what the host has left.
             host, doing = "", f" · {doing}"
+        if self._app.mouse_released:
+            doing += " · mouse: terminal"
         room = self.size.width - len(host) - TOP_USED
         top = (counts_text(self._snapshot, room - len(doing)) + doing, host)
         if top != self._top:
@@ -360,6 +362,9 @@ class MainScreen(ActionScreen):
 
     def do_commands(self) -> None:
         self._app.open_commands()
+
+    def do_mouse(self) -> None:
+        self._app.toggle_mouse()
 
     def do_palette(self) -> None:
         self._app.action_command_palette()

@@ -98,6 +98,8 @@ class PanesScreen(Screen[None]):
         pane = self.workspace.current
         prefixed = pane is not None and pane.prefixed
         title = f" {self._sandbox.name} · {state_text(self._sandbox.state)} · "
+        if self._app.mouse_released:
+            title += "mouse: terminal · "
         text = Content.assemble(title, (PREFIXED, "reverse") if prefixed else (HINT, "dim"))
         self.query_one("#top", Static).update(Content(plain(text.plain)) if self._ascii else text)
 
@@ -220,6 +222,9 @@ class PanesScreen(Screen[None]):
     @on(Workspace.Emptied)
     def _leave_for_good(self) -> None:
         self._app.forget_panes(self._sandbox.id)
+
+    def do_mouse(self) -> None:
+        self._app.toggle_mouse()
 
     def do_help(self) -> None:
         from quicksand_tui.screens.help import HelpScreen
