@@ -9,6 +9,22 @@ from textual.theme import Theme
 
 from quicksand_tui.probe import UNKNOWN, TerminalAbilities
 
+
+def _variables(ground: str, bar: str, hover: str, active: str) -> dict[str, str]:
+    """Scroll bars and selected text."""
+    return {
+        "input-selection-background": active,
+        "input-selection-foreground": ground,
+        "scrollbar": bar,
+        "scrollbar-hover": hover,
+        "scrollbar-active": active,
+        "scrollbar-background": ground,
+        "scrollbar-background-hover": ground,
+        "scrollbar-background-active": ground,
+        "scrollbar-corner-color": ground,
+    }
+
+
 DARK_THEME = Theme(
     name="quicksand",
     primary="#c9a66b",
@@ -24,51 +40,29 @@ DARK_THEME = Theme(
     dark=True,
     variables={
         "border": "#3a3f46",
-        "scrollbar": "#3a3f46",
-        "scrollbar-hover": "#5a616b",
-        "scrollbar-active": "#d9b26f",
-        "scrollbar-background": "#16181b",
-        "scrollbar-background-hover": "#16181b",
-        "scrollbar-background-active": "#16181b",
-        "scrollbar-corner-color": "#16181b",
+        "foreground-muted": "#a5a19a",
+        **_variables("#16181b", "#3a3f46", "#5a616b", "#d9b26f"),
     },
 )
 LIGHT_THEME = Theme(
     name="quicksand-light",
-    primary="#8a6a2f",
+    primary="#7a5c26",
     secondary="#4d6478",
     accent="#9a6a12",
     foreground="#2b2a27",
     background="#faf8f3",
     surface="#f0ece2",
     panel="#e6e1d4",
-    success="#4a7a2e",
+    success="#3f6d26",
     warning="#9a6200",
     error="#b3372c",
     dark=False,
     variables={
         "border": "#c9c2b2",
-        "scrollbar": "#c9c2b2",
-        "scrollbar-hover": "#a89f8b",
-        "scrollbar-active": "#9a6a12",
-        "scrollbar-background": "#faf8f3",
-        "scrollbar-background-hover": "#faf8f3",
-        "scrollbar-background-active": "#faf8f3",
-        "scrollbar-corner-color": "#faf8f3",
+        "foreground-muted": "#5f5d57",
+        **_variables("#faf8f3", "#c9c2b2", "#a89f8b", "#855a0c"),
     },
 )
-
-
-def _scrollbar(track: str, bar: str, hover: str, active: str) -> dict[str, str]:
-    return {
-        "scrollbar": bar,
-        "scrollbar-hover": hover,
-        "scrollbar-active": active,
-        "scrollbar-background": track,
-        "scrollbar-background-hover": track,
-        "scrollbar-background-active": track,
-        "scrollbar-corner-color": track,
-    }
 
 
 CONTRAST_THEME = Theme(
@@ -86,9 +80,9 @@ CONTRAST_THEME = Theme(
     dark=True,
     variables={
         "border": "#9e9e9e",
-        "text-muted": "#d0d0d0",
-        "foreground-muted": "#d0d0d0",
-        **_scrollbar("#000000", "#9e9e9e", "#d0d0d0", "#ffd75f"),
+        "text-muted": "#d8d8d8",
+        "foreground-muted": "#d8d8d8",
+        **_variables("#000000", "#9e9e9e", "#d0d0d0", "#ffd75f"),
     },
 )
 CONTRAST_LIGHT_THEME = Theme(
@@ -108,7 +102,7 @@ CONTRAST_LIGHT_THEME = Theme(
         "border": "#5f5f5f",
         "text-muted": "#303030",
         "foreground-muted": "#303030",
-        **_scrollbar("#ffffff", "#5f5f5f", "#303030", "#00308f"),
+        **_variables("#ffffff", "#5f5f5f", "#303030", "#00308f"),
     },
 )
 COLOUR_BLIND_THEME = Theme(
@@ -128,10 +122,11 @@ COLOUR_BLIND_THEME = Theme(
     dark=True,
     variables={
         "border": "#3c434e",
+        "foreground-muted": "#a3a8af",
         "text-success": "#6cbdec",
         "text-warning": "#f0e442",
         "text-error": "#f0843e",
-        **_scrollbar("#14171c", "#3c434e", "#5c6675", "#56b4e9"),
+        **_variables("#14171c", "#3c434e", "#5c6675", "#56b4e9"),
     },
 )
 ANSI_THEME = Theme(
@@ -152,7 +147,7 @@ ANSI_THEME = Theme(
     variables={
         "border": "ansi_bright_black",
         "border-blurred": "ansi_bright_black",
-        **_scrollbar("ansi_default", "ansi_bright_black", "ansi_blue", "ansi_magenta"),
+        **_variables("ansi_default", "ansi_bright_black", "ansi_blue", "ansi_magenta"),
     },
 )
 

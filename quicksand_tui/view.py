@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,12 @@ ROLES = {
 
 MUTED = "$foreground-muted"
 """A style for what is secondary. ($text-muted is for style sheets: in content it is white.)"""
+
+
+def muted_style(variables: Mapping[str, str]) -> str:
+    """The same for Rich, from a theme's variables: it knows no transparent colours."""
+    colour = variables.get("foreground-muted", "")
+    return colour if len(colour) == len("#rrggbb") and colour.startswith("#") else "dim"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from quicksand_tui.text import clip, plain
-from quicksand_tui.view import Cell, Column, Row
+from quicksand_tui.view import Cell, Column, Row, muted_style
 
 PlanColumns = Callable[[int], tuple[Column, ...]]
 
@@ -144,6 +144,6 @@ class KeyedTable(DataTable[Text]):
 
     def _colour(self, role: str) -> str:
         if role in ("", "muted"):
-            return "dim" if role else ""
+            return muted_style(self.app.theme_variables) if role else ""
         # The shade for text: the plain one is too pale on a light ground. Rich has no "ansi_".
         return self.app.theme_variables.get(f"text-{role}", "").removeprefix("ansi_")
