@@ -151,9 +151,11 @@ class QuicksandApp(App[int]):
         world = replace(self._world, saves=self.saves.view)
         return with_jobs(world, self.operations.jobs)
 
+    def on_load(self) -> None:
+        self._handle_signals()
+
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
-        self._handle_signals()
         if self.theme_choice.problem:
             self.tell(self.theme_choice.problem, severity="warning")
         # The first look loads the engine, so it waits until there is a screen to look at.
@@ -582,10 +584,12 @@ class QuicksandApp(App[int]):
         """End as on quitting, with the terminal restored. The exit status is a shell's 128 + n."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            for number in (signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 loop.add_signal_handler(number, self._end_by_signal, number)
 
     def _end_by_signal(self, number: int) -> None:
+        if number == signal.SIGINT and (self.shell_opens or self._shell is not None):
+            return  # it is the shell's
         if self._shell is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._shell.terminate()

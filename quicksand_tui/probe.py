@@ -29,6 +29,9 @@ ANSWER_MAX = 4096
 
 NAME_MAX = 60
 
+CELL_DIGITS = 4
+"""Of a cell's width, and of its height; more is nonsense."""
+
 _DA1 = b"\x1b[c"
 _SYNC, _KEYBOARD, _NAME, _CELL = b"\x1b[?2026$p", b"\x1b[?u", b"\x1b[>0q", b"\x1b[16t"
 _BACKGROUND = b"\x1b]11;?\x1b\\"
@@ -43,13 +46,12 @@ _ANSWER = re.compile(
     rb"|\x1b\[[>=][\d;]*c"
     rb"|\x1b\[\?(?P<mode>\d+;\d+)\$y"
     rb"|\x1b\[\?(?P<keyboard>\d+)u"
-    rb"|\x1b\[6;(?P<cell>\d{1,4};\d{1,4})t"
+    rb"|\x1b\[6;(?P<cell>\d+;\d+)t"
     rb"|\x1b\[[48];\d+;\d+t"
     rb"|\x1b\]11;(?P<background>[^\x07\x1b]*)(?:\x07|\x1b\\)"
-    rb"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    rb"|\x1b\]\d+;[^\x07\x1b]*(?:\x07|\x1b\\)"
     rb"|\x1bP>\|(?P<name>[^\x1b]*)\x1b\\"
     rb"|\x1b_G(?P<graphics>[^\x1b]*)\x1b\\"
-    rb"|\x1b[P_][^\x1b]*\x1b\\"
 )
 """All that is no key (xterm's ctlseqs, kitty's protocols); but sizes in the band are Textual's."""
 
@@ -254,7 +256,6 @@ class ReplyReader:
                 if "4" in text.split(";")[1:] and self.abilities.graphics == "none":
                     self._know(graphics="sixel")
                 self.answered = True
-                self._expects = False
             case "mode":
                 if text.startswith("2026;"):
                     self._know(sync_output=text[5:] in ("1", "2", "3"))
@@ -262,9 +263,9 @@ class ReplyReader:
             case "keyboard":
                 self._know(kitty_keyboard=True)
             case "cell":
-                height, _, width = text.partition(";")
-                if int(width) and int(height):
-                    self._know(cell_size=(int(width), int(height)))
+                height, width = (int(part[:CELL_DIGITS]) for part in text.split(";"))
+                if width and height and len(text) <= 2 * CELL_DIGITS + 1:
+                    self._know(cell_size=(width, height))
             case "background":
                 if (colour := _colour(text)) is not None:
                     self._know(background=colour)

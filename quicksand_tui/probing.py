@@ -74,9 +74,9 @@ class Probe:
         return self.reader.abilities if self.reader.abilities != UNKNOWN else self.known
 
     @property
-    def over(self) -> bool:
-        """Whether answers are not to be expected any more."""
-        return self.reader.answered or time.monotonic() - self._asked > self._patience_s
+    def late(self) -> bool:
+        """Whether it is so long ago that answers are not to be expected any more."""
+        return time.monotonic() - self._asked > self._patience_s
 
     def __enter__(self) -> Probe:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -93,7 +93,7 @@ class Probe:
     def __exit__(self, *_: object) -> None:
         """Give the terminal back as it was, whatever has happened."""
         try:
-            if self._questions and not self.over:
+            if self._questions and not self.late:
                 # Else the shell would get what still comes.
                 self._read_until(self._asked + self._patience_s)
             if self.taken_over:

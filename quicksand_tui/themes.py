@@ -145,6 +145,8 @@ ANSI_THEME = Theme(
     warning="ansi_yellow",
     error="ansi_red",
     variables={
+        "ansi-background": "ansi_default",
+        "ansi-foreground": "ansi_default",
         "border": "ansi_bright_black",
         "border-blurred": "ansi_bright_black",
         **_variables("ansi_default", "ansi_bright_black", "ansi_blue", "ansi_magenta"),

@@ -60,6 +60,7 @@ def fresh_places(prepared: Paths) -> Iterator[Paths]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_RUNTIME_DIR", str(root / "run"))
         patch.setenv("QUICKSAND_DATA_DIR", str(root / "data"))
+        patch.setenv("QUICKSAND_STATE_DIR", str(root / "state"))
         patch.setenv("QUICKSAND_TEMPLATES", "use")
         yield paths()
     leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))

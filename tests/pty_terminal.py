@@ -66,7 +66,7 @@ class PtyTerminal:
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", ON_ITS_TERMINAL, os.ttyname(slave), *argv],
             start_new_session=True,
-            env={**clean_environment(), "TERM": "xterm-256color", **env},
+            env={**clean_environment(), "TERM": "xterm-256color", "COLORTERM": "truecolor", **env},
         )
         self._slave = slave  # kept open: what is written last can still be read
         self._ended = threading.Event()
@@ -104,6 +104,11 @@ class PtyTerminal:
         with self._lock:
             lines = range(self._screen.screen_line, self._screen.end_line)
             return "\n".join("".join(run.text for run in self._screen.line(line)) for line in lines)
+
+    @property
+    def answered(self) -> bool:
+        """Whether all that was asked by now has its answer."""
+        return self._answered_to > 0 and not self._due
 
     def type(self, data: bytes) -> None:
         os.write(self.master, data)

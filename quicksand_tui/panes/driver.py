@@ -156,7 +156,7 @@ class RawDriver(LinuxDriver):
             pass
 
     def _without_answers(self, data: bytes) -> bytes:
-        if self._probe is not None and self._probe.over:
+        if self._probe is not None and self._probe.late:
             self._replies.stop_expecting()
         before = self._replies.abilities
         keys = self._replies.feed(data)

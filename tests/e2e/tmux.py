@@ -11,7 +11,13 @@ from typing import Self
 
 from tests.conftest import wait_for
 
-ENVIRONMENT = ("QUICKSAND_RUNTIME_DIR", "QUICKSAND_DATA_DIR", "PATH", "HOME")
+ENVIRONMENT = (
+    "QUICKSAND_RUNTIME_DIR",
+    "QUICKSAND_DATA_DIR",
+    "QUICKSAND_STATE_DIR",
+    "PATH",
+    "HOME",
+)
 
 
 class Terminal:
