@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 from codecs import getincrementaldecoder
+from typing import IO, cast
 
 from textual import constants
 from textual._xterm_parser import XTermParser
@@ -46,6 +48,22 @@ class TerminalAnswered(Message):
         self.abilities = abilities
 
 
+class PatientFile:
+    """What Textual's thread writes to. A terminal that is gone is no reason for the thread to end:
+    the app would wait for it for ever, since nobody takes what it has to say."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+
 class RawDriver(LinuxDriver):
     """While `raw`, keys come as `RawInput` messages to the app instead of key events. What the
     terminal answers never becomes a key, however late it comes."""
@@ -59,6 +77,7 @@ class RawDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._file = PatientFile(cast("IO[str]", self._file))  # type: ignore[assignment]
         self._splitter = InputSplitter()
         self._probe: Probe | None = getattr(app, "probe", None)
         self._replies = ReplyReader(expects=False) if self._probe is None else self._probe.reader

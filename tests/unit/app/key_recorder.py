@@ -35,7 +35,7 @@ if wait := os.environ.get("WAIT_FOR"):
     spare = module.spare_the_line
 
     def slowly(environ: dict[str, str]) -> bool:
-        while not Path(wait).exists():
+        while not Path(str(wait)).exists():
             pass
         return spare(environ)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,11 +60,19 @@ async def walk(pilot: Pilot[int]) -> AsyncIterator[str]:
         stack = len(app.screen_stack)
         await pilot.press(*there)
         seek = plain(word) if app.ascii else word
-        await until(lambda seek=seek: seek in screen_text(app))
+        await until(partial(_shows, app, seek))
         await pilot.pause()
         yield word
         await pilot.press(*back)
-        await until(lambda stack=stack: len(app.screen_stack) == stack)
+        await until(partial(_has_screens, app, stack))
+
+
+def _shows(app: QuicksandApp, word: str) -> bool:
+    return word in screen_text(app)
+
+
+def _has_screens(app: QuicksandApp, count: int) -> bool:
+    return len(app.screen_stack) == count
 
 
 def luminance(colour: Rgb) -> float:
