@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import sys
 import termios
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,71 @@ def test_the_mouse_is_given_to_the_terminal_and_taken_back() -> None:
         terminal.type(b"q")
         assert terminal.ends() == 0
         given_back(terminal)
+
+
+# In a pane
+
+PANE_APP = str(Path(__file__).with_name("pane_app.py"))
+KITTY_PUSH, KITTY_POP = b"\x1b[>25u", b"\x1b[<u"
+
+
+@contextlib.contextmanager
+def in_a_pane(log: Path) -> Iterator[PtyTerminal]:
+    """The app with a pane that has the focus: keys are the guest's, byte for byte."""
+    env = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    with PtyTerminal([sys.executable, PANE_APP, str(log)], answers=WHOLE, env=env) as terminal:
+        terminal.sees("● running")
+        terminal.type(b"s")
+        terminal.sees("guest$")
+        wait_for(lambda: KITTY_POP in terminal.output, what="keys as the guest expects them")
+        yield terminal
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_a_pane_has_the_keys(tmp_path: Path, number: signal.Signals) -> None:
+    with in_a_pane(tmp_path / "typed") as terminal:
+        terminal.kill(number)
+        assert terminal.ends() == SIGNALS[number]
+        given_back(terminal)
+
+
+def test_a_late_answer_is_not_typed_into_a_guest(tmp_path: Path) -> None:
+    log = tmp_path / "typed"
+    with in_a_pane(log) as terminal:
+        terminal.type(b"a" + b"".join(WHOLE.values()) + b"b\x1bbc")
+        wait_for(lambda: log.exists() and log.read_bytes().endswith(b"c"), what="all keys")
+        assert log.read_bytes() == b"ab\x1bbc"
+        terminal.kill(signal.SIGTERM)
+        terminal.ends()
+
+
+def test_stopped_and_continued_a_pane_still_has_plain_keys(tmp_path: Path) -> None:
+    log = tmp_path / "typed"
+    with in_a_pane(log) as terminal:
+        terminal.kill(signal.SIGTSTP)
+        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        given_back(terminal)
+        seen = len(terminal.output)
+        terminal.kill(signal.SIGCONT)
+        wait_for(lambda: b"guest$" in terminal.output[seen:], what="it to draw again")
+        again = bytes(terminal.output[seen:])
+        assert KITTY_PUSH in again and again.rfind(KITTY_POP) > again.rfind(KITTY_PUSH)
+        terminal.type(b"\x1bb\x08")
+        wait_for(lambda: log.exists() and log.read_bytes() == b"\x1bb\x08", what="the keys")
+        terminal.kill(signal.SIGTERM)
+        terminal.ends()
+
+
+def test_the_mouse_is_released_in_a_pane_by_the_prefix_and_m(tmp_path: Path) -> None:
+    with in_a_pane(tmp_path / "typed") as terminal:
+        seen = len(terminal.output)
+        terminal.type(b"\x1dm")
+        terminal.sees("mouse: terminal")
+        assert b"\x1b[?1003l" in terminal.output[seen:]
+        terminal.type(b"\x1dm")
+        wait_for(lambda: b"\x1b[?1003h" in terminal.output[seen:], what="the mouse")
+        terminal.kill(signal.SIGTERM)
+        terminal.ends()
 
 
 def test_the_reset_names_all_that_textual_switches_on() -> None:
