@@ -8,7 +8,7 @@ import sys
 from collections.abc import MutableMapping
 
 from quicksand_tui.probe import over_ssh
-from quicksand_tui.probing import Probe
+from quicksand_tui.probing import Probe, terminals_file
 from quicksand_tui.state_files import StateFile, state_dir
 from quicksand_tui.text import ascii_only
 from quicksand_tui.theme_choice import AUTO, FILE_NAME, ThemeChoice, theme_wish
@@ -59,7 +59,7 @@ def run_app(*, theme: str = "", ascii_glyphs: bool = False) -> int:
     """
     try:
         # The terminal answers while the app is loaded.
-        with Probe(os.environ, StateFile(state_dir() / "terminals.json")) as probe:
+        with Probe(os.environ, terminals_file()) as probe:
             return _run(probe, theme, plain_glyphs=ascii_glyphs or ascii_only())
     except KeyboardInterrupt:
         return INTERRUPTED

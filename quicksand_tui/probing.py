@@ -22,7 +22,7 @@ from quicksand_tui.probe import (
     over_ssh,
     questions,
 )
-from quicksand_tui.state_files import StateFile
+from quicksand_tui.state_files import StateFile, state_dir
 
 FIRST_PAINT_WAIT_S = 0.15
 """Seconds after the questions for which the first paint of an unknown terminal waits; loading the
@@ -158,6 +158,18 @@ class Probe:
         kept[self._key] = self.reader.abilities.to_json()
         with contextlib.suppress(OSError):
             self._cache.write(kept)
+
+
+def terminals_file() -> StateFile:
+    return StateFile(state_dir() / "terminals.json")
+
+
+def known_terminal(environ: Mapping[str, str], fd: int = 0) -> TerminalAbilities | None:
+    """What this terminal answered the last time; None if it was never asked."""
+    try:
+        return TerminalAbilities.from_json(terminals_file().read().get(cache_key(environ, fd)))
+    except ValueError:
+        return None
 
 
 def cache_key(environ: Mapping[str, str], fd: int) -> str:

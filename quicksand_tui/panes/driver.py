@@ -15,6 +15,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from quicksand_tui.panes.raw_input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.panes.slim import slim
 from quicksand_tui.probe import ReplyReader, TerminalAbilities
 from quicksand_tui.probing import Probe
 
@@ -97,6 +98,9 @@ class RawDriver(LinuxDriver):
         super().stop_application_mode()
         if self._probe is not None:
             self._probe.taken_over = False
+
+    def write(self, data: str) -> None:
+        super().write(slim(data))
 
     @property
     def mouse(self) -> bool:
