@@ -232,7 +232,7 @@ ACTIONS: tuple[Action, ...] = (
         id="mouse",
         keys=("m",),
         label="mouse",
-        tooltip="Give the mouse to the terminal to select text, or take it back",
+        tooltip="Let the terminal select text with the mouse, or not",
         group=Group.VIEW,
         footer=False,
     ),

@@ -188,6 +188,11 @@ class QuicksandApp(App[int]):
         if not self.theme_choice.name and event.abilities.background is not None:
             self._show_theme(fitting_theme(event.abilities))
 
+    @on(Driver.SignalResume)
+    def _draw_all_again(self) -> None:
+        """Continued after a stop, the terminal shows nothing; Textual would draw changes only."""
+        self.refresh(layout=True)
+
     @property
     def mouse_released(self) -> bool:
         """Whether the terminal has the mouse, to select text with it."""
