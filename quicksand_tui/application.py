@@ -170,7 +170,8 @@ class QuicksandApp(App[int]):
         """Remember a theme that the user has chosen."""
         if name != self._theme_set:
             self._theme_set = name
-            self._remember_theme(name)
+            if self.is_running:
+                self._remember_theme(name)
 
     @work(group="theme", exclusive=True)
     async def _remember_theme(self, name: str) -> None:

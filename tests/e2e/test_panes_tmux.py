@@ -89,7 +89,7 @@ def test_panes_are_split_left_and_found_again(terminal: Terminal, places: Paths)
     terminal.press("Enter")
     terminal.sees("below-42")
     prefixed(terminal, "d")
-    terminal.sees("─ Sandboxes ─")
+    terminal.sees("━ Sandboxes ━")
     terminal.press("q")
     left_clean(terminal, 0)
     # The app is gone, the shells are not.

@@ -220,7 +220,7 @@ async def test_one_click_selects_and_two_open() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         table = app.main.sandboxes.table
-        row = [line for line in screen_text(app).splitlines() if "╭" not in line]
+        row = [line for line in screen_text(app).splitlines() if not {"╭", "┏"} & set(line)]
         at = next(n for n, line in enumerate(row) if "○ stopped   db" in line) - 1
         assert await pilot.click(table, offset=(20, at))
         await until(lambda: table.selected_key == DB.id)
