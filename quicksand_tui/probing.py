@@ -81,13 +81,17 @@ class Probe:
     def __enter__(self) -> Probe:
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._handlers[number] = signal.signal(number, _end)
-        with contextlib.suppress(termios.error):
-            self.attributes = termios.tcgetattr(self._in)
-            self._silence()
-        if self.attributes is not None and self._questions:
-            _write(self._out, self._questions)
-        self._asked = time.monotonic()
-        self.known = self._recall()
+        try:
+            with contextlib.suppress(termios.error):
+                self.attributes = termios.tcgetattr(self._in)
+                self._silence()
+            if self.attributes is not None and self._questions:
+                _write(self._out, self._questions)
+            self._asked = time.monotonic()
+            self.known = self._recall()
+        except BaseException:  # a signal, most likely
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -96,12 +100,12 @@ class Probe:
             if self._questions and not self.late:
                 # Else the shell would get what still comes.
                 self._read_until(self._asked + self._patience_s)
+        finally:
             if self.taken_over:
                 _write(self._out, RESET.encode())
             if self.attributes is not None:
                 with contextlib.suppress(termios.error):
                     termios.tcsetattr(self._in, termios.TCSANOW, self.attributes)
-        finally:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
         self._remember()

@@ -120,12 +120,20 @@ def test_a_first_start_on_a_mute_terminal_does_not_wait_for_it(tmp_path: Path) -
 
 
 def given_back(terminal: PtyTerminal) -> None:
+    """The terminal is as it was, as soon as all that was written is read."""
+    wait_for(lambda: not switched_on(bytes(terminal.output)), what="the modes to be switched off")
     assert terminal.modes == terminal.before
-    output = bytes(terminal.output)
-    for mode in (b"1049", b"1000", b"1003", b"1006", b"2004", b"1004"):
-        assert output.rfind(b"\x1b[?%sl" % mode) > output.rfind(b"\x1b[?%sh" % mode) - 1, mode
-    assert output.rfind(b"\x1b[?25h") >= output.rfind(b"\x1b[?25l")
-    assert output.count(b"\x1b[<u") >= output.count(b"\x1b[>25u")
+
+
+def switched_on(output: bytes) -> list[bytes]:
+    """Modes that were left on."""
+    left = [
+        mode
+        for mode in (b"1049", b"1000", b"1003", b"1006", b"2004", b"1004")
+        if output.rfind(b"\x1b[?%sh" % mode) > output.rfind(b"\x1b[?%sl" % mode)
+    ]
+    left += [b"25"] if output.rfind(b"\x1b[?25l") > output.rfind(b"\x1b[?25h") else []
+    return left + ([b"u"] if output.count(b"\x1b[>25u") > output.count(b"\x1b[<u") else [])
 
 
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
@@ -302,3 +310,18 @@ def test_the_reset_names_all_that_textual_switches_on() -> None:
         "1007",
     }:  # 1007 is in a comment
         assert f"\x1b[?{mode}l" in RESET
+
+
+def test_a_theme_said_for_a_run_and_auto(places: Paths) -> None:
+    chosen = Path(os.environ["QUICKSAND_STATE_DIR"]) / "appearance.json"
+    chosen.parent.mkdir(parents=True)
+    chosen.write_text('{"theme": "nord", "more": 1}')
+    with PtyTerminal([*APP, "--theme", "no-such"], answers=WHOLE) as terminal:
+        assert terminal.ends() == 2
+        terminal.sees("there is no theme 'no-such'", "quicksand-light")
+        given_back(terminal)
+    with PtyTerminal([*APP, "--theme", "auto"], answers=WHOLE) as terminal:
+        wait_for(lambda: b"48;2;250;248;243" in terminal.output, what="the light theme")
+        terminal.type(b"q")
+        assert terminal.ends() == 0
+    assert json.loads(chosen.read_text()) == {"theme": "", "more": 1}
