@@ -304,6 +304,14 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="mouse",
+        keys=("m",),
+        label="mouse",
+        tooltip="Let the terminal select text with the mouse, or not",
+        group=Group.VIEW,
+        footer=False,
+    ),
+    Action(
         id="palette",
         keys=("colon", "ctrl+p"),
         label="palette",

@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+from collections.abc import MutableMapping
 
+from quicksand_tui.probe import over_ssh
+from quicksand_tui.probing import Probe, terminals_file
+from quicksand_tui.state_files import StateFile, state_dir
 from quicksand_tui.text import ascii_only
+from quicksand_tui.theme_choice import AUTO, FILE_NAME, ThemeChoice, theme_wish
+
+INTERRUPTED = 130
+"""As shells have it: 128 and the signal's number."""
+
+LOOK_EVERY_SSH_S = 2.0
+
+OVER_SSH = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0", "TEXTUAL_FPS": "15"}
+"""What Textual is told where each frame crosses a network. It reads them when it is imported."""
+
+
+class UnknownThemeError(Exception):
+    """There is no theme of that name; ``known`` are the names."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"there is no theme {name!r}")
+        self.known = known
 
 
 def farewell(names: tuple[str, ...]) -> str:
@@ -21,28 +43,58 @@ def _them(names: tuple[str, ...]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def run_app() -> int:
-    """Run the app in this terminal; returns the exit status."""
+def spare_the_line(environ: MutableMapping[str, str]) -> bool:
+    """Over SSH, draw less; what the user has set stays. Returns whether it is SSH."""
+    if not over_ssh(environ):
+        return False
+    for name, value in OVER_SSH.items():
+        environ.setdefault(name, value)
+    return True
+
+
+def run_app(*, theme: str = "", ascii_glyphs: bool = False) -> int:
+    """Run the app in this terminal; returns the exit status.
+
+    ``theme`` is for this run; "auto" forgets the one that was chosen. Raises UnknownThemeError.
+    """
+    try:
+        # The terminal answers while the app is loaded.
+        with Probe(os.environ, terminals_file()) as probe:
+            return _run(probe, theme, plain_glyphs=ascii_glyphs or ascii_only())
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(probe: Probe, theme: str, *, plain_glyphs: bool) -> int:
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
-    from quicksand_tui.application import QuicksandApp
+    is_ssh = spare_the_line(os.environ)
+    from quicksand_tui.application import LOOK_EVERY_S, QuicksandApp
     from quicksand_tui.last_used import LastUsed, state_file
-    from quicksand_tui.remembered import Remembered, memory_path
+    from quicksand_tui.remembered import memory
     from quicksand_tui.service import EngineService
 
-    plain_glyphs = ascii_only()
     if plain_glyphs and sys.__stderr__ is not None:
         # Textual's own characters: better a question mark than an exception.
         sys.__stderr__.reconfigure(errors="replace")
+    choice = ThemeChoice(StateFile(state_dir() / FILE_NAME), wish=theme_wish(theme, os.environ))
+    probe.gather()
     service = EngineService()
     app = QuicksandApp(
         service,
         ascii_glyphs=plain_glyphs,
         painted=_collect_garbage,
-        remembered=Remembered(memory_path()),
+        remembered=memory(),
         last_used=LastUsed(state_file),
+        look_every_s=LOOK_EVERY_SSH_S if is_ssh else LOOK_EVERY_S,
+        theme=choice,
+        probe=probe,
     )
     try:
+        if theme == AUTO:
+            choice.remember("")
+        elif theme and theme not in app.available_themes:
+            raise UnknownThemeError(theme, tuple(sorted(app.available_themes)))
         app.run()
     finally:
         gc.enable()

@@ -25,7 +25,9 @@ from quicksand_tui.actions import Scope, find_action, in_scope, key_text
 from quicksand_tui.happenings import Happening, happenings
 from quicksand_tui.last_used import LastUsed
 from quicksand_tui.operations import Operations
-from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput
+from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput, TerminalAnswered
+from quicksand_tui.probe import UNKNOWN
+from quicksand_tui.probing import Probe
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
@@ -40,7 +42,8 @@ from quicksand_tui.snapshot import (
     State,
 )
 from quicksand_tui.text import plain, sanitise
-from quicksand_tui.themes import DARK_THEME, LIGHT_THEME, fitting_theme
+from quicksand_tui.theme_choice import ThemeChoice
+from quicksand_tui.themes import THEMES, fitting_theme
 from quicksand_tui.view import with_jobs
 from quicksand_tui.widgets.line_input import LineInput
 
@@ -69,7 +72,10 @@ class QuicksandApp(App[int]):
 
     TITLE = "quicksand"
     # Of a first screen Textual does not load the sheet; the others have theirs.
-    CSS_PATH = Path(__file__).parent / "screens" / "main.tcss"
+    CSS_PATH: ClassVar[list[Path]] = [  # type: ignore[assignment]
+        Path(__file__).parent / "screens" / "main.tcss",
+        Path(__file__).parent / "screens" / "looks.tcss",
+    ]
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "quit", show=False, priority=True),
@@ -84,16 +90,25 @@ class QuicksandApp(App[int]):
         last_used: LastUsed | None = None,
         painted: Callable[[], None] = lambda: None,
         remembered: Remembered | None = None,
+        look_every_s: float = LOOK_EVERY_S,
+        theme: ThemeChoice | None = None,
+        probe: Probe | None = None,
     ) -> None:
-        """``painted`` is called once, after the first paint. Without ``last_used``, what forms
-        begin with is forgotten when this ends."""
-        super().__init__()
+        """``painted`` is called once, after the first paint; ``probe`` has the terminal. Without
+        ``last_used`` and ``remembered``, what they keep is forgotten when this ends."""
+        # Without colours Textual is to write none at all, not greys, and no black on black.
+        super().__init__(ansi_color=True if os.environ.get("NO_COLOR") is not None else None)
         self.service = service
         self.last_used = last_used or LastUsed(None)
         self.last_command = ""
         """That was last run in many sandboxes."""
         self.ascii = ascii_glyphs
         self._clock = clock
+        self._look_every_s = look_every_s
+        self.probe = probe
+        self.abilities = probe.abilities if probe is not None else UNKNOWN
+        """What the terminal can do, as far as it has answered."""
+        self.theme_choice = theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", ""))
         self.operations = Operations(
             service,
             run_worker=self._run_operation,
@@ -126,10 +141,15 @@ class QuicksandApp(App[int]):
         self._shell: asyncio.subprocess.Process | None = None
         self.shell_opens = False
         """From the key until the terminal is the shell's: keys are meant for it already."""
-        self.register_theme(DARK_THEME)
-        self.register_theme(LIGHT_THEME)
-        wish = os.environ.get("TEXTUAL_THEME", "")
-        self.theme = wish if wish in self.available_themes else fitting_theme()
+        for known in THEMES:
+            self.register_theme(known)
+        wish = self.theme_choice.name
+        if wish and wish not in self.available_themes:
+            self.theme_choice.name = ""
+            self.theme_choice.problem = f"There is no theme {wish!r}; the palette shows all (:)"
+        self._theme_set = ""
+        """The theme that is shown without the user having chosen it just now."""
+        self._show_theme(self.theme_choice.name or fitting_theme(self.abilities))
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen(self, self._world, ascii_only=self.ascii)
@@ -146,17 +166,67 @@ class QuicksandApp(App[int]):
         world = replace(self._world, saves=self.saves.view)
         return with_jobs(world, self.operations.jobs)
 
+    def on_load(self) -> None:
+        self._handle_signals()
+
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
-        self._handle_signals()
+        if self.theme_choice.problem:
+            self.tell(self.theme_choice.problem, severity="warning")
         # The first look loads the engine, so it waits until there is a screen to look at.
         self.call_after_refresh(self._watch)
 
-    def watch_theme(self, theme: str) -> None:
-        """With NO_COLOR, Textual draws its ANSI themes black on black: refuse them."""
-        chosen = self.available_themes.get(theme)
-        if self.no_color and chosen is not None and getattr(chosen, "ansi", False):
-            self.theme = "quicksand"
+    # Looks
+
+    def _show_theme(self, name: str) -> None:
+        self._theme_set = self.theme = name
+
+    def watch_theme(self, name: str) -> None:
+        """Remember a theme that the user has chosen."""
+        if name != self._theme_set:
+            self._theme_set = name
+            if self.is_running:
+                self._remember_theme(name)
+
+    @work(group="theme", exclusive=True)
+    async def _remember_theme(self, name: str) -> None:
+        try:
+            await asyncio.to_thread(self.theme_choice.remember, name)
+        except OSError as error:
+            self.tell(
+                f"The theme is not remembered: {error.filename}: {error.strerror}",
+                severity="warning",
+            )
+
+    @on(TerminalAnswered)
+    def _take_answer(self, event: TerminalAnswered) -> None:
+        self.abilities = event.abilities
+        if not self.theme_choice.name and event.abilities.background is not None:
+            self._show_theme(fitting_theme(event.abilities))
+
+    @on(Driver.SignalResume)
+    def _draw_all_again(self) -> None:
+        """Continued after a stop, the terminal shows nothing; Textual would draw changes only."""
+        self.refresh(layout=True)
+
+    @property
+    def mouse_released(self) -> bool:
+        """Whether the terminal has the mouse, to select text with it."""
+        return isinstance(self._driver, RawDriver) and not self._driver.mouse
+
+    def toggle_mouse(self) -> None:
+        """Give the mouse to the terminal, or take it back."""
+        driver = self._driver
+        if not isinstance(driver, RawDriver):
+            self.tell("This terminal has no mouse to give back", severity="warning")
+            return
+        driver.mouse = not driver.mouse
+        self.tell(
+            "The mouse is the app's again"
+            if driver.mouse
+            else "The mouse is the terminal's: select and copy as there; m again takes it back"
+        )
+        self._show()
 
     # The world
 
@@ -182,7 +252,7 @@ class QuicksandApp(App[int]):
                 if not looker.done():
                     looker.set_result(None)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look_again.wait(), LOOK_EVERY_S)
+                await asyncio.wait_for(self._look_again.wait(), self._look_every_s)
 
     def refresh_now(self, *, fresh: bool = False) -> None:
         """Look at the disk without waiting; ``fresh`` remembers nothing."""
@@ -564,10 +634,12 @@ class QuicksandApp(App[int]):
         """End as on quitting, with the terminal restored. The exit status is a shell's 128 + n."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            for number in (signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 loop.add_signal_handler(number, self._end_by_signal, number)
 
     def _end_by_signal(self, number: int) -> None:
+        if number == signal.SIGINT and (self.shell_opens or self._shell is not None):
+            return  # it is the shell's
         if self._shell is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._shell.terminate()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from quicksand_tui.state_files import state_dir
 from quicksand_tui.text import sanitise
 
-APP = "quicksand"
 FILE = "last-used.json"
 SCHEMA_VERSION = 1
 VALUE_MAX = 4096
@@ -32,11 +31,8 @@ class Last:
 
 
 def state_file() -> Path:
-    """Where they are kept; the environment variable QUICKSAND_STATE_DIR wins."""
-    import platformdirs
-
-    place = os.environ.get("QUICKSAND_STATE_DIR")
-    return (Path(place).absolute() if place else platformdirs.user_state_path(APP)) / FILE
+    """Where they are kept."""
+    return state_dir() / FILE
 
 
 class LastUsed:

@@ -180,6 +180,15 @@ PANE_ACTIONS: tuple[Action, ...] = (
         scope=Scope.PANES,
     ),
     Action(
+        id="mouse",
+        keys=("m",),
+        label="mouse",
+        tooltip="Let the terminal select text with the mouse, or not",
+        group=Group.PANES,
+        scope=Scope.PANES,
+        footer=False,
+    ),
+    Action(
         id="help",
         keys=("question_mark",),
         label="help",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,8 +41,14 @@ ROLES = {
 """A colour of the theme for each state; glyph and word tell it too."""
 
 
-MUTED = "$foreground 60%"
+MUTED = "$foreground-muted"
 """A style for what is secondary. ($text-muted is for style sheets: in content it is white.)"""
+
+
+def muted_style(variables: Mapping[str, str]) -> str:
+    """The same for Rich, from a theme's variables: it knows no transparent colours."""
+    colour = variables.get("foreground-muted", "")
+    return colour if len(colour) == len("#rrggbb") and colour.startswith("#") else "dim"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,12 @@ from typing import Any
 from quicksand import NetworkMode, PortForward, QuicksandError, Sandbox
 from quicksand.host.paths import paths
 from quicksand.registry import Registry
+from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.screenshot import picture, write_picture
 from quicksand_tui.service import EngineService
+from quicksand_tui.shots import ShotSpec
 
 TARGET = Path(__file__).parent.parent / "screenshots"
 LARGE, SMALL = (120, 36), (80, 24)
@@ -111,30 +114,31 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def shoot(
     name: str,
-    size: tuple[int, int],
+    screen: str = "main",
+    sandbox: str = "web",
     *keys: str,
+    size: tuple[int, int] = LARGE,
     theme: str = "quicksand",
     then: Callable[[QuicksandApp], Awaitable[None]] | None = None,
 ) -> None:
-    """One picture: the app at ``size`` after ``keys``."""
+    """One picture: a screen with the cursor on ``sandbox``, after ``keys``."""
+
+    async def finish(pilot: Pilot[int]) -> None:
+        app = pilot.app
+        assert isinstance(app, QuicksandApp)
+        # CPU use needs two readings.
+        await until(lambda: any(view.cpu_percent for view in app.snapshot.sandboxes))
+        await pilot.press(*keys)
+        if then is not None:
+            await then(app)
+
     service = EngineService()
-    app = QuicksandApp(service)
-    app.animation_level = "none"
-    app.theme = theme
+    spec = ShotSpec(screen=screen, sandbox=sandbox, size=size, theme=theme)
     try:
-        async with app.run_test(size=size) as pilot:
-            await until(lambda: app.main.sandboxes.table.row_count == len(BOXES))
-            # CPU use needs two readings.
-            await until(lambda: any(view.cpu_percent for view in app.snapshot.sandboxes))
-            app.main.sandboxes.table.select(Registry(paths()).find("web").id)
-            await pilot.press(*keys)
-            if then is not None:
-                await then(app)
-            await pilot.pause()
-            (TARGET / f"{name}.svg").write_text(app.export_screenshot(), encoding="utf-8")
-            say(f"made {name}.svg")
+        write_picture(TARGET / f"{name}.svg", await picture(service, spec, then=finish))
     finally:
         service.close()
+    say(f"made {name}.svg")
 
 
 async def log_shown(app: QuicksandApp) -> None:
@@ -156,16 +160,17 @@ async def start_shown(app: QuicksandApp) -> None:
 
 async def shoot_all() -> None:
     TARGET.mkdir(exist_ok=True)
-    await shoot("main", LARGE)
-    await shoot("small", SMALL)
-    await shoot("light", LARGE, theme="quicksand-light")
-    await shoot("crashed", LARGE, "j", "j")
-    await shoot("new", LARGE, "n")
-    await shoot("tree", LARGE, "R", then=tree_shown)
-    await shoot("delete", LARGE, "j", "d")
-    await shoot("log", LARGE, "l", then=log_shown)
-    await shoot("help", LARGE, "question_mark")
-    await shoot("starting", LARGE, "G", "S", then=start_shown)
+    await shoot("main")
+    await shoot("small", size=SMALL)
+    await shoot("light", theme="quicksand-light")
+    await shoot("contrast", theme="quicksand-contrast")
+    await shoot("crashed", "main", "agent-7")
+    await shoot("new", "new")
+    await shoot("tree", "tree", then=tree_shown)
+    await shoot("delete", "delete", "build-linux")
+    await shoot("log", "log", then=log_shown)
+    await shoot("help", "help")
+    await shoot("starting", "main", "db", "S", then=start_shown)
 
 
 def main() -> int:

@@ -56,6 +56,7 @@ async def examine(*, fresh: bool) -> list[Check]:
         ("templates", check_templates),
         ("network", _network),
         ("leftovers", _leftovers),
+        ("terminal", _terminal),
     ]
     found: list[Check] = []
     for name, check in checks:
@@ -168,6 +169,25 @@ async def _network() -> list[Check]:
             "the default, mounts_only, lets a guest open no connection at all",
         )
     ]
+
+
+async def _terminal() -> list[Check]:
+    """What this terminal told the app; nothing is asked here, as there may be none."""
+    from quicksand_tui.probing import known_terminal
+
+    if not os.isatty(0):
+        return [Check("terminal", Level.OK, "none here")]
+    known = known_terminal(os.environ)
+    if known is None:
+        return [Check("terminal", Level.OK, "not asked yet; the app asks it")]
+    can = [
+        known.name or "no name",
+        {True: "light", False: "dark", None: "background unknown"}[known.is_light],
+        f"graphics: {known.graphics}",
+    ]
+    can += ["draws frames at once"] if known.sync_output else []
+    can += ["kitty's keyboard"] if known.kitty_keyboard else []
+    return [Check("terminal", Level.OK, ", ".join(can))]
 
 
 async def _leftovers() -> list[Check]:

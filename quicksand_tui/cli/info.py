@@ -45,17 +45,17 @@ def _facts() -> dict[str, dict[str, Any]]:
 def _places() -> dict[str, Any]:
     from quicksand.host.paths import paths
 
-    from quicksand_tui.last_used import state_file
+    from quicksand_tui.state_files import state_dir
 
     found = paths()
     return {
         "runtime": str(found.runtime),
         "data": str(found.data),
         "cache": str(found.cache),
+        "state": str(state_dir()),
         "sandboxes": str(found.sandboxes),
         "images": str(found.images),
         "saves": str(found.saves),
-        "state": str(state_file().parent),
     }
 
 

@@ -13,6 +13,7 @@ from quicksand.errors import ConfigError, QuicksandError
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.exits import MEANINGS, Exit
+from quicksand_tui.cli.opening import app_options, has_terminal, open_app
 from quicksand_tui.cli.output import PROGRAM, abandon_stdout, complain, explain_os_error
 from quicksand_tui.cli.verbs import VERBS, Verb
 
@@ -60,14 +61,22 @@ class Commands(click.Group):
             formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
 
 
-@click.group(PROGRAM, cls=Commands, context_settings=SETTINGS)
+@click.group(PROGRAM, cls=Commands, context_settings=SETTINGS, invoke_without_command=True)
 @click.version_option(__version__, prog_name=PROGRAM)
-def cli() -> None:
+@app_options
+@click.pass_context
+def cli(ctx: click.Context, /, **options: Any) -> int | None:
     """Sandboxes that are real Linux VMs: no root, no daemon, no Docker.
 
     Without a command, on a terminal, this opens the app. Everything that the app does is a
     command too; `COMMAND --help` tells more.
     """
+    if ctx.invoked_subcommand is None:
+        return _open(options)
+    for name, value in options.items():
+        if value:
+            raise click.UsageError(f"--{name} is for the app; {ctx.invoked_subcommand} has none")
+    return None
 
 
 def run(argv: Sequence[str]) -> int:
@@ -103,8 +112,6 @@ def _dispatch(argv: Sequence[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(cli, {}, PROGRAM, COMPLETE_VARIABLE, instruction)
-    if not argv:
-        return _run_app()
     try:
         with cli.make_context(PROGRAM, list(argv)) as ctx:
             code = cli.invoke(ctx)
@@ -137,11 +144,9 @@ def _sentence(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _run_app() -> int:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+def _open(options: dict[str, Any]) -> int:
+    if options["screenshot"] is None and not has_terminal():
         with cli.make_context(PROGRAM, ["ps"]) as ctx:
             click.echo(cli.get_help(ctx), err=True)
         return Exit.USAGE
-    from quicksand_tui.app import run_app
-
-    return int(run_app() or 0)
+    return open_app(options)

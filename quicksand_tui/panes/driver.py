@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 from codecs import getincrementaldecoder
+from typing import IO, cast
 
 from textual import constants
 from textual._xterm_parser import XTermParser
@@ -13,11 +15,15 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from quicksand_tui.panes.raw_input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.panes.slim import slim
+from quicksand_tui.probe import ReplyReader, TerminalAbilities
+from quicksand_tui.probing import Probe
 
 READ_SIZE = 64 * 1024
 IDLE_S = 0.1
 """Between two looks whether the app has ended."""
 
+_NO_MOUSE_PIXELS = "\x1b[?1016l"
 _KITTY_POP = "\x1b[<u"
 _KITTY_PUSH = "\x1b[>25u"
 """As Textual asks for it at the start: its flags 1, 8 and 16 (kitty's keyboard protocol)."""
@@ -35,8 +41,33 @@ class CommandTyped(Message):
     """The next key is a command to the panes: what is typed behind it waits until that is done."""
 
 
+class TerminalAnswered(Message):
+    """More is known of the terminal."""
+
+    def __init__(self, abilities: TerminalAbilities) -> None:
+        super().__init__()
+        self.abilities = abilities
+
+
+class PatientFile:
+    """What Textual's thread writes to. A terminal that is gone is no reason for the thread to end:
+    the app would wait for it for ever, since nobody takes what it has to say."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+
 class RawDriver(LinuxDriver):
-    """While `raw`, keys come as `RawInput` messages to the app instead of key events."""
+    """While `raw`, keys come as `RawInput` messages to the app instead of key events. What the
+    terminal answers never becomes a key, however late it comes."""
 
     def __init__(
         self,
@@ -47,7 +78,46 @@ class RawDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._file = PatientFile(cast("IO[str]", self._file))  # type: ignore[assignment]
         self._splitter = InputSplitter()
+        self._probe: Probe | None = getattr(app, "probe", None)
+        self._replies = ReplyReader(expects=False) if self._probe is None else self._probe.reader
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._probe is not None and self._writer_thread is not None:
+            self._probe.taken_over = True
+            if self._probe.attributes is not None:
+                self.attrs_before = self._probe.attributes
+        if self.raw:
+            self._report_keys_plainly()  # it is a start after a stop: Textual has pushed its flags
+
+    def stop_application_mode(self) -> None:
+        if self._mouse_pixels:
+            self.write(_NO_MOUSE_PIXELS)
+        super().stop_application_mode()
+        if self._probe is not None:
+            self._probe.taken_over = False
+
+    def write(self, data: str) -> None:
+        super().write(slim(data))
+
+    @property
+    def mouse(self) -> bool:
+        """Whether the mouse is the app's; else the terminal has it, to select text."""
+        return self._mouse
+
+    @mouse.setter
+    def mouse(self, mouse: bool) -> None:
+        if mouse != self._mouse:
+            self._mouse = True  # Textual writes nothing without
+            if mouse:
+                self._enable_mouse_support()
+                if self._mouse_pixels:
+                    self._enable_mouse_pixels()
+            else:
+                self._disable_mouse_support()
+            self._mouse = mouse
 
     @property
     def raw(self) -> bool:
@@ -57,9 +127,15 @@ class RawDriver(LinuxDriver):
     def raw(self, raw: bool) -> None:
         if raw != self._splitter.raw:
             self._splitter.raw = raw
-            # With the protocol on, a terminal reports keys as no guest expects them.
-            if self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
-                self.write(_KITTY_POP if raw else _KITTY_PUSH)
+            if raw:
+                self._report_keys_plainly()
+            elif self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
+                self.write(_KITTY_PUSH)
+
+    def _report_keys_plainly(self) -> None:
+        """With the protocol on, a terminal reports keys as no guest expects them."""
+        if self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
+            self.write(_KITTY_POP)
 
     def replay(self, data: bytes) -> None:
         """Hand out keys to the app that were meant for a pane."""
@@ -82,17 +158,31 @@ class RawDriver(LinuxDriver):
                 for message in parser.feed(decode(piece.data)):
                     self.process_message(message)
 
+        if self._probe is not None:
+            hand_out(self._splitter.feed(self._probe.take_typed()))
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                wait = ESCAPE_WAIT_S if self._splitter.waits else IDLE_S
+                waits = self._splitter.waits or self._replies.waits
+                wait = ESCAPE_WAIT_S if waits else IDLE_S
                 if selector.select(wait):
                     data = os.read(self.fileno, READ_SIZE)
                     if not data:
                         break  # the terminal is gone; SIGHUP ends us
-                    hand_out(self._splitter.feed(data))
+                    hand_out(self._splitter.feed(self._without_answers(data)))
+                elif key := self._replies.tick():
+                    hand_out(self._splitter.feed(key))
                 hand_out(self._splitter.tick())
                 for message in parser.tick():
                     self.process_message(message)
         for _ in parser.feed(""):
             pass
+
+    def _without_answers(self, data: bytes) -> bytes:
+        if self._probe is not None and self._probe.late:
+            self._replies.stop_expecting()
+        before = self._replies.abilities
+        keys = self._replies.feed(data)
+        if self._replies.abilities != before:
+            self.send_message(TerminalAnswered(self._replies.abilities))
+        return keys

@@ -72,8 +72,8 @@ def help_content(scope: Scope) -> Content:
             ("quicksand-tui --help", "bold"),
             " lists them all.\n\n",
             ("Colours\n", "bold $text-accent"),
-            "  Theme in the palette changes them; in the environment,\n"
-            "  TEXTUAL_THEME=quicksand-light and NO_COLOR=1 are obeyed.",
+            "  Theme in the palette changes them, and is remembered; --theme auto follows the\n"
+            "  terminal again. NO_COLOR=1 writes none, --ascii draws with ASCII.",
         ]
     return Content.assemble(*parts)
 

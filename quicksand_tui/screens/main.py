@@ -161,6 +161,8 @@ class MainScreen(ActionScreen):
         if doing:
             # What is under way is worth more than what the host has left.
             host, doing = "", f" · {doing}"
+        if self.tui.mouse_released:
+            doing += " · mouse: terminal"
         room = self.size.width - len(host) - TOP_USED
         top = (counts_text(self.snapshot, room - len(doing)) + doing, host)
         if top != self._top:

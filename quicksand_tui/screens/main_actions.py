@@ -232,6 +232,9 @@ class MainActions:
     def do_commands(self) -> None:
         self._app.open_commands()
 
+    def do_mouse(self) -> None:
+        self._app.toggle_mouse()
+
     def do_palette(self) -> None:
         self._app.action_command_palette()
 

@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from quicksand_tui.text import clip, plain
-from quicksand_tui.view import PADDING, Cell, Column, Row
+from quicksand_tui.view import PADDING, Cell, Column, Row, muted_style
 
 GUTTER = 2
 """Cells before the first column, for the mark."""
@@ -247,7 +247,8 @@ class LongTable(ScrollView, can_focus=True):
 
     def _colour(self, role: str) -> Style:
         if role in ("", "muted"):
-            return Style(dim=True) if role else Style.null()
+            muted = muted_style(self.app.theme_variables)
+            return Style.parse(muted) if role else Style.null()
         # The shade for text: the plain one is too pale on a light ground. Rich has no "ansi_".
         name = self.app.theme_variables.get(f"text-{role}", "").removeprefix("ansi_")
         return Style.parse(name) if name else Style.null()

@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from quicksand_tui.text import clip, plain
+from quicksand_tui.view import MUTED
 
 
 class TabBar(Static):
@@ -55,7 +56,7 @@ class TabBar(Static):
         for name, label in self._tabs:
             # Brackets tell it without colours.
             text = f"[{label}]" if name == self._active else f" {label} "
-            style = "bold $text-accent" if name == self._active else "$foreground 60%"
+            style = "bold $text-accent" if name == self._active else MUTED
             parts.append((self._fit(text), style))
             self._places.append((at, at + cell_len(text), name))
             at += cell_len(text)

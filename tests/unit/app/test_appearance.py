@@ -55,15 +55,6 @@ async def test_without_a_utf8_locale_everything_is_ascii() -> None:
             assert not lines
 
 
-async def test_every_state_can_be_told_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with shown() as (app, _):
-        app.theme = "ansi-dark"
-        await until(lambda: app.theme == "quicksand")
-        text = screen_text(app)
-        assert all(word in text for word in ("● running", "○ stopped", "✗ crashed", "‖ paused"))
-
-
 async def test_every_theme_can_be_chosen() -> None:
     async with shown() as (app, pilot):
         for theme in app.available_themes:

@@ -13,6 +13,7 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.snapshot import ShellView, State
+from quicksand_tui.state_files import StateFile
 from tests.unit.app.fakes import (
     AGENT,
     DB,
@@ -86,7 +87,7 @@ async def test_the_layout_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "app.json"
     for width in (40, 48):
         app = make_app(FakeService(KEPT))
-        app.remembered = Remembered(path)
+        app.remembered = Remembered(StateFile(path))
         async with app.run_test(size=LARGE) as pilot:
             await ready(pilot)
             assert app.main.lists.size.width == width

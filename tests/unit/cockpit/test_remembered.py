@@ -10,12 +10,13 @@ import pytest
 from quicksand_tui.cockpit.layout import Shape, Tab
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.shape_memory import recall_shape, remember_shape
+from quicksand_tui.state_files import StateFile
 
 
 def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "new" / "app.json"
-    Remembered(path).put("a", [1, "x"])
-    assert Remembered(path).get("a") == [1, "x"]
+    Remembered(StateFile(path)).put("a", [1, "x"])
+    assert Remembered(StateFile(path)).get("a") == [1, "x"]
     assert [p.name for p in path.parent.iterdir()] == ["app.json"]
 
 
@@ -23,7 +24,7 @@ def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
 def test_a_file_that_makes_no_sense_is_forgotten(tmp_path: Path, text: str) -> None:
     path = tmp_path / "app.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    remembered = Remembered(path)
+    remembered = Remembered(StateFile(path))
     assert remembered.get("a") is None
     remembered.put("a", 1)
     assert json.loads(path.read_text()) == {"a": 1}
@@ -31,7 +32,7 @@ def test_a_file_that_makes_no_sense_is_forgotten(tmp_path: Path, text: str) -> N
 
 def test_a_place_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    remembered = Remembered(tmp_path / "file" / "app.json")
+    remembered = Remembered(StateFile(tmp_path / "file" / "app.json"))
     remembered.put("a", 1)
     assert remembered.get("a") == 1
 

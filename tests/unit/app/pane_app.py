@@ -1,0 +1,34 @@
+"""The app on this terminal with a guest that answers nothing; what is typed there goes to a file.
+Usage: pane_app.py FILE."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from quicksand_tui import service
+from quicksand_tui.app import run_app
+from quicksand_tui.panes.link import Sink
+from tests.unit.app.fakes import FakeService, FakeTerminal
+
+LOG = Path(sys.argv[1])
+
+
+class Recorder(FakeTerminal):
+    def write(self, data: bytes) -> None:
+        with LOG.open("ab") as file:
+            file.write(data)
+
+
+class Service(FakeService):
+    def open_terminal(
+        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+    ) -> FakeTerminal:
+        guest = Recorder(session, size, sink)
+        asyncio.get_running_loop().call_soon(guest.say, b"guest$ ")
+        return guest
+
+
+service.EngineService = Service  # type: ignore[assignment, misc]
+sys.exit(run_app())

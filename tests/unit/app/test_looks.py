@@ -1,0 +1,321 @@
+"""Themes: legible, told apart without colours, remembered; and everything in ASCII."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rich.segment import Segment
+from rich.style import Style
+from textual.pilot import Pilot
+from textual.screen import ModalScreen
+
+from quicksand_tui.application import QuicksandApp
+from quicksand_tui.panes.driver import TerminalAnswered
+from quicksand_tui.probe import TerminalAbilities
+from quicksand_tui.snapshot import State
+from quicksand_tui.state_files import StateFile
+from quicksand_tui.text import plain
+from quicksand_tui.theme_choice import ThemeChoice, theme_wish
+from quicksand_tui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
+from quicksand_tui.view import ROLES, state_text
+from tests.unit.app.fakes import (
+    KEPT,
+    NOW,
+    FakeService,
+    app_of,
+    make_app,
+    ready,
+    screen_text,
+    shown,
+    toasts,
+    until,
+)
+
+Rgb = tuple[int, int, int]
+
+WALK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("Sandboxes", (), ()),
+    ("Images", ("tab",), ("tab",)),
+    ("words, !word", ("slash",), ("escape",)),
+    ("New sandbox", ("n",), ("escape",)),
+    ("Checkpoint of", ("C",), ("escape",)),
+    ("Delete web?", ("d",), ("escape",)),
+    ("ctrl+u and ctrl+d", ("question_mark",), ("escape",)),
+    ("Checkpoints", ("R",), ("escape",)),
+    ("Saves", ("v",), ("escape",)),
+    ("console", ("l",), ("escape",)),
+)
+"""A word of each screen, the keys that open it, and those that leave it."""
+
+
+async def walk(pilot: Pilot[int]) -> AsyncIterator[str]:
+    """Go through the screens; each is shown while its word is yielded."""
+    app = app_of(pilot)
+    for word, there, back in WALK:
+        stack = len(app.screen_stack)
+        await pilot.press(*there)
+        seek = plain(word) if app.ascii else word
+        await until(partial(_shows, app, seek))
+        await pilot.pause()
+        yield word
+        await pilot.press(*back)
+        await until(partial(_has_screens, app, stack))
+
+
+def _shows(app: QuicksandApp, word: str) -> bool:
+    return word in screen_text(app)
+
+
+def _has_screens(app: QuicksandApp, count: int) -> bool:
+    return len(app.screen_stack) == count
+
+
+def luminance(colour: Rgb) -> float:
+    """Of 1 (WCAG 2.2, "relative luminance")."""
+    parts = [value / 255 for value in colour]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: Rgb, other: Rgb) -> float:
+    """From 1 to 21 (WCAG 2.2, "contrast ratio")."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def drawn(style: Style) -> tuple[Rgb, Rgb]:
+    """Colours of text and ground."""
+    assert style.color is not None and style.bgcolor is not None and not style.dim
+    text, ground = style.color.get_truecolor(), style.bgcolor.get_truecolor()
+    return (ground, text) if style.reverse else (text, ground)
+
+
+def segments(app: QuicksandApp) -> Iterable[Segment]:
+    return itertools.chain.from_iterable(app.screen._compositor.render_strips())
+
+
+@pytest.mark.parametrize("theme", [t.name for t in THEMES if not t.ansi])
+async def test_all_text_of_all_screens_is_legible(theme: str) -> None:
+    wanted = 7.0 if "contrast" in theme else 4.5
+    app = make_app(FakeService(KEPT))
+    app.theme = theme
+    async with app.run_test(size=(120, 50)) as pilot:
+        await ready(pilot)
+        async for word in walk(pilot):
+            if isinstance(app.screen, ModalScreen):
+                # What lies behind is dimmed on purpose.
+                app.screen.styles.background = app.theme_variables["background"]
+                await pilot.pause()
+            pale = {
+                (segment.text.strip(), round(contrast(*drawn(segment.style)), 2))
+                for segment in segments(app)
+                if segment.style is not None and any(c.isalnum() for c in segment.text)
+                if contrast(*drawn(segment.style)) < wanted
+            }
+            assert not pale, f"on the screen of {word}"
+
+
+def test_every_variable_for_text_is_legible_on_every_ground() -> None:
+    from textual.color import Color
+
+    for theme in THEMES:
+        if theme.ansi:
+            continue
+        variables = theme.to_color_system().generate() | theme.variables
+        texts = ["foreground", "foreground-muted"]
+        texts += [f"text-{role}" for role in ("success", "warning", "error", "accent")]
+        for text, ground in itertools.product(texts, ("background", "surface", "panel")):
+            back = Color.parse(variables[ground])
+            ratio = contrast((back + Color.parse(variables[text])).rgb, back.rgb)
+            assert ratio >= (7.0 if "contrast" in theme.name else 4.5), (theme.name, text, ground)
+
+
+# Colour vision without one kind of cone (Machado, Oliveira, Fernandes 2009, severity 1).
+DEUTERANOPIA = ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969))
+PROTANOPIA = ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.052))
+
+
+@pytest.mark.parametrize("matrix", [DEUTERANOPIA, PROTANOPIA])
+def test_the_colour_blind_can_tell_the_roles_apart(
+    matrix: tuple[tuple[float, float, float], ...],
+) -> None:
+    variables = COLOUR_BLIND_THEME.variables
+    seen = []
+    for role in ("success", "warning", "error"):
+        value = variables[f"text-{role}"]
+        colour = [(int(value[at : at + 2], 16) / 255) ** 2.2 for at in (1, 3, 5)]
+        mixed = [sum(a * b for a, b in zip(row, colour, strict=True)) for row in matrix]
+        seen.append([max(0.0, part) ** (1 / 2.2) for part in mixed])
+    for one, other in itertools.combinations(seen, 2):
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.25
+
+
+def test_states_differ_without_colour_and_in_ascii() -> None:
+    for draw in (state_text, lambda state: plain(state_text(state))):
+        texts = [draw(state) for state in State]
+        assert len(set(texts)) == len(State)
+    assert len({plain(state_text(state))[0] for state in State}) >= len(set(ROLES.values()))
+
+
+@pytest.mark.parametrize("theme", [t.name for t in THEMES])
+async def test_without_colours_none_is_written_in_any_theme(
+    theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(FakeService(KEPT))
+    app.theme = theme
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot)
+        styles = [s.style for s in segments(app) if s.style is not None]
+        assert all(s.color is None or s.color.is_default for s in styles)
+        assert all(s.bgcolor is None or s.bgcolor.is_default for s in styles)
+        reverse = "".join(s.text for s in segments(app) if s.style and s.style.reverse)
+        assert "● running" in reverse, "the line of the cursor is to be seen"
+        text = screen_text(app)
+        assert all(word in text for word in ("● running", "○ stopped", "✗ crashed"))
+
+
+@pytest.mark.parametrize("ascii_glyphs", [False, True])
+async def test_the_focus_is_seen_without_colour(ascii_glyphs: bool) -> None:
+    async with shown(ascii_glyphs=ascii_glyphs) as (app, pilot):
+
+        def look() -> tuple[str, str]:
+            reverse = [s.text for s in segments(app) if s.style and s.style.reverse]
+            return screen_text(app), "".join(reverse)
+
+        before = look()
+        await pilot.press("tab")
+        await until(lambda: look() != before)
+        marks = look()
+        if ascii_glyphs:
+            assert "Images" in marks[1] and "Sandboxes" not in marks[1]
+        else:
+            assert "━ Images" in marks[0] and "─ Sandboxes" in marks[0]
+
+
+async def test_the_terminals_own_colours_are_used_as_they_are() -> None:
+    app = make_app(FakeService(KEPT))
+    app.theme = ANSI_THEME.name
+    async with app.run_test(size=(120, 50)) as pilot:
+        await ready(pilot)
+        async for word in walk(pilot):
+            for segment in segments(app):
+                style = segment.style
+                for colour in (style.color, style.bgcolor) if style is not None else ():
+                    mixed = colour is not None and not (
+                        colour.is_default or colour.is_system_defined
+                    )
+                    assert not mixed, (word, segment)
+
+
+async def test_every_screen_is_ascii_where_that_is_wanted() -> None:
+    app = make_app(FakeService(KEPT), ascii_glyphs=True)
+    async with app.run_test(size=(120, 50)) as pilot:
+        await ready(pilot)
+        async for word in walk(pilot):
+            lines = [line for line in screen_text(app).splitlines() if not line.isascii()]
+            assert not lines, f"on the screen of {word}"
+
+
+# Which theme
+
+
+def app_with(choice: ThemeChoice) -> QuicksandApp:
+    app = QuicksandApp(FakeService(), clock=lambda: NOW, theme=choice)
+    app.animation_level = "none"
+    return app
+
+
+async def test_a_theme_that_was_chosen_is_remembered(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "state" / "appearance.json")
+    app = app_with(ThemeChoice(file))
+    async with app.run_test() as pilot:
+        await ready(pilot)
+        app.theme = "quicksand-contrast"
+        await until(lambda: file.read().get("theme") == "quicksand-contrast")
+    assert app_with(ThemeChoice(file)).theme == "quicksand-contrast"
+    assert app_with(ThemeChoice(file, wish="nord")).theme == "nord"
+    assert file.read()["theme"] == "quicksand-contrast", "one run's wish is not remembered"
+    assert [p.name for p in file.path.parent.iterdir()] == ["appearance.json"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b" " * 300_000]
+)
+async def test_a_file_that_cannot_be_read_is_ignored_and_told(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "appearance.json"
+    path.write_bytes(content)
+    app = app_with(ThemeChoice(StateFile(path)))
+    async with app.run_test() as pilot:
+        await ready(pilot)
+        await until(lambda: any(str(path) in text for text in toasts(app)))
+        app.theme = "quicksand-light"
+        await until(lambda: b"quicksand-light" in path.read_bytes())
+    assert json.loads(path.read_text()) == {"theme": "quicksand-light"}
+
+
+async def test_a_theme_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("in the way")
+    app = app_with(ThemeChoice(StateFile(tmp_path / "state" / "appearance.json")))
+    async with app.run_test() as pilot:
+        await ready(pilot)
+        app.theme = "quicksand-light"
+        await until(lambda: any("is not remembered" in text for text in toasts(app)))
+        assert app.theme == "quicksand-light"
+
+
+async def test_an_unknown_theme_is_told(tmp_path: Path) -> None:
+    app = app_with(ThemeChoice(wish="no-such"))
+    async with app.run_test() as pilot:
+        await ready(pilot)
+        await until(lambda: any("There is no theme 'no-such'" in text for text in toasts(app)))
+
+
+LIGHT = TerminalAbilities(background=(250, 250, 240))
+DARK = TerminalAbilities(background=(10, 10, 30))
+
+
+def test_the_background_decides_and_not_the_environment_if_it_is_known() -> None:
+    assert fitting_theme(LIGHT, {"COLORFGBG": "15;0"}) == "quicksand-light"
+    assert fitting_theme(DARK, {"COLORFGBG": "0;15"}) == "quicksand"
+
+
+async def test_a_late_answer_changes_the_theme_unless_one_was_chosen() -> None:
+    app = app_with(ThemeChoice())
+    async with app.run_test() as pilot:
+        await ready(pilot)
+        app.post_message(TerminalAnswered(LIGHT))
+        await until(lambda: app.theme == "quicksand-light")
+        assert app.theme_choice.name == ""
+        app.theme = "quicksand-contrast"
+        await until(lambda: app.theme_choice.name == "quicksand-contrast")
+        app.post_message(TerminalAnswered(DARK))
+        await until(lambda: app.abilities == DARK)
+        assert app.theme == "quicksand-contrast"
+
+
+@pytest.mark.parametrize(
+    ("said", "environ", "wish"),
+    [
+        ("", {}, ""),
+        ("nord", {"QUICKSAND_THEME": "dracula"}, "nord"),
+        ("", {"QUICKSAND_THEME": "dracula", "TEXTUAL_THEME": "nord"}, "dracula"),
+        ("", {"TEXTUAL_THEME": "nord"}, "nord"),
+    ],
+)
+def test_the_nearest_wish_counts(said: str, environ: dict[str, str], wish: str) -> None:
+    assert theme_wish(said, environ) == wish
+
+
+def test_auto_lets_the_terminal_decide(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "appearance.json")
+    ThemeChoice(file).remember("nord")
+    assert ThemeChoice(file).name == "nord"
+    assert ThemeChoice(file, wish="auto").name == ""
