@@ -121,6 +121,9 @@ async def _go(app: QuicksandApp, spec: ShotSpec) -> None:
         reason = find_action(action, screen.scope).disabled_reason(app.snapshot, screen.selection)
         if reason is None:
             screen.action_do(action)
+            if not shot.opens:
+                await _settle(app)
+                continue
             if await _until(partial(_has_left, app, screen), SETTLED_WAIT_S):
                 continue
         raise ScreenshotError(

@@ -14,20 +14,25 @@ class Shot:
     has opened."""
 
     actions: tuple[str, ...] = ()
+    opens: bool = True
+    """Another screen, and not a part of the first one."""
     of_sandbox: bool = False
     """It shows one sandbox: the first, unless another is named."""
 
 
 SHOTS = {
     "main": Shot(),
-    "tree": Shot(("revert",), of_sandbox=True),
-    "log": Shot(("log",), of_sandbox=True),
+    "tree": Shot(("revert",), of_sandbox=True, opens=False),
+    "shells": Shot(("shell",), of_sandbox=True, opens=False),
+    "log": Shot(("log",), of_sandbox=True, opens=False),
+    "stats": Shot(("previous_tab",), of_sandbox=True, opens=False),
     "new": Shot(("new",)),
     "checkpoint": Shot(("checkpoint",), of_sandbox=True),
     "save": Shot(("save",), of_sandbox=True),
     "delete": Shot(("delete",), of_sandbox=True),
     "saves": Shot(("saves",)),
     "trash": Shot(("saves", "trash")),
+    "jobs": Shot(("jobs",)),
     "commands": Shot(("commands",)),
     "palette": Shot(("palette",)),
     "help": Shot(("help",)),

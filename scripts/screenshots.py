@@ -23,12 +23,13 @@ from quicksand.registry import Registry
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screenshot import picture, write_picture
 from quicksand_tui.service import EngineService
 from quicksand_tui.shots import ShotSpec
 
 TARGET = Path(__file__).parent.parent / "screenshots"
-LARGE, SMALL = (120, 36), (80, 24)
+WIDE, LARGE, SMALL = (180, 45), (120, 36), (80, 24)
 WAIT_S = 30.0
 
 BOXES: tuple[dict[str, Any], ...] = (
@@ -142,15 +143,38 @@ async def shoot(
 
 
 async def log_shown(app: QuicksandApp) -> None:
-    await until(lambda: app.screen.query("LogView") and app.screen.query_one("#log").virtual_size)
+    await until(lambda: app.main.area.logs.view.virtual_size.height > 3)
 
 
-async def tree_shown(app: QuicksandApp) -> None:
-    await until(lambda: app.screen.query("#about") and "Taken" in about(app))
+async def stats_shown(app: QuicksandApp) -> None:
+    """With what the guest tells, and some readings of the host."""
+    await until(lambda: "COMMAND" in str(app.main.area.stats.query_one("Static").render()))
+    await until(lambda: any(len(view.history.cpu) > 3 for view in app.snapshot.sandboxes))
 
 
-def about(app: QuicksandApp) -> str:
-    return "".join(str(part.render()) for part in app.screen.query("#about Static"))
+async def at_work(app: QuicksandApp) -> None:
+    """Something to look at in a shell, and its neighbour."""
+    shells = app.main.area.shells
+    await until(lambda: shells.pane is not None and "web" in text_of(shells.pane))
+    type_into(app, "ls --color /\r")
+    await until(lambda: shells.pane is not None and "usr" in text_of(shells.pane))
+    shells.do_split_below()
+    await until(lambda: shells.workspace is not None and len(shells.workspace.panes) == 2)
+    await until(lambda: shells.pane is not None and "web" in text_of(shells.pane))
+    type_into(app, "top -b -n 1 | head -12\r")
+    await until(lambda: shells.pane is not None and "PID" in text_of(shells.pane))
+
+
+def type_into(app: QuicksandApp, text: str) -> None:
+    pane = app.main.area.shells.pane
+    assert pane is not None
+    pane.type(text.encode())
+
+
+def text_of(pane: Pane) -> str:
+    terminal = pane.terminal
+    lines = range(terminal.screen_line, terminal.end_line)
+    return "\n".join("".join(run.text for run in terminal.line(n)) for n in lines)
 
 
 async def start_shown(app: QuicksandApp) -> None:
@@ -160,17 +184,19 @@ async def start_shown(app: QuicksandApp) -> None:
 
 async def shoot_all() -> None:
     TARGET.mkdir(exist_ok=True)
-    await shoot("main")
+    await shoot("main", "shells", then=at_work)
+    await shoot("wide", "shells", size=WIDE, then=at_work)
+    await shoot("stats", "stats", then=stats_shown)
     await shoot("small", size=SMALL)
     await shoot("light", theme="quicksand-light")
     await shoot("contrast", theme="quicksand-contrast")
     await shoot("crashed", "main", "agent-7")
     await shoot("new", "new")
-    await shoot("tree", "tree", then=tree_shown)
+    await shoot("tree", "tree")
     await shoot("delete", "delete", "build-linux")
     await shoot("log", "log", then=log_shown)
     await shoot("help", "help")
-    await shoot("starting", "main", "db", "S", then=start_shown)
+    await shoot("starting", "main", "db", "a", then=start_shown)
 
 
 def main() -> int:

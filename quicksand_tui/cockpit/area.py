@@ -77,9 +77,9 @@ class Area(Vertical):
                 return False
             self.shells.focus_current()
         elif self._tab is Tab.LOG:
-            self.logs.view.focus()
+            self.screen.set_focus(self.logs.view)
         elif self._tab is not Tab.TREE:
-            self._parts[self._tab].focus()
+            self.screen.set_focus(self._parts[self._tab])
         return True
 
     def show(self, snapshot: Snapshot, selection: Selection) -> None:

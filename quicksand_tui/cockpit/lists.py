@@ -102,7 +102,7 @@ class Lists(Vertical):
             # Shown first: the focus does not go to what cannot be seen.
             self.browser.display = True
             if before.has_focus_within:
-                self.browser.table.focus()
+                self.screen.set_focus(self.browser.table)
             before.display = False
 
     def show(self, snapshot: Snapshot) -> None:

@@ -187,7 +187,7 @@ class LogPanel(PartWidget, Vertical):
         self._search.display = False
         self._search.value = ""
         self.view.search("")
-        self.view.focus()
+        self.screen.set_focus(self.view)
         self._show_title()
         return True
 
@@ -201,7 +201,7 @@ class LogPanel(PartWidget, Vertical):
     def _search_done(self, event: Input.Submitted) -> None:
         event.stop()
         self._search.display = False
-        self.view.focus()
+        self.screen.set_focus(self.view)
 
 
 def _read_lines(source: LogSource) -> list[str]:

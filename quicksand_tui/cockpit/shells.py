@@ -98,7 +98,7 @@ class Shells(PartWidget, Vertical):
             self.focus_current()
         else:
             self._nothing.typed.clear()
-            self._nothing.focus()
+            self.screen.set_focus(self._nothing)
             self._open(sandbox)
 
     @work(group="open", exclusive=True)
@@ -138,7 +138,7 @@ class Shells(PartWidget, Vertical):
         if shown:
             self.show(self._sandbox)
             # Else the focus would go wherever comes next.
-            self._nothing.focus()
+            self.screen.set_focus(self._nothing)
             self.post_message(self.Left())
         event.workspace.remove()
 

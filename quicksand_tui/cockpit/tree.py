@@ -87,7 +87,13 @@ class TreePanel(PartWidget, Vertical):
         self.set_class(not self._keys, "-empty")
         self._empty.update(self.fit(empty))
         self.border_title = self.fit(title)
-        self.border_subtitle = self.fit(clip(below, max(10, self.size.width - 4)))
+        self._show_below()
+
+    def _show_below(self) -> None:
+        self.border_subtitle = self.fit(clip(self._frame[1], max(10, self.size.width - 4)))
+
+    def on_resize(self) -> None:
+        self._show_below()
 
     def focus_changed(self, snapshot: Snapshot) -> None:
         """What the frame says depends on who has the focus."""

@@ -153,7 +153,7 @@ class Workspace(Widget):
 
     def focus_current(self) -> None:
         if (pane := self.current) is not None:
-            pane.focus()
+            self.screen.set_focus(pane)
 
     def _rearrange(self) -> None:
         # Textual forgets where a widget's children are when one of them asks it to.

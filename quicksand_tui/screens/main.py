@@ -263,12 +263,12 @@ class MainScreen(ActionScreen):
         self._rearrange(focused=part)
         if part is Part.LISTS:
             self.back_to_shell = False
-            self.lists.browser.table.focus()
+            self.set_focus(self.lists.browser.table)
         elif part is Part.TREE:
-            self.checkpoints.table.focus()
+            self.set_focus(self.checkpoints.table)
         elif not self.area.focus_tab():
             self._rearrange(focused=Part.LISTS)
-            self.lists.browser.table.focus()
+            self.set_focus(self.lists.browser.table)
         self._show_selection()
 
     def choose_tab(self, tab: Tab) -> None:

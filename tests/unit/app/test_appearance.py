@@ -38,7 +38,7 @@ async def test_hostile_names_and_errors_stay_within_their_cells() -> None:
         replace(AGENT, id=f"{n:012x}", name=sanitise(text, limit=63), error=sanitise(text))
         for n, text in enumerate(HOSTILE)
     )
-    async with shown(FakeService(replace(FULL, sandboxes=views)), size=(120, 60)) as (app, pilot):
+    async with shown(FakeService(replace(FULL, sandboxes=views)), size=(99, 120)) as (app, pilot):
         for _ in views:
             await pilot.press("j")
         text = screen_text(app)

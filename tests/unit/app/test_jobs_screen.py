@@ -138,7 +138,7 @@ async def test_jobs_are_followed_and_the_selected_one_is_cancelled() -> None:
     service.hold = asyncio.Event()
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
-        await pilot.press("S")
+        await pilot.press("a")
         await select(pilot, WEB)
         await pilot.press("x")
         await until(lambda: "◐ 2 under way (J)" in screen_text(app))
@@ -164,7 +164,7 @@ async def test_a_failure_can_be_read_again_and_an_outcome_is_told() -> None:
     service.failure = FAILURE
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
-        await pilot.press("S")
+        await pilot.press("a")
         await until(lambda: isinstance(app.screen, FailureScreen))
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
@@ -197,12 +197,12 @@ async def test_it_opens_among_the_saves_and_tells_what_they_told() -> None:
         await until(lambda: "✓ verify" in screen_text(app) and "all whole" in screen_text(app))
 
 
-@pytest.mark.parametrize("key", ["l", "R", "v"])
+@pytest.mark.parametrize("key", ["l", "u", "v"])
 async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await pilot.press(key)
-        await until(lambda: app.screen is not app.main)
+        await until(lambda: (app.screen is app.main) is (key != "v"))
         await pilot.pause()
         service.hold = asyncio.Event()
         app.operations.start(DB)

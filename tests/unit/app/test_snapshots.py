@@ -134,6 +134,7 @@ def test_jobs(snap_compare: Compare, size: tuple[int, int]) -> None:
         await until(lambda: len(tui.operations.ended) == 2)
         await pilot.press("escape")
         service.hold = asyncio.Event()
+        await select(pilot, DB)
         tui.operations.start(DB)
         await until(lambda: "4/5 start QEMU" in screen_text(tui))
         await pilot.press("J")
@@ -417,7 +418,7 @@ def test_export(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 @SIZES
 def test_new_save(snap_compare: Compare, size: tuple[int, int]) -> None:
-    run = show("V d e v down o k", sees="there is a save dev already")
+    run = show("S d e v down o k", sees="there is a save dev already")
     assert snap_compare(app(), terminal_size=size, run_before=run)
 
 
