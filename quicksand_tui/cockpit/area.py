@@ -33,11 +33,13 @@ class Area(Vertical):
         service: Service,
         events: Callable[[], Sequence[Happening]],
         commands: Callable[[], Sequence[CommandRecord]],
+        mouse_released: Callable[[], bool],
         *,
         ascii_only: bool,
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        self.mouse_released = mouse_released
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
@@ -99,6 +101,7 @@ class Area(Vertical):
         lead = ("", "")
         if typing and (pane := self.shells.pane) is not None:
             name = f"{sandbox.name} · " if sandbox is not None else ""
+            name += "mouse: terminal · " if self.mouse_released() else ""
             lead = (name + PREFIXED, "reverse") if pane.prefixed else (name + HINT, MUTED)
             self._bar.show(tabs, self._tab.value, lead)
             return

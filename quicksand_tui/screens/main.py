@@ -84,6 +84,7 @@ class MainScreen(ActionScreen):
             app.service,
             lambda: app.events,
             lambda: app.operations.log,
+            lambda: app.mouse_released,
             ascii_only=ascii_only,
             id="area",
         )

@@ -40,13 +40,14 @@ Rgb = tuple[int, int, int]
 
 WALK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("Sandboxes", (), ()),
-    ("Images", ("tab",), ("tab",)),
+    ("✗ broken", ("3",), ("1",)),
     ("words, !word", ("slash",), ("escape",)),
     ("New sandbox", ("n",), ("escape",)),
-    ("Checkpoint of", ("C",), ("escape",)),
+    ("Checkpoint of", ("c",), ("escape",)),
     ("Delete web?", ("d",), ("escape",)),
-    ("ctrl+u and ctrl+d", ("question_mark",), ("escape",)),
-    ("Checkpoints", ("R",), ("escape",)),
+    ("Leave; sandboxes go on", ("question_mark",), ("escape",)),
+    ("enter goes back", ("u",), ("escape",)),
+    ("Within the guest", ("left_square_bracket",), ("i",)),
     ("Saves", ("v",), ("escape",)),
     ("console", ("l",), ("escape",)),
 )
@@ -193,9 +194,9 @@ async def test_the_focus_is_seen_without_colour(ascii_glyphs: bool) -> None:
         await until(lambda: look() != before)
         marks = look()
         if ascii_glyphs:
-            assert "Images" in marks[1] and "Sandboxes" not in marks[1]
+            assert "web" in marks[1] and "Sandboxes" not in marks[1]
         else:
-            assert "━ Images" in marks[0] and "─ Sandboxes" in marks[0]
+            assert "━ web" in marks[0] and "─ Sandboxes" in marks[0]
 
 
 async def test_the_terminals_own_colours_are_used_as_they_are() -> None:

@@ -166,7 +166,7 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, phase: bytes) -> No
     [
         "application.QuicksandApp.compose = fail",
         "application.QuicksandApp.on_mount = fail",
-        "application.MainScreen.do_help = fail",
+        "from quicksand_tui.screens.main_actions import MainActions; MainActions.do_help = fail",
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
         "from quicksand_tui.panes.driver import RawDriver; RawDriver.stop_application_mode = fail",
     ],
