@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from quicksand_tui import reasons
 from quicksand_tui.action import Action, Group, Scope
+from quicksand_tui.keymap import Keymap, key_text
 from quicksand_tui.pane_actions import PANE_ACTIONS
 from quicksand_tui.saves_actions import SAVES_ACTIONS
 
-__all__ = ["ACTIONS", "MOVES", "Action", "Group", "Scope", "find_action", "in_scope", "key_text"]
+__all__ = [
+    "ACTIONS",
+    "MOVES",
+    "Action",
+    "Group",
+    "Scope",
+    "default_keymap",
+    "find_action",
+    "in_scope",
+    "key_text",
+]
 
 ACTIONS: tuple[Action, ...] = (
     Action(
@@ -20,6 +32,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.new,
         command="quicksand-tui run IMAGE --name {name} --detach",
+        changes=True,
     ),
     Action(
         id="open",
@@ -29,15 +42,17 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.open_,
         footer=False,
+        changes=True,
     ),
     Action(
         id="shell",
         keys=("s",),
         label="shell",
-        tooltip="Shells beside each other; ctrl-] ? shows the keys",
+        tooltip="Shells beside each other, split and zoomed",
         group=Group.SANDBOX,
         disabled_reason=reasons.shell,
         command="quicksand-tui shell {name}",
+        changes=True,
     ),
     Action(
         id="full_shell",
@@ -48,6 +63,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.shell,
         command="quicksand-tui shell {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="start",
@@ -57,6 +73,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.start,
         command="quicksand-tui start {name}",
+        changes=True,
     ),
     Action(
         id="stop",
@@ -66,6 +83,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.stop,
         command="quicksand-tui stop {name}",
+        changes=True,
     ),
     Action(
         id="pause",
@@ -76,6 +94,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.pause,
         command="quicksand-tui pause {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="resume",
@@ -85,6 +104,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.resume,
         command="quicksand-tui resume {name}",
+        changes=True,
     ),
     Action(
         id="kill",
@@ -95,6 +115,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.kill,
         command="quicksand-tui kill {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="checkpoint",
@@ -104,6 +125,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.checkpoint,
         command="quicksand-tui checkpoint {name}",
+        changes=True,
     ),
     Action(
         id="revert",
@@ -113,6 +135,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.revert,
         command="quicksand-tui revert {name}",
+        changes=True,
     ),
     Action(
         id="undo",
@@ -122,6 +145,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.undo,
         command="quicksand-tui undo {name}",
+        changes=True,
     ),
     Action(
         id="start_at",
@@ -131,6 +155,18 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.start_at,
         command="quicksand-tui start {name} --at",
+        changes=True,
+    ),
+    Action(
+        id="clone",
+        keys=("b",),
+        label="clone",
+        tooltip="Another one that goes on from this instant",
+        group=Group.SANDBOX,
+        disabled_reason=reasons.clone,
+        command="quicksand-tui clone {name}",
+        footer=False,
+        changes=True,
     ),
     Action(
         id="save",
@@ -141,6 +177,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.save,
         command="quicksand-tui save {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="delete",
@@ -151,6 +188,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.delete,
         command="quicksand-tui rm {name}",
         command_if_live="quicksand-tui rm --force {name}",
+        changes=True,
     ),
     Action(
         id="log",
@@ -229,8 +267,16 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.APP,
+        footer=False,
+    ),
+    Action(
         id="palette",
-        keys=("colon", "ctrl+p"),
+        keys=("ctrl+p",),
         label="palette",
         tooltip="Search all actions and themes",
         group=Group.APP,
@@ -262,7 +308,7 @@ ACTIONS: tuple[Action, ...] = (
         id="search",
         keys=("slash",),
         label="search",
-        tooltip="Search; n goes to the next match, N to the one before",
+        tooltip="Search as you type",
         group=Group.LOG,
         scope=Scope.LOG,
     ),
@@ -301,6 +347,15 @@ ACTIONS: tuple[Action, ...] = (
         scope=Scope.LOG,
     ),
     Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.LOG,
+        scope=Scope.LOG,
+        footer=False,
+    ),
+    Action(
         id="help",
         keys=("question_mark",),
         label="help",
@@ -324,6 +379,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.TREE,
         disabled_reason=reasons.go_there,
         scope=Scope.TREE,
+        changes=True,
     ),
     Action(
         id="remove",
@@ -334,6 +390,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.remove,
         command="quicksand-tui checkpoint rm {name}",
         scope=Scope.TREE,
+        changes=True,
     ),
     Action(
         id="checkpoint",
@@ -343,6 +400,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.TREE,
         disabled_reason=reasons.checkpoint,
         scope=Scope.TREE,
+        changes=True,
     ),
     Action(
         id="undo",
@@ -352,6 +410,16 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.TREE,
         disabled_reason=reasons.undo,
         scope=Scope.TREE,
+        changes=True,
+    ),
+    Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.TREE,
+        scope=Scope.TREE,
+        footer=False,
     ),
     Action(
         id="help",
@@ -381,26 +449,6 @@ MOVES = (
 )
 """Keys that Textual's own widgets handle, for the help."""
 
-_KEY_NAMES = {
-    "slash": "/",
-    "question_mark": "?",
-    "escape": "esc",
-    "colon": ":",
-    "at": "@",
-    "asterisk": "*",
-    "percent_sign": "%",
-    "quotation_mark": '"',
-    "semicolon": ";",
-    "left_square_bracket": "[",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-}
-
-
-def key_text(key: str) -> str:
-    """A key as people know it."""
-    return _KEY_NAMES.get(key, key)
-
 
 def find_action(action_id: str, scope: Scope = Scope.MAIN) -> Action:
     """Raises LookupError."""
@@ -408,6 +456,12 @@ def find_action(action_id: str, scope: Scope = Scope.MAIN) -> Action:
         if action.id == action_id:
             return action
     raise LookupError(action_id)
+
+
+@cache
+def default_keymap() -> Keymap:
+    """The registry's keys."""
+    return Keymap({action.address: action.keys for action in ACTIONS})
 
 
 def in_scope(scope: Scope) -> Iterator[Action]:

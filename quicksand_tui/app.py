@@ -21,21 +21,28 @@ def _them(names: tuple[str, ...]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def run_app() -> int:
+def run_app(*, read_only: bool = False) -> int:
     """Run the app in this terminal; returns the exit status."""
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.config import ConfigFile
+    from quicksand_tui.places import config_file, is_config_named
     from quicksand_tui.service import EngineService
+    from quicksand_tui.settings import Settings
 
-    plain_glyphs = ascii_only()
+    file = ConfigFile(config_file(), must_exist=is_config_named())
+    settings = Settings(file, read_only=read_only)
+    plain_glyphs = ascii_only(settings.config.ascii)
     if plain_glyphs and sys.__stderr__ is not None:
         # Textual's own characters: better a question mark than an exception.
         sys.__stderr__.reconfigure(errors="replace")
     service = EngineService()
-    app = QuicksandApp(service, ascii_glyphs=plain_glyphs, painted=_collect_garbage)
+    app = QuicksandApp(
+        service, settings=settings, ascii_glyphs=plain_glyphs, painted=_collect_garbage
+    )
     try:
-        app.run()
+        app.run(mouse=settings.config.mouse)
     finally:
         gc.enable()
         service.close()

@@ -20,12 +20,15 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui import reasons
+from quicksand_tui.actions import Scope, default_keymap, find_action
+from quicksand_tui.keymap import Prefix
 from quicksand_tui.operations import Operations
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput
 from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.settings import Settings
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     Failure,
@@ -41,13 +44,13 @@ from quicksand_tui.themes import DARK_THEME, LIGHT_THEME, fitting_theme
 from quicksand_tui.view import with_jobs
 
 if TYPE_CHECKING:
+    from quicksand_tui.command_history import CommandHistory
     from quicksand_tui.form import Form, Values
     from quicksand_tui.panes.pane import Pane
     from quicksand_tui.saves_operations import SavesOperations
     from quicksand_tui.saves_spec import Told
     from quicksand_tui.screens.panes import PanesScreen
 
-LOOK_EVERY_S = 0.5
 LOOK_WAIT_S = 5.0
 COMMAND_WAIT_S = 1.0
 """For a command to the panes; then keys go on all the same."""
@@ -73,12 +76,14 @@ class QuicksandApp(App[int]):
         *,
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,
+        settings: Settings | None = None,
         painted: Callable[[], None] = lambda: None,
     ) -> None:
         """``painted`` is called once, after the first paint."""
         super().__init__()
         self.service = service
         self.ascii = ascii_glyphs
+        self.settings = settings or Settings()
         self._clock = clock
         self.operations = Operations(
             service,
@@ -91,6 +96,8 @@ class QuicksandApp(App[int]):
             look=self.look,
             clock=clock,
         )
+        self.operations.keymap = self.settings.keymap
+        self.operations.read_only = self.settings.read_only
         self.saves = SavesWatch(
             service,
             is_wanted=lambda: any(getattr(s, "shows_saves", False) for s in self.screen_stack),
@@ -113,11 +120,13 @@ class QuicksandApp(App[int]):
         """From the key until the terminal is the shell's: keys are meant for it already."""
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
+        self.settings.check(self.available_themes)
         wish = os.environ.get("TEXTUAL_THEME", "")
-        self.theme = wish if wish in self.available_themes else fitting_theme()
+        chosen = self.settings.config.theme or fitting_theme()
+        self.theme = wish if wish in self.available_themes else chosen
 
     def get_default_screen(self) -> MainScreen:
-        return MainScreen(self._world, ascii_only=self.ascii)
+        return MainScreen(self.snapshot, ascii_only=self.ascii)
 
     @property
     def main(self) -> MainScreen:
@@ -128,12 +137,25 @@ class QuicksandApp(App[int]):
     @property
     def snapshot(self) -> Snapshot:
         """The world with what this app is doing to it."""
-        world = replace(self._world, saves=self.saves.view)
+        world = replace(
+            self._world,
+            saves=self.saves.view,
+            keymap=self.settings.keymap,
+            read_only=self.settings.read_only,
+        )
         return with_jobs(world, self.operations.jobs)
+
+    @property
+    def prefix(self) -> Prefix:
+        """Of the panes."""
+        return self.settings.keymap.prefix
 
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
         self._handle_signals()
+        self._use_keymap()
+        if (told := self.settings.report()) is not None:
+            self.call_after_refresh(self.show_report, told)
         # The first look loads the engine, so it waits until there is a screen to look at.
         self.call_after_refresh(self._watch)
 
@@ -154,7 +176,8 @@ class QuicksandApp(App[int]):
             self._look_again.clear()
             lookers, self._lookers = self._lookers, []
             visible = self.main.visible_sandboxes
-            world = await asyncio.to_thread(self.service.read, visible=visible, fresh=fresh)
+            world = await asyncio.to_thread(self._look_at_disk, visible, fresh)
+            self._take_config()
             before = replace(self._world, taken=world.taken)
             stale = world.taken - self._painted >= REPAINT_EVERY_S or self.operations.jobs
             self._world = world
@@ -165,7 +188,12 @@ class QuicksandApp(App[int]):
                 if not looker.done():
                     looker.set_result(None)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look_again.wait(), LOOK_EVERY_S)
+                every_s = self.settings.config.look_every_s
+                await asyncio.wait_for(self._look_again.wait(), every_s)
+
+    def _look_at_disk(self, visible: frozenset[str], fresh: bool) -> Snapshot:
+        self.settings.look()
+        return self.service.read(visible=visible, fresh=fresh)
 
     def refresh_now(self, *, fresh: bool = False) -> None:
         """Look at the disk without waiting; ``fresh`` remembers nothing."""
@@ -198,6 +226,32 @@ class QuicksandApp(App[int]):
         self._show()
         self.main.show_command(self.operations.log[-1] if self.operations.log else None)
         self.refresh_now()
+
+    # The config
+
+    def _take_config(self) -> None:
+        """Let a change of the config count, and tell of it."""
+        theme = self.settings.config.theme
+        words = self.settings.take_change(self.available_themes)
+        if words is None:
+            return
+        self._use_keymap()
+        if (chosen := self.settings.config.theme) != theme:
+            self.theme = chosen or fitting_theme()
+        self._show()
+        told = self.settings.report()
+        if told is None:
+            self.tell(words)
+        elif self._focused_pane is None:
+            self.show_report(replace(told, lines=(*told.lines, "", words)))
+        else:  # whoever types there is not to be interrupted
+            self.tell(f"{told.summary}: {told.lines[0]}", severity="warning")
+
+    def _use_keymap(self) -> None:
+        keymap = self.operations.keymap = self.settings.keymap
+        self.set_keymap(keymap.changes_from(default_keymap()))
+        if isinstance(self._driver, RawDriver):
+            self._driver.prefix = keymap.prefix.data
 
     # Operations
 
@@ -296,8 +350,7 @@ class QuicksandApp(App[int]):
 
     def begin_from_save(self, spec: NewSpec) -> None:
         """Start a sandbox that begins with a save, and show it among the others."""
-        while self.screen is not self.main:
-            self.pop_screen()
+        self.go_to_main()
         self.main.create(spec)
 
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
@@ -324,7 +377,12 @@ class QuicksandApp(App[int]):
     ) -> None:
         """Show a screen, and look at the saves while it or another one wants them."""
         self.push_screen(screen, then)
-        if not self.saves.is_running and getattr(screen, "shows_saves", False):
+        if getattr(screen, "shows_saves", False):
+            self.watch_saves()
+
+    def watch_saves(self) -> None:
+        """Look at the saves as long as a screen wants them."""
+        if not self.saves.is_running:
             self.saves.is_running = True
             self.run_worker(self.saves.run(), name="saves", group="saves")
 
@@ -339,29 +397,63 @@ class QuicksandApp(App[int]):
 
         self.push_screen(CommandsScreen(self.operations.log, ascii_only=self.ascii))
 
+    # The command line
+
+    def open_command_line(self, line: str = "") -> None:
+        """Ask for a command, with ``line`` to begin with."""
+        from quicksand_tui.palette import open_command_line
+
+        open_command_line(self, line)
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed fast behind the colon arrives before the line has the focus."""
+        take_key = getattr(self.screen, "take_key", None)
+        if take_key is not None and take_key(event):
+            event.prevent_default()
+
+    @work(group="history", exit_on_error=False)
+    async def remember_command(self, history: CommandHistory, line: str) -> None:
+        await asyncio.to_thread(history.add, line)
+
+    def do_here(self, action_id: str) -> None:
+        """Carry out an action of the shown screen, as its key does."""
+        screen = self.screen
+        if isinstance(screen, ActionScreen):
+            screen.action_do(action_id)
+
+    def go_to_main(self) -> None:
+        while self.screen is not self.main:
+            self.pop_screen()
+
+    def filter_here(self, words: str) -> bool:
+        """Filter what is shown; False if that has no filter."""
+        filter_by = getattr(self.screen, "filter_by", None)
+        if filter_by is not None:
+            filter_by(words)
+        return filter_by is not None
+
     def open_help(self, scope: Scope = Scope.MAIN) -> None:
         from quicksand_tui.screens.help import HelpScreen
 
         self.push_screen(HelpScreen(scope, ascii_only=self.ascii))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: the registry's actions that are possible now, and the themes."""
-        if isinstance(screen, ActionScreen):
-            snapshot, selection = self.snapshot, screen.selection
-            for action in in_scope(screen.scope):
-                if action.disabled_reason(snapshot, selection) is None and action.id != "escape":
-                    yield SystemCommand(
-                        f"{action.label.capitalize()} ({key_text(action.keys[0])})",
-                        action.tooltip,
-                        lambda chosen=action.id: screen.action_do(chosen),
-                    )
-        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+        from quicksand_tui.palette import palette_commands
+
+        return palette_commands(self, screen)
 
     # Shells in panes
 
     def open_panes(self, sandbox: SandboxView) -> None:
         """Show the shells of a sandbox: those of before, or those that were left in it, or one."""
-        self._open_panes(sandbox)
+        if not self._refuse_shell():
+            self._open_panes(sandbox)
+
+    def _refuse_shell(self) -> bool:
+        """Whether shells are refused: what is typed into them changes things."""
+        if self.settings.read_only:
+            self.tell(reasons.READ_ONLY, severity="warning")
+        return self.settings.read_only
 
     @work(group="panes", exclusive=True)
     async def _open_panes(self, sandbox: SandboxView) -> None:
@@ -450,6 +542,8 @@ class QuicksandApp(App[int]):
     # Shells on the whole screen
 
     def open_shell(self, sandbox: SandboxView) -> None:
+        if self._refuse_shell():
+            return
         self.shell_opens = True
         self._lend_to_shell(sandbox)
 

@@ -12,6 +12,9 @@ from quicksand_tui.snapshot import CheckpointSpec
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
+CLONES_AT_ONCE = 2
+"""Started beside each other: more would only wait for the CPU."""
+
 
 @contextlib.contextmanager
 def _opened(sandbox_id: str) -> Iterator[Sandbox]:
@@ -44,6 +47,16 @@ async def undo(sandbox_id: str) -> CheckpointView:
 
     with _opened(sandbox_id) as sandbox:
         return view_of(await sandbox.undo())
+
+
+async def clone(sandbox_id: str, count: int, *, at: str) -> list[str]:
+    """Names of the new sandboxes, which outlive this process."""
+    with _opened(sandbox_id) as sandbox:
+        clones = await sandbox.clone(count, concurrency=CLONES_AT_ONCE, at=at or None)
+    for made in clones:
+        made.detach()
+        made.close()
+    return [made.name for made in clones]
 
 
 async def delete(sandbox_id: str, checkpoint_id: str) -> None:

@@ -13,11 +13,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from quicksand_tui.actions import Scope, find_action, key_text
+from quicksand_tui import reasons
+from quicksand_tui.actions import Scope, default_keymap, find_action
 from quicksand_tui.meter import Meter
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
     CheckpointSpec,
+    CloneSpec,
     CommandRecord,
     Failure,
     Job,
@@ -28,10 +30,11 @@ from quicksand_tui.snapshot import (
     Service,
     Verb,
 )
-from quicksand_tui.spec import checkpoint_command, run_command
+from quicksand_tui.spec import checkpoint_command, clone_command, run_command
 from quicksand_tui.text import clip, pause_text, sanitise, size_text
 
 LOG_MAX = 200
+NAMES_SHOWN = 3
 TAG_CELLS = 40
 """Of a tag within a sentence."""
 
@@ -81,6 +84,10 @@ class Operations:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.keymap = default_keymap()
+        """For what names keys."""
+        self.read_only = False
+        """Nothing begins that changes anything."""
         self.log: deque[CommandRecord] = deque(maxlen=LOG_MAX)
         """Newest last."""
 
@@ -139,7 +146,7 @@ class Operations:
     def revert(self, sandbox: SandboxView, made: CheckpointView) -> None:
         async def go(_: object) -> str:
             reached = await self._service.revert(sandbox.id, made.id)
-            return f"{sandbox.name}: reverted to {_short(reached)} ({_undo_hint()})"
+            return f"{sandbox.name}: reverted to {_short(reached)} ({self._undo_hint()})"
 
         command = find_action("revert").command_for(sandbox.name, *_as_argument(made))
         self._begin_on(sandbox, Verb.REVERT, go, command, f"going back to {_short(made)}")
@@ -147,7 +154,7 @@ class Operations:
     def undo(self, sandbox: SandboxView) -> None:
         async def go(_: object) -> str:
             await self._service.undo(sandbox.id)
-            return f"{sandbox.name}: back where it was ({_undo_hint()})"
+            return f"{sandbox.name}: back where it was ({self._undo_hint()})"
 
         self._begin_on(sandbox, Verb.UNDO, go, stage="undoing the revert")
 
@@ -158,6 +165,17 @@ class Operations:
 
         command = find_action("start_at").command_for(sandbox.name, made.name)
         self._begin_on(sandbox, Verb.START, go, command)
+
+    def clone(self, sandbox: SandboxView, spec: CloneSpec) -> None:
+        async def make(_: object) -> str:
+            names = await self._service.clone(sandbox.id, spec.count, at=spec.at)
+            shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
+            return f"{sandbox.name}: {len(names)} more: {shown}"
+
+        made = sandbox.past.find(spec.at)
+        what = "a clone" if spec.count == 1 else f"{spec.count} clones"
+        command = clone_command(sandbox.name, spec, made)
+        self._begin_on(sandbox, Verb.CLONE, make, command, f"making {what}")
 
     def delete_checkpoint(self, sandbox: SandboxView, made: CheckpointView) -> None:
         async def remove(_: object) -> str:
@@ -182,6 +200,9 @@ class Operations:
         if command:
             self.log.append(CommandRecord(command, outcome="done"))
             self._changed()
+
+    def _undo_hint(self) -> str:
+        return f"undo: {self.keymap.hint('undo')}"
 
     # Running
 
@@ -213,6 +234,9 @@ class Operations:
         operation: Operation,
     ) -> None:
         """Carry out ``operation``, logged as ``command``."""
+        if self.read_only and job.verb is not Verb.VERIFY:
+            self._tell(reasons.READ_ONLY)  # no action leads here: each has said so before
+            return
         record = CommandRecord(command, sandbox_id=job.sandbox_id)
         self.log.append(record)
         self._jobs[job.sandbox_id] = job
@@ -300,7 +324,3 @@ def _as_argument(made: CheckpointView) -> tuple[str, ...]:
 
 def _short(made: CheckpointView) -> str:
     return clip(made.tag, TAG_CELLS)
-
-
-def _undo_hint() -> str:
-    return f"undo: {key_text(find_action('undo').keys[0])}"

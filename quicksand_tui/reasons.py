@@ -12,8 +12,20 @@ Reason = Callable[[Snapshot, Selection], str | None]
 NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
 
 
+READ_ONLY = "read-only: this app was told to change nothing"
+
+
 def always(snapshot: Snapshot, selection: Selection) -> str | None:
     return None
+
+
+def guarded(reason: Reason) -> Reason:
+    """The reason of an action that changes something."""
+
+    def refuse(snapshot: Snapshot, selection: Selection) -> str | None:
+        return READ_ONLY if snapshot.read_only else reason(snapshot, selection)
+
+    return refuse
 
 
 def _selected(snapshot: Snapshot, selection: Selection) -> tuple[SandboxView | None, str]:
@@ -43,6 +55,7 @@ _DOING = {
     Verb.REVERT: "reverted",
     Verb.UNDO: "reverted",
     Verb.REMOVE: "changed: a checkpoint is deleted",
+    Verb.CLONE: "cloned",
     Verb.SAVE: "saved",
 }
 
@@ -61,14 +74,11 @@ def shell(snapshot: Snapshot, selection: Selection) -> str | None:
         return busy
     if sandbox.state is State.RUNNING:
         return None
-    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: S starts it')}"
-
-
-_NO_SHELL = {
-    State.STARTING: "is still starting",
-    State.BROKEN: "is broken",
-    State.PAUSED: "is paused: P lets it go on",
-}
+    if sandbox.state is State.PAUSED:
+        return f"{sandbox.name} is paused: {snapshot.keymap.hint('resume')} lets it go on"
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return f"{sandbox.name} does not run: {snapshot.keymap.hint('start')} starts it"
 
 
 def start(snapshot: Snapshot, selection: Selection) -> str | None:
@@ -80,7 +90,7 @@ def start(snapshot: Snapshot, selection: Selection) -> str | None:
     if sandbox.state in (State.STOPPED, State.CRASHED):
         return None
     if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: P lets it go on"
+        return f"{sandbox.name} is paused: {snapshot.keymap.hint('resume')} lets it go on"
     return f"{sandbox.name} is {_already(sandbox.state)}"
 
 
@@ -107,7 +117,8 @@ def pause(snapshot: Snapshot, selection: Selection) -> str | None:
     if sandbox.state is State.RUNNING:
         return None
     if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is already paused: P lets it go on"
+        resume_ = snapshot.keymap.hint("resume")
+        return f"{sandbox.name} is already paused: {resume_} lets it go on"
     return f"{sandbox.name} does not run"
 
 
@@ -168,9 +179,8 @@ def cancel(snapshot: Snapshot, selection: Selection) -> str | None:
     if job.cancelling:
         return "it is being cancelled"
     if job.verb not in (Verb.START, Verb.SAVE):
-        return "only a start or a save can be cancelled" + (
-            "; K ends it at once" if job.verb is Verb.STOP else ""
-        )
+        kill_ = f"; {snapshot.keymap.hint('kill')} ends it at once"
+        return "only a start or a save can be cancelled" + (kill_ if job.verb is Verb.STOP else "")
     return None
 
 
@@ -187,17 +197,18 @@ def checkpoint(snapshot: Snapshot, selection: Selection) -> str | None:
     sandbox, why = _selected(snapshot, selection)
     if sandbox is None:
         return why
-    return _busy(snapshot, sandbox) or _needs_machine(sandbox)
+    return _busy(snapshot, sandbox) or _needs_machine(snapshot, sandbox)
 
 
-def _needs_machine(sandbox: SandboxView) -> str | None:
+def _needs_machine(snapshot: Snapshot, sandbox: SandboxView) -> str | None:
     """Why what needs a machine, be it a paused one, is not possible."""
     if sandbox.state in (State.RUNNING, State.PAUSED):
         return None
     if sandbox.state in _NO_MACHINE:
         return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
-    at = "; A starts it at a checkpoint" if sandbox.past.checkpoints else ""
-    return f"{sandbox.name} does not run: S starts it{at}"
+    hint = snapshot.keymap.hint
+    at = f"; {hint('start_at')} starts it at a checkpoint" if sandbox.past.checkpoints else ""
+    return f"{sandbox.name} does not run: {hint('start')} starts it{at}"
 
 
 _NO_MACHINE = {State.STARTING: "is still starting", State.BROKEN: "is broken"}
@@ -210,7 +221,8 @@ def revert(snapshot: Snapshot, selection: Selection) -> str | None:
     if (reason := checkpoint(snapshot, selection)) is not None:
         return reason
     if not sandbox.past.checkpoints:
-        return f"{sandbox.name} has no checkpoint to go back to: C takes one"
+        checkpoint_ = snapshot.keymap.hint("checkpoint")
+        return f"{sandbox.name} has no checkpoint to go back to: {checkpoint_} takes one"
     return None
 
 
@@ -230,13 +242,23 @@ def start_at(snapshot: Snapshot, selection: Selection) -> str | None:
     if sandbox is None:
         return why
     if sandbox.state in (State.RUNNING, State.PAUSED):
-        state = sandbox.state.value
-        return _busy(snapshot, sandbox) or f"{sandbox.name} is {state}: R goes back to a checkpoint"
+        back = f"{snapshot.keymap.hint('revert')} goes back to a checkpoint"
+        return _busy(snapshot, sandbox) or f"{sandbox.name} is {sandbox.state.value}: {back}"
     if (reason := start(snapshot, selection)) is not None:
         return reason
     if not sandbox.past.checkpoints:
-        return f"{sandbox.name} has no checkpoint: C takes one while it runs"
+        checkpoint_ = snapshot.keymap.hint("checkpoint")
+        return f"{sandbox.name} has no checkpoint: {checkpoint_} takes one while it runs"
     return None
+
+
+def clone(snapshot: Snapshot, selection: Selection) -> str | None:
+    sandbox, why = _selected(snapshot, selection)
+    if sandbox is None:
+        return why
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return _busy(snapshot, sandbox)
 
 
 def go_there(snapshot: Snapshot, selection: Selection) -> str | None:

@@ -166,6 +166,12 @@ class EngineService:
             "The checkpoint was not deleted", lambda: engine_past.delete(sandbox_id, checkpoint_id)
         )
 
+    async def clone(self, sandbox_id: str, count: int, *, at: str = "") -> tuple[str, ...]:
+        names = await self._ask(
+            "There are no clones", lambda: engine_past.clone(sandbox_id, count, at=at)
+        )
+        return tuple(sanitise(name, limit=63) for name in names)
+
     # Saves
 
     async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from quicksand_tui.keymap import NO_KEYS, Keymap
 from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
 from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, TrashedView
@@ -111,6 +112,7 @@ class Verb(StrEnum):
     REVERT = "revert"
     UNDO = "undo"
     REMOVE = "removal of a checkpoint"
+    CLONE = "clone"
     SAVE = "save"
     EXPORT = "export"
     IMPORT = "import"
@@ -186,6 +188,10 @@ class Snapshot:
     jobs: tuple[Job, ...] = ()
     saves: SavesView = NO_SAVES
     """Looked at only while somebody sees them."""
+    keymap: Keymap = NO_KEYS
+    """The app's, for what names keys."""
+    read_only: bool = False
+    """The app changes nothing."""
 
     def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
         return next((s for s in self.sandboxes if s.id == sandbox_id), None)
@@ -244,6 +250,15 @@ class Selection:
     def trash(self) -> tuple[TrashedView, ...]:
         """As `saves`, in the trash."""
         return self.marked_trash or ((self.trashed,) if self.trashed is not None else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneSpec:
+    """Clones to be made, as typed."""
+
+    count: int = 1
+    at: str = ""
+    """The id of a checkpoint; "" for the present."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +391,10 @@ class Service(SavesService, Protocol):
         """Take the last revert back."""
 
     async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None: ...
+
+    async def clone(self, sandbox_id: str, count: int, *, at: str = "") -> tuple[str, ...]:
+        """Make sandboxes that go on from this instant, or from the checkpoint of the id ``at``;
+        they outlive the app. All or none. Gives their names."""
 
     def open_terminal(
         self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink

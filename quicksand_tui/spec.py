@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Callable
 
 from quicksand_tui.actions import find_action
-from quicksand_tui.past import PastView
+from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.reasons import NO_IMAGE
-from quicksand_tui.snapshot import CheckpointSpec, NewSpec, Snapshot
+from quicksand_tui.snapshot import CheckpointSpec, CloneSpec, NewSpec, Snapshot
 from quicksand_tui.text import sanitise, size_text
 
 NETWORKS = ("mounts_only", "full", "none")
@@ -107,6 +107,14 @@ def find_tag_problem(tag: str, past: PastView) -> str:
     except ConfigError as error:
         return sanitise(error.hint or str(error))
     return ""
+
+
+def clone_command(name: str, spec: CloneSpec, made: CheckpointView | None = None) -> str:
+    """The command that makes the same clones; ``made``: what they go on from."""
+    words = ["-n", str(spec.count)] if spec.count != 1 else []
+    if made is not None:
+        words += ["--at", made.name]
+    return sanitise(find_action("clone").command_for(name, *words))
 
 
 def checkpoint_command(name: str, spec: CheckpointSpec) -> str:

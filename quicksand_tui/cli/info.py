@@ -45,8 +45,12 @@ def _facts() -> dict[str, dict[str, Any]]:
 def _places() -> dict[str, Any]:
     from quicksand.host.paths import paths
 
+    from quicksand_tui.places import config_file, state_dir
+
     found = paths()
     return {
+        "config": str(config_file()),
+        "state": str(state_dir()),
         "runtime": str(found.runtime),
         "data": str(found.data),
         "cache": str(found.cache),

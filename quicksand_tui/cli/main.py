@@ -60,14 +60,20 @@ class Commands(click.Group):
             formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
 
 
-@click.group(PROGRAM, cls=Commands, context_settings=SETTINGS)
+@click.group(PROGRAM, cls=Commands, context_settings=SETTINGS, invoke_without_command=True)
 @click.version_option(__version__, prog_name=PROGRAM)
-def cli() -> None:
+@click.option("--read-only", is_flag=True, help="Open the app so that it can change nothing.")
+@click.pass_context
+def cli(ctx: click.Context, read_only: bool) -> None:
     """Sandboxes that are real Linux VMs: no root, no daemon, no Docker.
 
     Without a command, on a terminal, this opens the app. Everything that the app does is a
     command too; `COMMAND --help` tells more.
     """
+    if ctx.invoked_subcommand is None:
+        ctx.exit(_run_app(read_only=read_only))
+    elif read_only:
+        raise click.UsageError(f"--read-only is for the app, not for {ctx.invoked_subcommand}", ctx)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -137,11 +143,11 @@ def _sentence(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _run_app() -> int:
+def _run_app(*, read_only: bool = False) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         with cli.make_context(PROGRAM, ["ps"]) as ctx:
             click.echo(cli.get_help(ctx), err=True)
         return Exit.USAGE
     from quicksand_tui.app import run_app
 
-    return int(run_app() or 0)
+    return int(run_app(read_only=read_only) or 0)

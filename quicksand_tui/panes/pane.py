@@ -17,6 +17,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from quicksand_tui.keymap import DEFAULT_PREFIX, Prefix
 from quicksand_tui.panes.colours import rich_style
 from quicksand_tui.panes.link import GuestTerminal, LinkState, LinkStatus, OpenTerminal, Sink
 from quicksand_tui.panes.mouse import mouse_event
@@ -29,9 +30,6 @@ from quicksand_tui.terminal import (
     Terminal,
     TitleChanged,
 )
-
-PREFIX_KEY = "ctrl+right_square_bracket"
-"""What Textual calls the prefix."""
 
 SLICE = 4 * 1024
 """Bytes that are parsed at one go: mostly 1 ms; of what is made to be slow some 100."""
@@ -333,7 +331,8 @@ class Pane(Widget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """The prefix and what follows it; and all keys where they come as events (not from a
         terminal of ours: a test, a browser)."""
-        if event.key == PREFIX_KEY or self.prefixed:
+        prefix: Prefix = getattr(self.app, "prefix", DEFAULT_PREFIX)
+        if event.key == prefix.key or self.prefixed:
             event.stop()
             event.prevent_default()
             self._take_prefixed(event)

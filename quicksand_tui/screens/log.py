@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Input
 
 from quicksand_tui.actions import Scope, find_action, in_scope
-from quicksand_tui.screens.base import bindings_of, refuse_paste
+from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.snapshot import LogKind, LogSource, SandboxView, Selection, Service, Snapshot
 from quicksand_tui.text import plain, sanitise_lines
@@ -21,14 +20,18 @@ from quicksand_tui.view import state_text
 from quicksand_tui.widgets.action_bar import ActionBar
 from quicksand_tui.widgets.log_view import LogView
 
+if TYPE_CHECKING:
+    from quicksand_tui.application import QuicksandApp
+
 POLL_S = 0.5
 
 TITLES = {LogKind.CONSOLE: "console", LogKind.QEMU: "QEMU's messages"}
 
 
-class LogScreen(Screen[None]):
+class LogScreen(ActionScreen):
     """The log of one sandbox. The registry's actions of `Scope.LOG` are its keys."""
 
+    scope = Scope.LOG
     CSS_PATH = "log.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(in_scope(Scope.LOG)),
@@ -55,6 +58,11 @@ class LogScreen(Screen[None]):
         self._view.focus()
         self.query_one(ActionBar).show(self._snapshot, Selection(sandbox=self._sandbox))
         self._follow()
+
+    @property
+    def selection(self) -> Selection:
+        """The sandbox whose log it is."""
+        return Selection(sandbox=self._sandbox)
 
     @property
     def _view(self) -> LogView:
@@ -92,11 +100,14 @@ class LogScreen(Screen[None]):
             words.append(
                 f"/{view.query_text} {at} of {count}" if count else f"/{view.query_text} not found"
             )
-        words.append("following" if view.following else "f follows")
+        words.append("following" if view.following else f"{self._hint('follow')} follows")
         words.append("wrapped" if view.wrapped else "cut")
         below = " · ".join(words) if view.line_count else "nothing yet"
         view.border_title = Content(plain(title) if self._ascii else title)
         view.border_subtitle = Content(plain(below) if self._ascii else below)
+
+    def _hint(self, action_id: str) -> str:
+        return self._snapshot.keymap.hint(action_id, Scope.LOG.value)
 
     def on_paste(self, event: events.Paste) -> None:
         self.notify(refuse_paste(event), severity="warning", markup=False)
@@ -131,9 +142,12 @@ class LogScreen(Screen[None]):
 
     def _step(self, by: int) -> None:
         if not self._view.query_text:
-            self.notify("/ searches first", markup=False, timeout=3)
+            self.notify(f"{self._hint('search')} searches first", markup=False, timeout=3)
         else:
             self._view.step(by)
+
+    def do_command(self) -> None:
+        cast("QuicksandApp", self.app).open_command_line()
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(Scope.LOG, ascii_only=self._ascii))

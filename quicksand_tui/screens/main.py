@@ -16,6 +16,7 @@ from quicksand_tui.actions import Scope, find_action, in_scope
 from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.snapshot import (
+    CloneSpec,
     CommandRecord,
     NewSpec,
     Panel,
@@ -70,7 +71,7 @@ class MainScreen(ActionScreen):
     ]
     AUTO_FOCUS = "#sandboxes KeyedTable"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(b for b in bindings_of(in_scope(Scope.MAIN)) if b.key != "enter"),
+        *bindings_of(in_scope(Scope.MAIN)),
         Binding("tab,shift+tab", "other_panel", show=False),
         Binding("1", "panel('sandboxes')", show=False),
         Binding("2", "panel('images')", show=False),
@@ -82,6 +83,8 @@ class MainScreen(ActionScreen):
         self._ascii = ascii_only
         self._query = ""
         self._order = ORDERS[0]
+        self._aim: Selection | None = None
+        """What an action is about that is not about what the cursor is on."""
         self._wanted = ""
         """Name of a sandbox that the cursor should go to when it appears."""
         # Kept and not looked up: a snapshot may come when the screen is just being taken down.
@@ -118,6 +121,8 @@ class MainScreen(ActionScreen):
     @property
     def selection(self) -> Selection:
         """What the cursor is on."""
+        if self._aim is not None:
+            return self._aim
         panel = Panel.IMAGES if self.images.table.has_focus else Panel.SANDBOXES
         return Selection(
             panel=panel,
@@ -159,6 +164,8 @@ class MainScreen(ActionScreen):
         if doing:
             # What is under way is worth more than what the host has left.
             host, doing = "", f" · {doing}"
+        if self._snapshot.read_only:
+            doing = f" · read-only{doing}"
         room = self.size.width - len(host) - TOP_USED
         top = (counts_text(self._snapshot, room - len(doing)) + doing, host)
         if top != self._top:
@@ -238,7 +245,18 @@ class MainScreen(ActionScreen):
             return
         getattr(self, f"do_{action.id}")()
 
+    def act(self, action_id: str, aim: Selection) -> None:
+        """Carry out an action as its key does, about ``aim`` instead of what the cursor is on."""
+        self._aim = aim
+        try:
+            self.action_do(action_id)
+        finally:
+            self._aim = None
+
     # Actions, by the registry's ids
+
+    def do_command(self) -> None:
+        self._app.open_command_line()
 
     def do_new(self) -> None:
         selection = self.selection
@@ -278,6 +296,10 @@ class MainScreen(ActionScreen):
         if (sandbox := self.selection.sandbox) is not None:
             self._app.operations.start(sandbox)
 
+    def do_clone(self) -> None:
+        if (sandbox := self.selection.sandbox) is not None:
+            self._app.operations.clone(sandbox, CloneSpec())
+
     def do_stop(self) -> None:
         if (sandbox := self.selection.sandbox) is not None:
             self._app.operations.stop(sandbox)
@@ -299,7 +321,7 @@ class MainScreen(ActionScreen):
             losses.of_kill(sandbox),
             "Kill",
             lambda: self._app.operations.kill(sandbox),
-            undo="x stops it gently instead.",
+            undo=f"{self._snapshot.keymap.hint('stop')} stops it gently instead.",
         )
 
     def do_save(self) -> None:
@@ -371,6 +393,10 @@ class MainScreen(ActionScreen):
         self._app.leave()
 
     # Filter
+
+    def filter_by(self, words: str) -> None:
+        """Show what matches these."""
+        self._set_query(words)
 
     def do_filter(self) -> None:
         field = self._filter_field

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from quicksand_tui.actions import Scope, find_action, in_scope
+from quicksand_tui.keymap import key_text
 from quicksand_tui.panes.layout import Side, Way
 from quicksand_tui.panes.link import LinkState
-from quicksand_tui.panes.pane import PREFIX_KEY, Pane
-from quicksand_tui.panes.raw_input import PREFIX
+from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
+from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.snapshot import Purpose, SandboxView, Selection, Service, Snapshot, State
 from quicksand_tui.text import plain
 from quicksand_tui.view import state_text
@@ -24,14 +24,12 @@ from quicksand_tui.widgets.action_bar import ActionBar
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
 
-HINT = "ctrl-] and a key; ? shows all"
-PREFIXED = "ctrl-] …"
 
-
-class PanesScreen(Screen[None]):
+class PanesScreen(ActionScreen):
     """Keys go to the guest; those behind the prefix are the registry's of `Scope.PANES`. The app
     keeps the screen when it is left: its shells run on."""
 
+    scope = Scope.PANES
     CSS_PATH = "panes.tcss"
 
     def __init__(
@@ -69,7 +67,7 @@ class PanesScreen(Screen[None]):
         return self.query_one(Workspace)
 
     @property
-    def _selection(self) -> Selection:
+    def selection(self) -> Selection:
         return Selection(sandbox=self._sandbox)
 
     def on_mount(self) -> None:
@@ -89,7 +87,7 @@ class PanesScreen(Screen[None]):
         if found is not None:
             self._sandbox = found
         if self.is_mounted:
-            self.query_one(ActionBar).show(snapshot, self._selection)
+            self.query_one(ActionBar).show(snapshot, self.selection)
             self._show_top()
 
     @on(Pane.Changed)
@@ -97,8 +95,10 @@ class PanesScreen(Screen[None]):
         self._app.update_raw()
         pane = self.workspace.current
         prefixed = pane is not None and pane.prefixed
+        prefix, keymap = self._app.prefix.text, self._snapshot.keymap
+        hint = f"{prefix} and a key; {keymap.hint('help', Scope.PANES.value)} shows all"
         title = f" {self._sandbox.name} · {state_text(self._sandbox.state)} · "
-        text = Content.assemble(title, (PREFIXED, "reverse") if prefixed else (HINT, "dim"))
+        text = Content.assemble(title, (f"{prefix} …", "reverse") if prefixed else (hint, "dim"))
         self.query_one("#top", Static).update(Content(plain(text.plain)) if self._ascii else text)
 
     def on_paste(self, event: events.Paste) -> None:
@@ -108,11 +108,14 @@ class PanesScreen(Screen[None]):
 
     @on(Pane.Prefixed)
     def _do_prefixed(self, event: Pane.Prefixed) -> None:
-        action = next((a for a in in_scope(Scope.PANES) if event.key in a.keys), None)
-        if event.key == PREFIX_KEY:
-            event.pane.type(PREFIX)
+        keymap, prefix = self._snapshot.keymap, self._app.prefix
+        meant = (a for a in in_scope(Scope.PANES) if event.key in keymap.keys_of(a))
+        action = next(meant, None)
+        if event.key == prefix.key:
+            event.pane.type(prefix.data)
         elif action is None:
-            self._app.tell(f"ctrl-] {event.key} does nothing; ctrl-] ? shows what there is")
+            shows = f"{prefix.text} {keymap.hint('help', Scope.PANES.value)} shows what there is"
+            self._app.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
             self.action_do(action.id)
         # By then the focus is where the command has put it.
@@ -121,7 +124,7 @@ class PanesScreen(Screen[None]):
     def action_do(self, action_id: str) -> None:
         """Carry out an action of the registry, or say why it is not possible."""
         action = find_action(action_id, Scope.PANES)
-        reason = action.disabled_reason(self._snapshot, self._selection)
+        reason = action.disabled_reason(self._snapshot, self.selection)
         if reason is not None:
             self._app.tell(reason, severity="warning")
             return
@@ -210,7 +213,8 @@ class PanesScreen(Screen[None]):
             (f"{title}: what runs in it ends",),
             "End",
             lambda: self._end(pane),
-            undo="ctrl-] d leaves it running.",
+            undo=f"{self._app.prefix.text} {self._snapshot.keymap.hint('back', Scope.PANES.value)} "
+            "leaves it running.",
         )
 
     def _end(self, pane: Pane) -> None:
@@ -220,6 +224,9 @@ class PanesScreen(Screen[None]):
     @on(Workspace.Emptied)
     def _leave_for_good(self) -> None:
         self._app.forget_panes(self._sandbox.id)
+
+    def do_command(self) -> None:
+        self._app.open_command_line()
 
     def do_help(self) -> None:
         from quicksand_tui.screens.help import HelpScreen

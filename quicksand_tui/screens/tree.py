@@ -8,14 +8,14 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from quicksand_tui import losses
-from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui.actions import Scope, find_action, in_scope
 from quicksand_tui.forest import FANCY, PLAIN
+from quicksand_tui.keymap import Keymap
 from quicksand_tui.past import CheckpointView
-from quicksand_tui.screens.base import bindings_of, refuse_paste
+from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.snapshot import Purpose, SandboxView, Selection, Snapshot
 from quicksand_tui.text import age_text, clip, pause_text, plain, size_text
@@ -33,15 +33,14 @@ TITLE_CELLS = 60
 EMPTY = "No checkpoints are left.\nesc goes back."
 
 
-class TreeScreen(Screen[None]):
+class TreeScreen(ActionScreen):
     """The tree of one sandbox. The registry's actions of `Scope.TREE` are its keys."""
 
+    scope = Scope.TREE
     CSS_PATH = "tree.tcss"
     VERTICAL_BREAKPOINTS = [(0, "-low"), (17, "-usual")]  # noqa: RUF012 - declared by Textual
     AUTO_FOCUS = "KeyedTable"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(b for b in bindings_of(in_scope(Scope.TREE)) if b.key != "enter")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.TREE))]
 
     def __init__(
         self, sandbox_id: str, snapshot: Snapshot, purpose: Purpose, *, ascii_only: bool
@@ -69,7 +68,7 @@ class TreeScreen(Screen[None]):
         yield self._actions
 
     def on_mount(self) -> None:
-        self._consequence.update(self._text(consequence(self._purpose)))
+        self._consequence.update(self._text(consequence(self._purpose, self._snapshot.keymap)))
         self._show()
 
     def on_resize(self) -> None:
@@ -209,6 +208,9 @@ class TreeScreen(Screen[None]):
         if (sandbox := self.sandbox) is not None:
             self._app.operations.undo(sandbox)
 
+    def do_command(self) -> None:
+        self._app.open_command_line()
+
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(Scope.TREE, ascii_only=self._ascii))
 
@@ -216,14 +218,14 @@ class TreeScreen(Screen[None]):
         self.dismiss(None)
 
 
-def consequence(purpose: Purpose) -> str:
+def consequence(purpose: Purpose, keymap: Keymap) -> str:
     """What going there means, said before it is done."""
     if purpose is Purpose.START:
         return (
             "enter starts it there. Its disk as it is now is kept in the tree: starting there "
             "boots from it."
         )
-    undo = key_text(find_action("undo").keys[0])
+    undo = keymap.hint("undo", Scope.TREE.value)
     return f"enter goes back to it at once. The present is kept: {undo} comes back to it."
 
 

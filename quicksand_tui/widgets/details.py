@@ -6,7 +6,6 @@ from typing import Any
 
 from textual.content import Content
 
-from quicksand_tui.actions import find_action, key_text
 from quicksand_tui.forest import FANCY, PLAIN
 from quicksand_tui.past import NO_PAST
 from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Selection, Snapshot, State
@@ -18,13 +17,13 @@ from quicksand_tui.widgets.small_tree import draw_small_tree
 
 TCG_WARNING = "no security boundary"
 TIPS = (
-    ("n", "starts a sandbox from an image"),
-    ("tab", "goes to the images"),
-    ("v", "goes to the saves"),
-    (":", "searches all actions"),
-    ("?", "shows all keys"),
+    ("new", "starts a sandbox from an image"),
+    ("", "goes to the images"),
+    ("saves", "goes to the saves"),
+    ("command", "takes commands"),
+    ("help", "shows all keys"),
 )
-"""Shown while there is nothing else to tell."""
+"""Actions, and what they do, shown while there is nothing else to tell; "" is Tab."""
 TREE = "Tree"
 BELOW_TREE = "Id"
 """The label of the first line that stands below the tree."""
@@ -80,7 +79,8 @@ def describe(snapshot: Snapshot, selection: Selection) -> tuple[str, list[Line]]
     if selection.sandbox is not None:
         return selection.sandbox.name, _sandbox_lines(selection.sandbox, snapshot)
     if snapshot.loaded and not snapshot.sandboxes:
-        return "Details", [(key, [(meaning, "muted")]) for key, meaning in TIPS]
+        hint = snapshot.keymap.hint
+        return "Details", [(hint(id_) if id_ else "tab", [(does, "muted")]) for id_, does in TIPS]
     return "Details", []
 
 
@@ -105,7 +105,7 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
         network: list[Part] = [(view.network.replace("_", " "), "")]
         network += [(f" · 127.0.0.1:{host} → {guest}", "") for host, guest in view.ports]
         lines.append(("Network", network))
-    lines += _past_lines(view)
+    lines += _past_lines(view, snapshot)
     age = "" if view.created is None else f" · {age_text(snapshot.taken - view.created)} old"
     kept = " · removed when it stops" if view.discard else ""
     if not view.id.startswith("new:"):
@@ -116,14 +116,14 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
     return lines
 
 
-def _past_lines(view: SandboxView) -> list[Line]:
+def _past_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
     """What there is to say of its checkpoints besides their tree."""
     past = view.past
     if past.error:
         return [("Stands", [(f"nobody knows where: {past.error}", "error")])]
     if past.checkpoints or view.state is State.BROKEN or view.id.startswith("new:"):
         return []
-    key = key_text(find_action("checkpoint").keys[0])
+    key = snapshot.keymap.hint("checkpoint")
     when = "" if view.is_live else " while it runs"
     return [(TREE, [(f"none yet: {key} takes one{when}", "muted")])]
 
@@ -148,9 +148,9 @@ def _state_parts(view: SandboxView, snapshot: Snapshot) -> list[Part]:
         parts.append((f" · {doing}" if doing else "", ""))
         parts.append((f" · {age_text(snapshot.taken - job.started)}", "muted"))
         if view.state is State.STARTING and not job.cancelling:
-            parts.append((" · c cancels", "muted"))
+            parts.append((f" · {snapshot.keymap.hint('cancel')} cancels", "muted"))
     elif view.state is State.PAUSED:
-        parts.append((" · P lets it go on", "muted"))
+        parts.append((f" · {snapshot.keymap.hint('resume')} lets it go on", "muted"))
     elif view.started is not None:
         parts.append((f" for {age_text(snapshot.taken - view.started)}", ""))
     return parts
