@@ -18,7 +18,7 @@ class Group(StrEnum):
     TREE = "Checkpoints"
     SAVES = "Saves"
     TRASH = "Trash"
-    PANES = "Shells: ctrl-] and then"
+    PANES = "Shells: the prefix, and then"
     APP = "App"
 
 
@@ -54,6 +54,17 @@ class Action:
     scope: Scope = Scope.MAIN
     footer: bool = True
     """Whether the footer shows it while it is possible."""
+    changes: bool = False
+    """Whether it changes anything, so that a read-only app refuses it."""
+
+    def __post_init__(self) -> None:
+        if self.changes:
+            object.__setattr__(self, "disabled_reason", reasons.guarded(self.disabled_reason))
+
+    @property
+    def address(self) -> str:
+        """What tells it from the others, for example "main.stop"."""
+        return f"{self.scope.value}.{self.id}"
 
     def command_for(self, name: str, *words: str, live: bool = False) -> str:
         """The command for the sandbox ``name``, with ``words`` at its end."""

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from quicksand_tui import reasons
 from quicksand_tui.action import Action, Group, Scope
+from quicksand_tui.keymap import Keymap, key_text
 from quicksand_tui.pane_actions import PANE_ACTIONS
 from quicksand_tui.saves_actions import SAVES_ACTIONS
 
-__all__ = ["ACTIONS", "MOVES", "Action", "Group", "Scope", "find_action", "in_scope", "key_text"]
+__all__ = [
+    "ACTIONS",
+    "MOVES",
+    "Action",
+    "Group",
+    "Scope",
+    "default_keymap",
+    "find_action",
+    "in_scope",
+    "key_text",
+]
 
 ACTIONS: tuple[Action, ...] = (
     Action(
@@ -20,6 +32,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.new,
         command="quicksand-tui run IMAGE --name {name} --detach",
+        changes=True,
     ),
     Action(
         id="open",
@@ -29,15 +42,17 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.open_,
         footer=False,
+        changes=True,
     ),
     Action(
         id="shell",
         keys=("s",),
         label="shell",
-        tooltip="Shells beside each other; ctrl-] ? shows the keys",
+        tooltip="Shells beside each other, split and zoomed",
         group=Group.SANDBOX,
         disabled_reason=reasons.shell,
         command="quicksand-tui shell {name}",
+        changes=True,
     ),
     Action(
         id="full_shell",
@@ -48,6 +63,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.shell,
         command="quicksand-tui shell {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="run",
@@ -67,6 +83,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.each(reasons.start),
         command="quicksand-tui start {name}",
+        changes=True,
     ),
     Action(
         id="stop",
@@ -76,6 +93,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.each(reasons.stop),
         command="quicksand-tui stop {name}",
+        changes=True,
     ),
     Action(
         id="pause",
@@ -86,6 +104,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.each(reasons.pause_or_resume),
         command="quicksand-tui pause {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="kill",
@@ -96,6 +115,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.each(reasons.kill),
         command="quicksand-tui kill {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="checkpoint",
@@ -105,6 +125,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.each(reasons.checkpoint),
         command="quicksand-tui checkpoint {name}",
+        changes=True,
     ),
     Action(
         id="revert",
@@ -114,6 +135,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.to_tree,
         command="quicksand-tui revert {name}",
+        changes=True,
     ),
     Action(
         id="undo",
@@ -123,6 +145,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.SANDBOX,
         disabled_reason=reasons.undo,
         command="quicksand-tui undo {name}",
+        changes=True,
     ),
     Action(
         id="clone",
@@ -133,6 +156,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.clone,
         command="quicksand-tui clone {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="save",
@@ -143,6 +167,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.save,
         command="quicksand-tui save {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="delete",
@@ -153,6 +178,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.each(reasons.delete),
         command="quicksand-tui rm {name}",
         command_if_live="quicksand-tui rm --force {name}",
+        changes=True,
     ),
     Action(
         id="log",
@@ -312,8 +338,16 @@ ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.APP,
+        footer=False,
+    ),
+    Action(
         id="palette",
-        keys=("colon", "ctrl+p"),
+        keys=("ctrl+p",),
         label="palette",
         tooltip="Search all actions and themes",
         group=Group.APP,
@@ -345,7 +379,7 @@ ACTIONS: tuple[Action, ...] = (
         id="search",
         keys=("slash",),
         label="search",
-        tooltip="Search; n goes to the next match, N to the one before",
+        tooltip="Search as you type",
         group=Group.LOG,
         scope=Scope.LOG,
     ),
@@ -402,6 +436,7 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.TREE,
         disabled_reason=reasons.go_there,
         scope=Scope.TREE,
+        changes=True,
     ),
     Action(
         id="remove",
@@ -412,6 +447,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.remove,
         command="quicksand-tui checkpoint rm {name}",
         scope=Scope.TREE,
+        changes=True,
     ),
     Action(
         id="clone",
@@ -422,6 +458,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.clone_there,
         command="quicksand-tui clone {name}",
         scope=Scope.TREE,
+        changes=True,
     ),
     Action(
         id="note",
@@ -432,6 +469,16 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.go_there,
         command="quicksand-tui checkpoint note {name}",
         scope=Scope.TREE,
+        changes=True,
+    ),
+    Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.TREE,
+        scope=Scope.TREE,
+        footer=False,
     ),
     Action(
         id="pin",
@@ -475,30 +522,6 @@ MOVES = (
 )
 """Keys that Textual's own widgets handle, for the help."""
 
-_KEY_NAMES = {
-    "slash": "/",
-    "question_mark": "?",
-    "escape": "esc",
-    "colon": ":",
-    "at": "@",
-    "asterisk": "*",
-    "exclamation_mark": "!",
-    "percent_sign": "%",
-    "quotation_mark": '"',
-    "semicolon": ";",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "greater_than_sign": ">",
-    "less_than_sign": "<",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-}
-
-
-def key_text(key: str) -> str:
-    """A key as people know it."""
-    return _KEY_NAMES.get(key, key)
-
 
 def find_action(action_id: str, scope: Scope = Scope.MAIN) -> Action:
     """Raises LookupError."""
@@ -506,6 +529,12 @@ def find_action(action_id: str, scope: Scope = Scope.MAIN) -> Action:
         if action.id == action_id:
             return action
     raise LookupError(action_id)
+
+
+@cache
+def default_keymap() -> Keymap:
+    """The registry's keys."""
+    return Keymap({action.address: action.keys for action in ACTIONS})
 
 
 def in_scope(scope: Scope) -> Iterator[Action]:

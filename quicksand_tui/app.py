@@ -52,7 +52,7 @@ def spare_the_line(environ: MutableMapping[str, str]) -> bool:
     return True
 
 
-def run_app(*, theme: str = "", ascii_glyphs: bool = False) -> int:
+def run_app(*, theme: str = "", ascii_glyphs: bool = False, read_only: bool = False) -> int:
     """Run the app in this terminal; returns the exit status.
 
     ``theme`` is for this run; "auto" forgets the one that was chosen. Raises UnknownThemeError.
@@ -60,28 +60,37 @@ def run_app(*, theme: str = "", ascii_glyphs: bool = False) -> int:
     try:
         # The terminal answers while the app is loaded.
         with Probe(os.environ, terminals_file()) as probe:
-            return _run(probe, theme, plain_glyphs=ascii_glyphs or ascii_only())
+            return _run(probe, theme, ascii_glyphs=ascii_glyphs, read_only=read_only)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _run(probe: Probe, theme: str, *, plain_glyphs: bool) -> int:
+def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> int:
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
     is_ssh = spare_the_line(os.environ)
     from quicksand_tui.application import LOOK_EVERY_S, QuicksandApp
+    from quicksand_tui.config import ConfigFile
     from quicksand_tui.last_used import LastUsed, state_file
+    from quicksand_tui.places import config_file, is_config_named
     from quicksand_tui.remembered import memory
     from quicksand_tui.service import EngineService
+    from quicksand_tui.settings import Settings
 
+    file = ConfigFile(config_file(), must_exist=is_config_named())
+    settings = Settings(file, read_only=read_only)
+    plain_glyphs = ascii_glyphs or ascii_only(settings.config.ascii)
     if plain_glyphs and sys.__stderr__ is not None:
         # Textual's own characters: better a question mark than an exception.
         sys.__stderr__.reconfigure(errors="replace")
-    choice = ThemeChoice(StateFile(state_dir() / FILE_NAME), wish=theme_wish(theme, os.environ))
+    # What is said for this run counts first, then the config, then what was chosen in the app.
+    wish = theme_wish(theme, os.environ) or settings.config.theme
+    choice = ThemeChoice(StateFile(state_dir() / FILE_NAME), wish=wish)
     probe.gather()
     service = EngineService()
     app = QuicksandApp(
         service,
+        settings=settings,
         ascii_glyphs=plain_glyphs,
         painted=_collect_garbage,
         remembered=memory(),
@@ -95,7 +104,7 @@ def _run(probe: Probe, theme: str, *, plain_glyphs: bool) -> int:
             choice.remember("")
         elif theme and theme not in app.available_themes:
             raise UnknownThemeError(theme, tuple(sorted(app.available_themes)))
-        app.run()
+        app.run(mouse=settings.config.mouse)
     finally:
         gc.enable()
         service.close()

@@ -21,8 +21,11 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui import reasons
+from quicksand_tui.actions import Scope, default_keymap, find_action
+from quicksand_tui.cockpit.layout import Part
 from quicksand_tui.happenings import Happening, happenings
+from quicksand_tui.keymap import Prefix
 from quicksand_tui.last_used import LastUsed
 from quicksand_tui.operations import Operations
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput, TerminalAnswered
@@ -32,6 +35,7 @@ from quicksand_tui.remembered import Remembered
 from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
+from quicksand_tui.settings import Settings
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     Failure,
@@ -48,6 +52,7 @@ from quicksand_tui.view import with_jobs
 from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
+    from quicksand_tui.command_history import CommandHistory
     from quicksand_tui.form import Form, Values
     from quicksand_tui.panes.pane import Pane
     from quicksand_tui.past import CheckpointView
@@ -88,6 +93,7 @@ class QuicksandApp(App[int]):
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,
         last_used: LastUsed | None = None,
+        settings: Settings | None = None,
         painted: Callable[[], None] = lambda: None,
         remembered: Remembered | None = None,
         look_every_s: float = LOOK_EVERY_S,
@@ -103,6 +109,7 @@ class QuicksandApp(App[int]):
         self.last_command = ""
         """That was last run in many sandboxes."""
         self.ascii = ascii_glyphs
+        self.settings = settings or Settings()
         self._clock = clock
         self._look_every_s = look_every_s
         self.probe = probe
@@ -120,6 +127,8 @@ class QuicksandApp(App[int]):
             look=self.look,
             clock=clock,
         )
+        self.operations.keymap = self.settings.keymap
+        self.operations.read_only = self.settings.read_only
         self.saves = SavesWatch(
             service,
             is_wanted=lambda: any(getattr(s, "shows_saves", False) for s in self.screen_stack),
@@ -143,6 +152,7 @@ class QuicksandApp(App[int]):
         """From the key until the terminal is the shell's: keys are meant for it already."""
         for known in THEMES:
             self.register_theme(known)
+        self.settings.check(self.available_themes)
         wish = self.theme_choice.name
         if wish and wish not in self.available_themes:
             self.theme_choice.name = ""
@@ -152,7 +162,7 @@ class QuicksandApp(App[int]):
         self._show_theme(self.theme_choice.name or fitting_theme(self.abilities))
 
     def get_default_screen(self) -> MainScreen:
-        return MainScreen(self, self._world, ascii_only=self.ascii)
+        return MainScreen(self, self.snapshot, ascii_only=self.ascii)
 
     @property
     def main(self) -> MainScreen:
@@ -163,8 +173,18 @@ class QuicksandApp(App[int]):
     @property
     def snapshot(self) -> Snapshot:
         """The world with what this app is doing to it."""
-        world = replace(self._world, saves=self.saves.view)
+        world = replace(
+            self._world,
+            saves=self.saves.view,
+            keymap=self.settings.keymap,
+            read_only=self.settings.read_only,
+        )
         return with_jobs(world, self.operations.jobs)
+
+    @property
+    def prefix(self) -> Prefix:
+        """Of the panes."""
+        return self.settings.keymap.prefix
 
     def on_load(self) -> None:
         self._handle_signals()
@@ -173,6 +193,9 @@ class QuicksandApp(App[int]):
         self.set_class(self.ascii, "-ascii")
         if self.theme_choice.problem:
             self.tell(self.theme_choice.problem, severity="warning")
+        self._use_keymap()
+        if (told := self.settings.report()) is not None:
+            self.call_after_refresh(self.show_report, told)
         # The first look loads the engine, so it waits until there is a screen to look at.
         self.call_after_refresh(self._watch)
 
@@ -240,7 +263,8 @@ class QuicksandApp(App[int]):
             self._look_again.clear()
             lookers, self._lookers = self._lookers, []
             visible = self.main.visible_sandboxes
-            world = await asyncio.to_thread(self.service.read, visible=visible, fresh=fresh)
+            world = await asyncio.to_thread(self._look_at_disk, visible, fresh)
+            self._take_config()
             before = replace(self._world, taken=world.taken)
             self.events.extend(happenings(self._world, world))
             stale = world.taken - self._painted >= REPAINT_EVERY_S or self.operations.jobs
@@ -252,7 +276,12 @@ class QuicksandApp(App[int]):
                 if not looker.done():
                     looker.set_result(None)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look_again.wait(), self._look_every_s)
+                every_s = max(self._look_every_s, self.settings.config.look_every_s)
+                await asyncio.wait_for(self._look_again.wait(), every_s)
+
+    def _look_at_disk(self, visible: frozenset[str], fresh: bool) -> Snapshot:
+        self.settings.look()
+        return self.service.read(visible=visible, fresh=fresh)
 
     def refresh_now(self, *, fresh: bool = False) -> None:
         """Look at the disk without waiting; ``fresh`` remembers nothing."""
@@ -285,6 +314,32 @@ class QuicksandApp(App[int]):
         self._show()
         self.main.show_command(self.operations.log[-1] if self.operations.log else None)
         self.refresh_now()
+
+    # The config
+
+    def _take_config(self) -> None:
+        """Let a change of the config count, and tell of it."""
+        theme = self.settings.config.theme
+        words = self.settings.take_change(self.available_themes)
+        if words is None:
+            return
+        self._use_keymap()
+        if (chosen := self.settings.config.theme) != theme:
+            self.theme = chosen or fitting_theme()
+        self._show()
+        told = self.settings.report()
+        if told is None:
+            self.tell(words)
+        elif self._focused_pane is None:
+            self.show_report(replace(told, lines=(*told.lines, "", words)))
+        else:  # whoever types there is not to be interrupted
+            self.tell(f"{told.summary}: {told.lines[0]}", severity="warning")
+
+    def _use_keymap(self) -> None:
+        keymap = self.operations.keymap = self.settings.keymap
+        self.set_keymap(keymap.changes_from(default_keymap()))
+        if isinstance(self._driver, RawDriver):
+            self._driver.prefix = keymap.prefix.data
 
     # Operations
 
@@ -419,8 +474,7 @@ class QuicksandApp(App[int]):
 
     def begin_from_save(self, spec: NewSpec) -> None:
         """Start a sandbox that begins with a save, and show it among the others."""
-        while self.screen is not self.main:
-            self.pop_screen()
+        self.go_to_main()
         self.main.create(spec)
 
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
@@ -477,25 +531,58 @@ class QuicksandApp(App[int]):
 
         self.push_screen(JobsScreen(self.operations, self.snapshot, ascii_only=self.ascii))
 
+    # The command line
+
+    def open_command_line(self, line: str = "") -> None:
+        """Ask for a command, with ``line`` to begin with."""
+        from quicksand_tui.palette import open_command_line
+
+        open_command_line(self, line)
+
+    @work(group="history", exit_on_error=False)
+    async def remember_command(self, history: CommandHistory, line: str) -> None:
+        await asyncio.to_thread(history.add, line)
+
+    def do_here(self, action_id: str) -> None:
+        """Carry out an action of the shown screen, as its key does."""
+        screen = self.screen
+        if isinstance(screen, ActionScreen):
+            screen.action_do(action_id)
+
+    def open_tree(self, sandbox: SandboxView) -> None:
+        """Go to the checkpoints of a sandbox."""
+        self.go_to_main()
+        self.main.show_sandbox(sandbox.id)
+        self.main.go_to(Part.TREE)
+
+    def go_to_main(self) -> None:
+        while self.screen is not self.main:
+            self.pop_screen()
+
+    def filter_here(self, words: str) -> bool:
+        """Filter what is shown; False if that has no filter."""
+        filter_by = getattr(self.screen, "filter_by", None)
+        if filter_by is not None:
+            filter_by(words)
+        return filter_by is not None
+
     def open_help(self, scope: Scope = Scope.MAIN) -> None:
         from quicksand_tui.screens.help import HelpScreen
 
         self.push_screen(HelpScreen(scope, ascii_only=self.ascii))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: the registry's actions that are possible now, and the themes."""
-        if isinstance(screen, ActionScreen):
-            snapshot, selection = self.snapshot, screen.selection
-            for action in in_scope(screen.scope):
-                if action.disabled_reason(snapshot, selection) is None and action.id != "escape":
-                    yield SystemCommand(
-                        f"{action.label.capitalize()} ({key_text(action.keys[0])})",
-                        action.tooltip,
-                        lambda chosen=action.id: screen.action_do(chosen),
-                    )
-        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+        from quicksand_tui.palette import palette_commands
+
+        return palette_commands(self, screen)
 
     # Shells in panes
+
+    def refuses_shells(self) -> bool:
+        """Whether shells are refused: what is typed into them changes things."""
+        if self.settings.read_only:
+            self.tell(reasons.READ_ONLY, severity="warning")
+        return self.settings.read_only
 
     @on(RawInput)
     def _type_raw(self, event: RawInput) -> None:
@@ -551,6 +638,8 @@ class QuicksandApp(App[int]):
     # Shells on the whole screen
 
     def open_shell(self, sandbox: SandboxView) -> None:
+        if self.refuses_shells():
+            return
         self.shell_opens = True
         self._lend_to_shell(sandbox)
 
@@ -598,8 +687,13 @@ class QuicksandApp(App[int]):
             return await loan.run(self)
 
     def on_key(self, event: events.Key) -> None:
-        """What is typed behind a key that opens a form or a filter is meant for that, though it was
-        sent to what had the focus before."""
+        """What is typed behind a key that opens a form, a filter or the command line is meant for
+        that, though it was sent to what had the focus before."""
+        take_key = getattr(self.screen, "take_key", None)
+        if take_key is not None:
+            if take_key(event):
+                event.prevent_default()
+            return
         take_early = getattr(self.screen, "take_early", None)
         if take_early is not None and take_early(event):
             pass

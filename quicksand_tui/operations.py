@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quicksand_tui.actions import Scope, find_action, key_text
+from quicksand_tui import reasons
+from quicksand_tui.actions import Scope, default_keymap, find_action
 from quicksand_tui.meter import Meter
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.snapshot import (
@@ -110,6 +111,10 @@ class Operations:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.keymap = default_keymap()
+        """For what names keys."""
+        self.read_only = False
+        """Nothing begins that changes anything."""
         self.log: deque[CommandRecord] = deque(maxlen=LOG_MAX)
         """Newest last."""
         self.ended: deque[EndedJob] = deque(maxlen=ENDED_MAX)
@@ -172,7 +177,7 @@ class Operations:
     def revert(self, sandbox: SandboxView, made: CheckpointView) -> None:
         async def go(_: object) -> str:
             reached = await self._service.revert(sandbox.id, made.id)
-            return f"{sandbox.name}: reverted to {_short(reached)} ({_undo_hint()})"
+            return f"{sandbox.name}: reverted to {_short(reached)} ({self._undo_hint()})"
 
         command = find_action("revert").command_for(sandbox.name, *_as_argument(made))
         self._begin_on(sandbox, Verb.REVERT, go, command, f"going back to {_short(made)}")
@@ -180,7 +185,7 @@ class Operations:
     def undo(self, sandbox: SandboxView) -> None:
         async def go(_: object) -> str:
             await self._service.undo(sandbox.id)
-            return f"{sandbox.name}: back where it was ({_undo_hint()})"
+            return f"{sandbox.name}: back where it was ({self._undo_hint()})"
 
         self._begin_on(sandbox, Verb.UNDO, go, stage="undoing the revert")
 
@@ -247,6 +252,9 @@ class Operations:
             self.log.append(CommandRecord(command, outcome="done"))
             self._changed()
 
+    def _undo_hint(self) -> str:
+        return f"undo: {self.keymap.hint('undo')}"
+
     # Running
 
     def _begin_on(
@@ -277,6 +285,9 @@ class Operations:
         operation: Operation,
     ) -> None:
         """Carry out ``operation``, logged as ``command``."""
+        if self.read_only and job.verb is not Verb.VERIFY:
+            self._tell(reasons.READ_ONLY)  # no action leads here: each has said so before
+            return
         record = CommandRecord(command, sandbox_id=job.sandbox_id)
         self.log.append(record)
         self._jobs[job.sandbox_id] = job
@@ -378,7 +389,3 @@ def _as_argument(made: CheckpointView) -> tuple[str, ...]:
 
 def _short(made: CheckpointView) -> str:
     return clip(made.tag, TAG_CELLS)
-
-
-def _undo_hint() -> str:
-    return f"undo: {key_text(find_action('undo').keys[0])}"

@@ -13,6 +13,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         tooltip="Another shell beside this one",
         group=Group.PANES,
         scope=Scope.PANES,
+        changes=True,
     ),
     Action(
         id="split_below",
@@ -21,6 +22,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         tooltip="Another shell below this one",
         group=Group.PANES,
         scope=Scope.PANES,
+        changes=True,
     ),
     Action(
         id="next",
@@ -151,6 +153,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         group=Group.PANES,
         disabled_reason=reasons.checkpoint,
         scope=Scope.PANES,
+        changes=True,
     ),
     Action(
         id="revert",
@@ -160,6 +163,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         group=Group.PANES,
         disabled_reason=reasons.to_tree,
         scope=Scope.PANES,
+        changes=True,
     ),
     Action(
         id="undo",
@@ -170,6 +174,7 @@ PANE_ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.undo,
         scope=Scope.PANES,
         footer=False,
+        changes=True,
     ),
     Action(
         id="close",
@@ -178,6 +183,16 @@ PANE_ACTIONS: tuple[Action, ...] = (
         tooltip="End this shell, after a question",
         group=Group.PANES,
         scope=Scope.PANES,
+        changes=True,
+    ),
+    Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.PANES,
+        scope=Scope.PANES,
+        footer=False,
     ),
     Action(
         id="mouse",

@@ -12,6 +12,9 @@ Reason = Callable[[Snapshot, Selection], str | None]
 NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
 
 
+READ_ONLY = "read-only: this app was told to change nothing"
+
+
 def each(reason: Reason) -> Reason:
     """Of an action on all marked sandboxes: it is possible if it is for one of them."""
 
@@ -26,6 +29,15 @@ def each(reason: Reason) -> Reason:
 
 def always(snapshot: Snapshot, selection: Selection) -> str | None:
     return None
+
+
+def guarded(reason: Reason) -> Reason:
+    """The reason of an action that changes something."""
+
+    def refuse(snapshot: Snapshot, selection: Selection) -> str | None:
+        return READ_ONLY if snapshot.read_only else reason(snapshot, selection)
+
+    return refuse
 
 
 def _selected(snapshot: Snapshot, selection: Selection) -> tuple[SandboxView | None, str]:
@@ -78,7 +90,7 @@ def shell(snapshot: Snapshot, selection: Selection) -> str | None:
         return busy
     if sandbox.state is State.RUNNING:
         return None
-    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: a starts it')}"
+    return _no_guest(snapshot, sandbox)
 
 
 def run(snapshot: Snapshot, selection: Selection) -> str | None:
@@ -86,16 +98,15 @@ def run(snapshot: Snapshot, selection: Selection) -> str | None:
     sandbox, why = _selected(snapshot, selection)
     if sandbox is None:
         return why
-    if sandbox.state is State.RUNNING:
-        return None
-    return f"{sandbox.name} {_NO_SHELL.get(sandbox.state, 'does not run: a starts it')}"
+    return None if sandbox.state is State.RUNNING else _no_guest(snapshot, sandbox)
 
 
-_NO_SHELL = {
-    State.STARTING: "is still starting",
-    State.BROKEN: "is broken",
-    State.PAUSED: "is paused: P lets it go on",
-}
+def _no_guest(snapshot: Snapshot, sandbox: SandboxView) -> str:
+    if sandbox.state is State.PAUSED:
+        return f"{sandbox.name} is paused: {snapshot.keymap.hint('pause')} lets it go on"
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return f"{sandbox.name} does not run: {snapshot.keymap.hint('start')} starts it"
 
 
 def start(snapshot: Snapshot, selection: Selection) -> str | None:
@@ -107,7 +118,7 @@ def start(snapshot: Snapshot, selection: Selection) -> str | None:
     if sandbox.state in (State.STOPPED, State.CRASHED):
         return None
     if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: P lets it go on"
+        return f"{sandbox.name} is paused: {snapshot.keymap.hint('pause')} lets it go on"
     return f"{sandbox.name} is {_already(sandbox.state)}"
 
 
@@ -188,9 +199,8 @@ def cancel(snapshot: Snapshot, selection: Selection) -> str | None:
     if job.cancelling:
         return "it is being cancelled"
     if job.verb not in (Verb.START, Verb.SAVE):
-        return "only a start or a save can be cancelled" + (
-            "; K ends it at once" if job.verb is Verb.STOP else ""
-        )
+        kill_ = f"; {snapshot.keymap.hint('kill')} ends it at once"
+        return "only a start or a save can be cancelled" + (kill_ if job.verb is Verb.STOP else "")
     return None
 
 
@@ -207,17 +217,18 @@ def checkpoint(snapshot: Snapshot, selection: Selection) -> str | None:
     sandbox, why = _selected(snapshot, selection)
     if sandbox is None:
         return why
-    return _busy(snapshot, sandbox) or _needs_machine(sandbox)
+    return _busy(snapshot, sandbox) or _needs_machine(snapshot, sandbox)
 
 
-def _needs_machine(sandbox: SandboxView) -> str | None:
+def _needs_machine(snapshot: Snapshot, sandbox: SandboxView) -> str | None:
     """Why what needs a machine, be it a paused one, is not possible."""
     if sandbox.state in (State.RUNNING, State.PAUSED):
         return None
     if sandbox.state in _NO_MACHINE:
         return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
-    at = "; u starts it at a checkpoint" if sandbox.past.checkpoints else ""
-    return f"{sandbox.name} does not run: a starts it{at}"
+    hint = snapshot.keymap.hint
+    at = f"; {hint('revert')} starts it at a checkpoint" if sandbox.past.checkpoints else ""
+    return f"{sandbox.name} does not run: {hint('start')} starts it{at}"
 
 
 _NO_MACHINE = {State.STARTING: "is still starting", State.BROKEN: "is broken"}
@@ -241,7 +252,8 @@ def to_tree(snapshot: Snapshot, selection: Selection) -> str | None:
         return why
     if not sandbox.past.checkpoints:
         when = "" if sandbox.is_live else " while it runs"
-        return f"{sandbox.name} has no checkpoint: c takes one{when}"
+        checkpoint_ = snapshot.keymap.hint("checkpoint")
+        return f"{sandbox.name} has no checkpoint: {checkpoint_} takes one{when}"
     return None
 
 
@@ -265,7 +277,7 @@ def mark(snapshot: Snapshot, selection: Selection) -> str | None:
 
 
 def go_there(snapshot: Snapshot, selection: Selection) -> str | None:
-    """In the tree; whether the machine is in the right state, `revert` and `start_at` say."""
+    """In the tree; whether the machine is in the right state, the operations say."""
     made = selection.checkpoint
     if made is None or selection.sandbox is None:
         return "no checkpoint is selected"

@@ -15,6 +15,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         disabled_reason=saves_reasons.begin,
         command="quicksand-tui run {name}",
         scope=Scope.SAVES,
+        changes=True,
     ),
     Action(
         id="cancel",
@@ -34,6 +35,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         disabled_reason=saves_reasons.discard,
         command="quicksand-tui saves rm",
         scope=Scope.SAVES,
+        changes=True,
     ),
     Action(
         id="export",
@@ -44,6 +46,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         disabled_reason=saves_reasons.export,
         command="quicksand-tui export",
         scope=Scope.SAVES,
+        changes=True,
     ),
     Action(
         id="import",
@@ -53,6 +56,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         group=Group.SAVES,
         command="quicksand-tui import",
         scope=Scope.SAVES,
+        changes=True,
     ),
     Action(
         id="trash",
@@ -162,8 +166,17 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.SAVES,
+        scope=Scope.SAVES,
+        footer=False,
+    ),
+    Action(
         id="palette",
-        keys=("colon", "ctrl+p"),
+        keys=("ctrl+p",),
         label="palette",
         tooltip="Search all actions and themes",
         group=Group.SAVES,
@@ -195,6 +208,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         disabled_reason=saves_reasons.trashed,
         command="quicksand-tui saves restore",
         scope=Scope.TRASH,
+        changes=True,
     ),
     Action(
         id="purge",
@@ -205,6 +219,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         disabled_reason=saves_reasons.trashed,
         command="quicksand-tui saves trash --empty",
         scope=Scope.TRASH,
+        changes=True,
     ),
     Action(
         id="cancel",
@@ -291,8 +306,17 @@ SAVES_ACTIONS: tuple[Action, ...] = (
         footer=False,
     ),
     Action(
+        id="command",
+        keys=("colon",),
+        label="command",
+        tooltip="Type a command, completed as you type",
+        group=Group.TRASH,
+        scope=Scope.TRASH,
+        footer=False,
+    ),
+    Action(
         id="palette",
-        keys=("colon", "ctrl+p"),
+        keys=("ctrl+p",),
         label="palette",
         tooltip="Search all actions and themes",
         group=Group.TRASH,

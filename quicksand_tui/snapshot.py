@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from quicksand_tui.keymap import NO_KEYS, Keymap
 from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
 from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, TrashedView
@@ -245,6 +246,10 @@ class Snapshot:
     jobs: tuple[Job, ...] = ()
     saves: SavesView = NO_SAVES
     """Looked at only while somebody sees them."""
+    keymap: Keymap = NO_KEYS
+    """The app's, for what names keys."""
+    read_only: bool = False
+    """The app changes nothing."""
 
     def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
         return next((s for s in self.sandboxes if s.id == sandbox_id), None)

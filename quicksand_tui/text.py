@@ -145,12 +145,14 @@ def clip(text: str, width: int) -> str:
     return set_cell_size(text, max(0, width - 1)) + "…" if width > 0 else ""
 
 
-def ascii_only() -> bool:
+def ascii_only(wanted: bool | None = None) -> bool:
     """Whether the terminal can be trusted with ASCII only: the locale is not UTF-8, or the user
-    says so with QUICKSAND_TUI_ASCII=1."""
+    says so with QUICKSAND_TUI_ASCII=1, or else with the config (``wanted``)."""
     wish = os.environ.get("QUICKSAND_TUI_ASCII", "")
     if wish:
         return wish != "0"
+    if wanted is not None:
+        return wanted
     stream = sys.__stderr__
     encoding = (stream.encoding or "") if stream is not None else ""
     return "utf" not in encoding.lower()

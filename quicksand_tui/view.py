@@ -308,7 +308,7 @@ def empty_text(snapshot: Snapshot, query: str) -> str:
         return "No sandboxes yet, and no image to start one from.\nSee below how to get one."
     names = [image.name for image in usable]
     image = "debian" if "debian" in names else names[0]
-    return f"No sandboxes yet.\nPress n to start one from {image}."
+    return f"No sandboxes yet.\nPress {snapshot.keymap.hint('new')} to start one from {image}."
 
 
 NO_IMAGES_TEXT = "No images yet. Get one:\nquicksand-tui setup"

@@ -62,6 +62,10 @@ def fresh_places(prepared: Paths) -> Iterator[Paths]:
         patch.setenv("QUICKSAND_DATA_DIR", str(root / "data"))
         patch.setenv("QUICKSAND_STATE_DIR", str(root / "state"))
         patch.setenv("QUICKSAND_TEMPLATES", "use")
+        # Not the user's config, nor what the user typed.
+        patch.setenv("XDG_CONFIG_HOME", str(root / "config"))
+        patch.setenv("QUICKSAND_STATE_DIR", str(root / "state"))
+        patch.delenv("QUICKSAND_CONFIG", raising=False)
         yield paths()
     leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))
     shutil.rmtree(root)

@@ -45,14 +45,16 @@ def _facts() -> dict[str, dict[str, Any]]:
 def _places() -> dict[str, Any]:
     from quicksand.host.paths import paths
 
+    from quicksand_tui.places import config_file
     from quicksand_tui.state_files import state_dir
 
     found = paths()
     return {
+        "config": str(config_file()),
+        "state": str(state_dir()),
         "runtime": str(found.runtime),
         "data": str(found.data),
         "cache": str(found.cache),
-        "state": str(state_dir()),
         "sandboxes": str(found.sandboxes),
         "images": str(found.images),
         "saves": str(found.saves),

@@ -64,6 +64,7 @@ VERBS = tuple(
         ("saves", "saves", "command", _LOOK, "List, remove, restore, verify and prune saves."),
         ("du", "du", "command", _LOOK, "Show where the space on the disk goes."),
         ("info", "info", "command", _HOST, "Show places, versions and programs in use."),
+        ("config", "config", "command", _HOST, "Check, find and begin the app's config."),
         ("doctor", "doctor", "command", _HOST, "Check this host; say what is wrong and the cure."),
         ("setup", "setup", "command", _HOST, "Get QEMU and the default image."),
         ("clean", "clean", "command", _HOST, "Remove what can be made again, and the trash."),

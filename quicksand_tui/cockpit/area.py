@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
+from quicksand_tui.actions import Scope
 from quicksand_tui.cockpit.layout import Tab
 from quicksand_tui.cockpit.log import LogPanel
 from quicksand_tui.cockpit.shells import Shells
@@ -20,9 +21,6 @@ from quicksand_tui.view import MUTED, ROLES, state_text
 from quicksand_tui.widgets.details import Details
 from quicksand_tui.widgets.facts import STYLES
 from quicksand_tui.widgets.tab_bar import TabBar
-
-HINT = "ctrl-] and a key; ? shows all"
-PREFIXED = "ctrl-] …"
 
 
 class Area(Vertical):
@@ -102,7 +100,10 @@ class Area(Vertical):
         if typing and (pane := self.shells.pane) is not None:
             name = f"{sandbox.name} · " if sandbox is not None else ""
             name += "mouse: terminal · " if self.mouse_released() else ""
-            lead = (name + PREFIXED, "reverse") if pane.prefixed else (name + HINT, MUTED)
+            prefix = self.shells.tui.prefix.text
+            help_ = self.shells.tui.settings.keymap.hint("help", Scope.PANES.value)
+            hint = f"{name}{prefix} and a key; {help_} shows all"
+            lead = (f"{name}{prefix} …", "reverse") if pane.prefixed else (hint, MUTED)
             self._bar.show(tabs, self._tab.value, lead)
             return
         if sandbox is not None:

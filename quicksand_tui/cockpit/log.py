@@ -132,7 +132,8 @@ class LogPanel(PartWidget, Vertical):
             at, count = view.match_position
             found = f"{at} of {count}" if count else "not found"
             words.append(f"/{view.query_text} {found}")
-        words.append("following" if view.following else "f follows")
+        follow = self.tui.settings.keymap.hint("follow", Scope.LOG.value)
+        words.append("following" if view.following else f"{follow} follows")
         words.append("wrapped" if view.wrapped else "cut")
         below = " · ".join(words) if view.line_count else "nothing yet"
         title = f"{self._name} · {self.kind.value}" if self._name else ""
@@ -175,7 +176,8 @@ class LogPanel(PartWidget, Vertical):
 
     def _step(self, by: int) -> None:
         if not self.view.query_text:
-            self.tui.tell("/ searches first")
+            search = self.tui.settings.keymap.hint("search", Scope.LOG.value)
+            self.tui.tell(f"{search} searches first")
         else:
             self.view.step(by)
             self._show_title()

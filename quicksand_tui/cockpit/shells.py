@@ -12,10 +12,10 @@ from textual.widgets import Static
 
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
+from quicksand_tui.keymap import key_text
 from quicksand_tui.panes.layout import Side, Way
 from quicksand_tui.panes.link import LinkState
-from quicksand_tui.panes.pane import PREFIX_KEY, Pane
-from quicksand_tui.panes.raw_input import PREFIX
+from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.snapshot import SandboxView, Service, State
 
@@ -93,6 +93,8 @@ class Shells(PartWidget, Vertical):
     def open(self, sandbox: SandboxView) -> None:
         """Show the shells of a sandbox with the focus: those of before, or those that were left in
         it, or a new one."""
+        if self.tui.refuses_shells():
+            return
         if sandbox.id in self._spaces:
             self.show(sandbox)
             self.focus_current()
@@ -147,11 +149,14 @@ class Shells(PartWidget, Vertical):
     @on(Pane.Prefixed)
     def _do_prefixed(self, event: Pane.Prefixed) -> None:
         event.stop()
-        action = next((a for a in in_scope(Scope.PANES) if event.key in a.keys), None)
-        if event.key == PREFIX_KEY:
-            event.pane.type(PREFIX)
+        keymap, prefix = self.tui.settings.keymap, self.tui.prefix
+        meant = (a for a in in_scope(Scope.PANES) if event.key in keymap.keys_of(a))
+        action = next(meant, None)
+        if event.key == prefix.key:
+            event.pane.type(prefix.data)
         elif action is None:
-            self.tui.tell(f"ctrl-] {event.key} does nothing; ctrl-] ? shows what there is")
+            shows = f"{prefix.text} {keymap.hint('help', Scope.PANES.value)} shows what there is"
+            self.tui.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
             self.post_message(Asked(Scope.PANES, action.id))
         # By then the focus is where the command has put it.
@@ -255,7 +260,8 @@ class Shells(PartWidget, Vertical):
             (f"{title}: what runs in it ends",),
             "End",
             lambda: self._end(pane),
-            undo="ctrl-] d leaves it running.",
+            undo=f"{self.tui.prefix.text} "
+            f"{self.tui.settings.keymap.hint('back', Scope.PANES.value)} leaves it running.",
         )
 
     def _end(self, pane: Pane) -> None:

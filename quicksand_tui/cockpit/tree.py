@@ -11,9 +11,10 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static
 
-from quicksand_tui.actions import Scope, find_action, in_scope, key_text
+from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
 from quicksand_tui.forest import FANCY, PLAIN
+from quicksand_tui.keymap import Keymap
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.snapshot import SandboxView, Snapshot, State
@@ -77,7 +78,9 @@ class TreePanel(PartWidget, Vertical):
         sandbox = self._sandbox
         name = f" of {clip(sandbox.name, NAME_CELLS)}" if sandbox is not None else ""
         title = f"Checkpoints{name}"
-        below = consequence(sandbox) if self.has_focus_within and self._keys else ""
+        below = (
+            consequence(sandbox, snapshot.keymap) if self.has_focus_within and self._keys else ""
+        )
         if sandbox is not None and sandbox.past.error:
             below = f"nobody knows where it stands: {sandbox.past.error}"
         empty = "" if self._keys else nothing_text(snapshot, sandbox)
@@ -114,12 +117,12 @@ class TreePanel(PartWidget, Vertical):
         event.stop()  # a tree has one order
 
 
-def consequence(sandbox: SandboxView | None) -> str:
+def consequence(sandbox: SandboxView | None, keymap: Keymap) -> str:
     """What going to a checkpoint means, said before it is done."""
     if sandbox is None:
         return ""
     if sandbox.state in (State.RUNNING, State.PAUSED):
-        undo = key_text(find_action("undo").keys[0])
+        undo = keymap.hint("undo")
         return f"enter goes back, {undo} undoes it"
     return "enter starts it there"
 
@@ -130,6 +133,6 @@ def nothing_text(snapshot: Snapshot, sandbox: SandboxView | None) -> str:
         return "No sandbox is selected." if snapshot.loaded and snapshot.sandboxes else ""
     if sandbox.state is State.BROKEN or sandbox.id.startswith("new:"):
         return ""
-    key = key_text(find_action("checkpoint").keys[0])
+    key = snapshot.keymap.hint("checkpoint")
     when = "" if sandbox.is_live else " while it runs"
     return f"No checkpoints yet.\n{key} takes one{when}: memory, processes, disk."

@@ -137,6 +137,15 @@ class RawDriver(LinuxDriver):
         if self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
             self.write(_KITTY_POP)
 
+    @property
+    def prefix(self) -> bytes:
+        """The key in front of commands to the panes, as the terminal sends it."""
+        return self._splitter.prefix
+
+    @prefix.setter
+    def prefix(self, prefix: bytes) -> None:
+        self._splitter.prefix = prefix
+
     def replay(self, data: bytes) -> None:
         """Hand out keys to the app that were meant for a pane."""
         parser = XTermParser(self._debug)

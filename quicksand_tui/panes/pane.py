@@ -14,6 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from quicksand_tui.keymap import DEFAULT_PREFIX, Prefix
 from quicksand_tui.panes.copy_mode import CopyMode
 from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
@@ -38,9 +39,6 @@ from quicksand_tui.terminal import (
     TitleChanged,
 )
 from quicksand_tui.text import size_text
-
-PREFIX_KEY = "ctrl+right_square_bracket"
-"""What Textual calls the prefix."""
 
 SLICE = 4 * 1024
 """Bytes that are parsed at one go: mostly 1 ms; of what is made to be slow some 100."""
@@ -334,7 +332,8 @@ class Pane(Widget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """The prefix and what follows it; and all keys where they come as events (not from a
         terminal of ours: a test, a browser)."""
-        if event.key == PREFIX_KEY or self.prefixed:
+        prefix: Prefix = getattr(self.app, "prefix", DEFAULT_PREFIX)
+        if event.key == prefix.key or self.prefixed:
             event.stop()
             event.prevent_default()
             self._take_prefixed(event)

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-PREFIX = b"\x1d"
-"""Ctrl+]."""
+from quicksand_tui.keymap import DEFAULT_PREFIX
+
+PREFIX = DEFAULT_PREFIX.data
 
 ESCAPE_WAIT_S = 0.03
 """An ESC that nothing follows for so long is the key; terminals send sequences in one piece, which
@@ -53,14 +54,14 @@ class Piece(NamedTuple):
 
 
 class InputSplitter:
-    """Parts a stream of input. ``raw`` says whether a pane has the focus; it may be set at any
-    time, by another thread too."""
+    """Parts a stream of input. ``raw`` says whether a pane has the focus; it and ``prefix`` may be
+    set at any time, by another thread too."""
 
     def __init__(
         self, *, prefix: bytes = PREFIX, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.raw = False
-        self._prefix = prefix
+        self.prefix = prefix
         self._clock = clock
         self._rest = b""
         """The beginning of a sequence."""
@@ -107,8 +108,8 @@ class InputSplitter:
         end = at + 1
         if self._after_prefix:
             return _character(data, at)
-        if data[at : at + 1] != self._prefix:
-            stops = (data.find(b"\x1b", at), data.find(self._prefix, at))
+        if data[at : at + 1] != self.prefix:
+            stops = (data.find(b"\x1b", at), data.find(self.prefix, at))
             end = min((stop for stop in stops if stop >= 0), default=len(data))
         return data[at:end]
 
@@ -123,7 +124,7 @@ class InputSplitter:
         if data[at + 1 : at + 2] in (b"O", b"["):
             return data[at : at + 3]
         # ESC before a key: Alt. Before another sequence, or the prefix, it is a key of its own.
-        if data[at + 1 : at + 2] in (b"\x1b", self._prefix):
+        if data[at + 1 : at + 2] in (b"\x1b", self.prefix):
             return data[at : at + 1]
         following = _character(data, at + 1)
         return None if following is None else data[at : at + 1] + following
@@ -139,7 +140,7 @@ class InputSplitter:
         if self._after_prefix:
             self._after_prefix = False
             return Piece(token, for_pane=False, is_command=True)
-        if token == self._prefix:
+        if token == self.prefix:
             self._after_prefix = True
             return Piece(token, for_pane=False)
         return Piece(token, for_pane=True)

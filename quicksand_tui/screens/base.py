@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
 from quicksand_tui.actions import Action, Scope
+from quicksand_tui.keymap import UNBOUND
 from quicksand_tui.snapshot import Selection
 
 
@@ -21,10 +22,11 @@ def refuse_paste(event: events.Paste) -> str:
 
 
 def bindings_of(actions: Iterable[Action]) -> list[Binding]:
-    """The key bindings of a screen, from the registry."""
+    """The key bindings of a screen, from the registry; the app's keymap replaces them by their
+    ids, so each action has one."""
     return [
         Binding(
-            ",".join(action.keys),
+            ",".join(action.keys) or UNBOUND,
             f"do('{action.id}')",
             action.label,
             show=False,

@@ -91,7 +91,8 @@ class BrowsingScreen(ActionScreen, Generic[T]):
 
     def _show_counts(self) -> None:
         jobs = jobs_text(self.snapshot)
-        text = " · ".join(part for part in (jobs, counts_text(self.snapshot.saves)) if part)
+        mark = "read-only" if self.snapshot.read_only else ""
+        text = " · ".join(part for part in (mark, jobs, counts_text(self.snapshot.saves)) if part)
         if text != self._counted:
             self._counted = text
             self._counts.update(Content(plain(text) if self._ascii else text), layout=False)
@@ -145,6 +146,9 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     def do_jobs(self) -> None:
         self.tui.open_jobs()
 
+    def do_command(self) -> None:
+        self.tui.open_command_line()
+
     def do_palette(self) -> None:
         self.tui.action_command_palette()
 
@@ -154,6 +158,10 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     def do_back(self) -> None:
         if not self.browser.step_back():
             self.dismiss(None)
+
+    def filter_by(self, words: str) -> None:
+        """Show what matches these."""
+        self.browser.filter_by(words)
 
     def copy(self, names: Sequence[str]) -> None:
         self.tui.copy_to_clipboard("\n".join(names))

@@ -1,33 +1,43 @@
-"""All keys, from the registry."""
+"""The keys as they are now, from the registry, and why some do nothing now."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
-from quicksand_tui.actions import ACTIONS, MOVES, Group, Scope, key_text
+from quicksand_tui.action import Action
+from quicksand_tui.actions import ACTIONS, MOVES, Group, Scope, default_keymap, in_scope
+from quicksand_tui.keymap import Keymap, key_text
 from quicksand_tui.pane_actions import COPY_MODE_KEYS
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import State
+from quicksand_tui.snapshot import Selection, State
 from quicksand_tui.text import plain
 from quicksand_tui.view import GLYPHS, MUTED, ROLES
 
+if TYPE_CHECKING:
+    from quicksand_tui.application import QuicksandApp
+
 KEY_WIDTH = 11
+KEYS = "/ filters · esc closes"
 
 MEANINGS = (
     (State.RUNNING, "its machine runs, also when this app is closed"),
-    (State.STARTING, "under way; X cancels a start"),
+    (State.STARTING, "under way; {cancel} cancels a start"),
     (State.PAUSED, "its machine waits, for example for space on a full disk"),
-    (State.STOPPED, "its disk is kept; a starts it again"),
+    (State.STOPPED, "its disk is kept; {start} starts it again"),
     (State.CRASHED, "it ended without being asked; the details say why"),
     (State.BROKEN, "its record cannot be read; it can be deleted"),
 )
-
+NAMED = ("cancel", "start")
+"""Actions whose keys are in the meanings."""
 
 GROUPS = {
     Scope.MAIN: (Group.SANDBOX, Group.VIEW, Group.APP),
@@ -38,52 +48,102 @@ GROUPS = {
     Scope.PANES: (Group.PANES,),
 }
 
+COMMAND_LINE = (
+    "  Each action is a command, too: the line above the footer shows the one that\n"
+    "  does the same as your last action; quicksand-tui --help lists them all.",
+)
+COLOURS = (
+    "  :theme changes them, the config keeps them; in the environment,\n"
+    "  TEXTUAL_THEME=quicksand-light and NO_COLOR=1 are obeyed.",
+    "  quicksand-tui config example shows what else the config takes: keys, too.",
+)
 
-def help_content(scope: Scope) -> Content:
+Why = Mapping[str, str]
+"""Why actions are not possible now, by their addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the help."""
+
+    title: str
+    entries: tuple[Content, ...]
+
+    def only(self, query: str) -> Section:
+        """What has the words of ``query``; all of it, if its title does."""
+        words = query.lower().split()
+        if all(word in self.title.lower() for word in words):
+            return self
+        found = (e for e in self.entries if all(word in e.plain.lower() for word in words))
+        return Section(self.title, tuple(found))
+
+
+def help_sections(scope: Scope, keymap: Keymap, why: Why) -> Iterator[Section]:
     """The help of a screen."""
-    parts: list[str | tuple[str, str]] = []
     for group in GROUPS[scope]:
-        parts.append((f"{group.value}\n", "bold $text-accent"))
-        for action in ACTIONS:
-            if action.group is group:
-                keys = " ".join(key_text(key) for key in action.keys)
-                parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{action.tooltip}\n"]
-        parts.append("\n")
+        actions = (action for action in ACTIONS if action.group is group)
+        title = group.value
+        if group is Group.PANES:
+            title = f"Shells: {keymap.prefix.text} and then"
+        yield Section(title, tuple(_entry(action, keymap, why) for action in actions))
     if scope is Scope.PANES:
-        parts.append(("Copy mode\n", "bold $text-accent"))
-        for keys, meaning in COPY_MODE_KEYS:
-            parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
+        yield Section("Copy mode", tuple(_key_line(*entry) for entry in COPY_MODE_KEYS))
     else:
-        parts.append(("Moving\n", "bold $text-accent"))
-    for keys, meaning in MOVES if scope is not Scope.PANES else ():
-        if scope is Scope.MAIN or not keys.startswith("tab"):
-            parts += [(f"  {keys:<{KEY_WIDTH}}", "bold"), f"{meaning}\n"]
+        moves = (m for m in MOVES if scope is Scope.MAIN or not m[0].startswith("tab"))
+        yield Section("Moving", tuple(_key_line(keys, meaning) for keys, meaning in moves))
     if scope is Scope.MAIN:
-        parts.append(("\nStates\n", "bold $text-accent"))
-        for state, meaning in MEANINGS:
-            word = f"{GLYPHS[state]} {state.value}"
-            role = ROLES[state]
-            style = MUTED if role == "muted" else f"$text-{role}"
-            parts += [(f"  {word:<{KEY_WIDTH}}", style), f"{meaning}\n"]
-        parts += [
-            ("\nThe command line\n", "bold $text-accent"),
-            "  Each action is a command, too: the line above the footer shows the one that\n"
-            "  does the same as your last action. ",
-            ("quicksand-tui --help", "bold"),
-            " lists them all.\n\n",
-            ("Colours\n", "bold $text-accent"),
-            "  Theme in the palette changes them, and is remembered; --theme auto follows the\n"
-            "  terminal again. NO_COLOR=1 writes none, --ascii draws with ASCII.",
-        ]
-    return Content.assemble(*parts)
+        hints = {action_id: keymap.hint(action_id) for action_id in NAMED}
+        states = (_state_line(state, text.format(**hints)) for state, text in MEANINGS)
+        yield Section("States", tuple(states))
+        yield Section("The command line", tuple(map(Content, COMMAND_LINE)))
+        yield Section("Colours and keys", tuple(map(Content, COLOURS)))
+
+
+def _entry(action: Action, keymap: Keymap, why: Why) -> Content:
+    keys = " ".join(key_text(key) for key in keymap.keys_of(action)) or keymap.hint(
+        action.id, action.scope.value
+    )
+    reason = why.get(action.address)
+    if reason is None:
+        return _key_line(keys, action.tooltip)
+    line = f"  {keys:<{KEY_WIDTH}}{action.tooltip}\n  {'':<{KEY_WIDTH}}{reason}"
+    return Content.styled(line, MUTED)
+
+
+def _key_line(keys: str, meaning: str) -> Content:
+    gap = "" if len(keys) < KEY_WIDTH else " "
+    return Content.assemble((f"  {keys:<{KEY_WIDTH}}{gap}", "bold"), meaning)
+
+
+def _state_line(state: State, meaning: str) -> Content:
+    role = ROLES[state]
+    style = MUTED if role == "muted" else f"$text-{role}"
+    word = f"{GLYPHS[state]} {state.value}"
+    return Content.assemble((f"  {word:<{KEY_WIDTH}}", style), meaning)
+
+
+def help_content(
+    scope: Scope, keymap: Keymap | None = None, why: Why | None = None, query: str = ""
+) -> Content:
+    """The help of a screen, or what of it has the words of ``query``."""
+    keymap = default_keymap() if keymap is None else keymap
+    parts: list[Content] = []
+    for section in help_sections(scope, keymap, why or {}):
+        shown = section.only(query)
+        if shown.entries:
+            title = Content.styled(section.title, "bold $text-accent")
+            parts.append(Content("\n").join([title, *shown.entries]))
+    return Content("\n\n").join(parts) if parts else Content(f"Nothing has “{query}”.")
 
 
 class HelpScreen(Dialog[None]):
-    """Any of escape, q, ? and enter closes it."""
+    """Any of escape, q, ? and enter closes it; / filters it."""
 
     CSS_PATH = "dialogs.tcss"
+    AUTO_FOCUS = "#help"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,question_mark,enter", "leave", "close", show=False),
+        Binding("slash", "filter", show=False),
         Binding("j", "scroll(1)", show=False),
         Binding("k", "scroll(-1)", show=False),
         Binding("g", "scroll(-1000)", show=False),
@@ -94,13 +154,60 @@ class HelpScreen(Dialog[None]):
         super().__init__()
         self._scope = scope
         self._ascii = ascii_only
+        self._keymap = default_keymap()
+        self._why: Why = {}
+        self._filter = Input(
+            id="help-filter", placeholder="words", select_on_focus=False, compact=True
+        )
+        self._text = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        content = help_content(self._scope)
-        with VerticalScroll(classes="dialog help") as box:
+        with Vertical(classes="dialog help") as box:
             box.border_title = Content("Keys")
-            box.border_subtitle = Content("esc closes")
-            yield Static(Content(plain(content.plain)) if self._ascii else content, markup=False)
+            box.border_subtitle = Content(plain(KEYS) if self._ascii else KEYS)
+            with VerticalScroll(id="help"):
+                yield self._text
+            yield self._filter
+
+    def on_mount(self) -> None:
+        self._filter.display = False
+        app = cast("QuicksandApp", self.app)
+        snapshot, below = app.snapshot, app.screen_stack[-2:][0]
+        self._keymap = snapshot.keymap
+        selection = getattr(below, "selection", Selection())
+        self._why = {
+            action.address: why
+            for action in in_scope(self._scope)
+            if (why := action.disabled_reason(snapshot, selection)) is not None
+        }
+        self._show("")
+
+    def _show(self, query: str) -> None:
+        content = help_content(self._scope, self._keymap, self._why, query)
+        self._text.update(Content(plain(content.plain)) if self._ascii else content)
+
+    def action_leave(self) -> None:
+        """Out of the filter first."""
+        if self._filter.display:
+            self._filter.display = False
+            self._filter.value = ""
+            self.query_one("#help").focus()
+        else:
+            self.dismiss(None)
+
+    def action_filter(self) -> None:
+        self._filter.display = True
+        self._filter.focus()
+
+    @on(Input.Changed)
+    def _filter_live(self, event: Input.Changed) -> None:
+        event.stop()
+        self._show(event.value)
+
+    @on(Input.Submitted)
+    def _filter_done(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.query_one("#help").focus()
 
     def action_scroll(self, lines: int) -> None:
-        self.query_one(".help").scroll_relative(y=lines, animate=False)
+        self.query_one("#help").scroll_relative(y=lines, animate=False)

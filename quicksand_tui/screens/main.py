@@ -68,6 +68,8 @@ class MainScreen(ActionScreen):
         self.tui = app
         self.snapshot = snapshot
         self._ascii = ascii_only
+        self._aim: Selection | None = None
+        """What an action is about that is not about what the cursor is on."""
         self._wanted = ""
         """Name of a sandbox that the cursor should go to when it appears."""
         # Kept and not looked up: a snapshot may come when the screen is just being taken down.
@@ -127,6 +129,8 @@ class MainScreen(ActionScreen):
     @property
     def selection(self) -> Selection:
         """What the cursors are on."""
+        if self._aim is not None:
+            return self._aim
         lists = self.lists
         sandbox = lists.sandboxes.selected
         return Selection(
@@ -164,6 +168,8 @@ class MainScreen(ActionScreen):
             host, doing = "", f" · {doing}"
         if self.tui.mouse_released:
             doing += " · mouse: terminal"
+        if self.snapshot.read_only:
+            doing = f" · read-only{doing}"
         room = self.size.width - len(host) - TOP_USED
         top = (counts_text(self.snapshot, room - len(doing)) + doing, host)
         if top != self._top:
@@ -357,6 +363,29 @@ class MainScreen(ActionScreen):
             self.tui.tell(reason, severity="warning")
             return
         self._method(action.id, action.scope)()
+
+    def act(self, action_id: str, aim: Selection) -> None:
+        """Carry out an action as its key does, about ``aim`` instead of what the cursor is on."""
+        if aim.sandbox is not None:
+            self.show_sandbox(aim.sandbox.id)
+        self._aim = aim
+        try:
+            self.action_do(action_id)
+        finally:
+            self._aim = None
+
+    def show_sandbox(self, sandbox_id: str) -> None:
+        """Put the cursor on a sandbox; a filter that hides it goes."""
+        self.lists.choose(Panel.SANDBOXES)
+        if not self.sandboxes.table.select(sandbox_id):
+            self.filter_by("")
+            self.sandboxes.table.select(sandbox_id)
+        self._show_selection()
+
+    def filter_by(self, words: str) -> None:
+        """Show the sandboxes that match these."""
+        self.lists.choose(Panel.SANDBOXES)
+        self.sandboxes.filter_by(words)
 
     def create(self, spec: NewSpec) -> None:
         """Start a new sandbox, with the cursor on it."""

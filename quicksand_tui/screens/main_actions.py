@@ -112,7 +112,13 @@ class MainActions:
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
         lost = losses.of_kill(chosen[0]) if len(chosen) == 1 else losses.of_kills(chosen)
-        self._app.confirm(f"Kill {one}?", lost, "Kill", kill, undo="x stops gently instead.")
+        self._app.confirm(
+            f"Kill {one}?",
+            lost,
+            "Kill",
+            kill,
+            undo=f"{self._screen.snapshot.keymap.hint('stop')} stops gently instead.",
+        )
 
     def do_delete(self) -> None:
         chosen, now = self._able("delete"), self._screen.snapshot.taken
@@ -234,6 +240,9 @@ class MainActions:
 
     def do_mouse(self) -> None:
         self._app.toggle_mouse()
+
+    def do_command(self) -> None:
+        self._app.open_command_line()
 
     def do_palette(self) -> None:
         self._app.action_command_palette()

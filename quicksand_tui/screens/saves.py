@@ -73,13 +73,14 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     def do_discard(self) -> None:
         saves, begin = self.selection.saves, self.tui.save_operations
+        trash = self.snapshot.keymap.hint("trash", self.scope.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
         self.tui.confirm(
             f"Delete {one if len(saves) == 1 else f'{len(saves)} saves'}?",
             losses.of_saves(saves, self.snapshot.taken),
             "To the trash",
             lambda: begin.discard(saves, now=False),
-            undo="y: to the trash, out of which T brings back for a week. D: for good.",
+            undo=f"y: to the trash, out of which {trash} brings back for a week. D: for good.",
             harder=("For good", lambda: begin.discard(saves, now=True)),
         )
 

@@ -10,7 +10,8 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.actions import Action, Scope, in_scope, key_text
+from quicksand_tui.actions import Action, Scope, in_scope
+from quicksand_tui.keymap import NO_KEYS
 from quicksand_tui.snapshot import Selection, Snapshot
 
 
@@ -28,6 +29,7 @@ class ActionBar(Static):
         self._scope = scope
         self._labels = labels or {}
         self._possible: tuple[Action, ...] = ()
+        self._keymap = NO_KEYS
         self._places: list[tuple[int, int, str]] = []
         """(first cell, cell after the last, action) of what is shown."""
 
@@ -40,10 +42,12 @@ class ActionBar(Static):
         possible = tuple(
             action
             for action in actions
-            if action.footer and action.disabled_reason(snapshot, selection) is None
+            if action.footer
+            and snapshot.keymap.keys_of(action)
+            and action.disabled_reason(snapshot, selection) is None
         )
-        if possible != self._possible:
-            self._possible = possible
+        if possible != self._possible or snapshot.keymap is not self._keymap:
+            self._possible, self._keymap = possible, snapshot.keymap
             self._draw()
 
     def on_resize(self) -> None:
@@ -54,18 +58,19 @@ class ActionBar(Static):
             replace(action, label=self._labels.get(action.id, action.label))
             for action in self._possible
         ]
+        key_of = self._keymap.first_of
         last = [a for a in shown if a.id in self.LAST]
-        room = self.size.width - sum(_width(key_text(a.keys[0]), a.label) for a in last)
+        room = self.size.width - sum(_width(key_of(a), a.label) for a in last)
         kept = []
         for action in (a for a in shown if a.id not in self.LAST):
-            room -= _width(key_text(action.keys[0]), action.label)
+            room -= _width(key_of(action), action.label)
             if room < 0:
                 break
             kept.append(action)
         parts: list[tuple[str, str]] = []
         self._places, begin = [], 0
         for action in (*kept, *last):
-            key = key_text(action.keys[0])
+            key = key_of(action)
             parts += [(f" {key}", "bold $text-accent"), (f" {action.label} ", "")]
             width = _width(key, action.label)
             self._places.append((begin, begin + width, self._what(action)))

@@ -190,6 +190,11 @@ class Browser(Vertical, Generic[T]):
         """Where the filter is typed; None unless it is open."""
         return next(iter(self.query(".filter").results(Input)), None)
 
+    def filter_by(self, words: str) -> None:
+        """Show what matches these."""
+        self._close_field()
+        self._set_query(words)
+
     def open_filter(self) -> None:
         field = self._field
         if field is None:

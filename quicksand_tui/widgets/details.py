@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from quicksand_tui.actions import find_action, key_text
 from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.saves_details import describe_save
 from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Selection, Snapshot, State
@@ -12,13 +11,13 @@ from quicksand_tui.widgets.facts import Facts, Line, Part
 
 TCG_WARNING = "no security boundary"
 TIPS = (
-    ("n", "starts a sandbox from an image"),
-    ("1 2 3", "sandboxes, saves, images"),
-    ("tab", "goes to the next part"),
-    (":", "searches all actions"),
-    ("?", "shows all keys"),
+    ("new", "starts a sandbox from an image"),
+    ("", "goes to the next part"),
+    ("saves", "goes to the saves"),
+    ("command", "takes commands"),
+    ("help", "shows all keys"),
 )
-"""Shown while there is nothing else to tell."""
+"""Actions, and what they do, shown while there is nothing else to tell; "" is Tab."""
 TITLE_CELLS = 60
 
 
@@ -48,7 +47,8 @@ def _describe_selected(snapshot: Snapshot, selection: Selection) -> tuple[str, l
     if sandbox is not None:
         return sandbox.name, _sandbox_lines(sandbox, snapshot)
     if snapshot.loaded and not snapshot.sandboxes:
-        return "Details", [(key, [(meaning, "muted")]) for key, meaning in TIPS]
+        hint = snapshot.keymap.hint
+        return "Details", [(hint(id_) if id_ else "tab", [(does, "muted")]) for id_, does in TIPS]
     return "Details", []
 
 
@@ -99,7 +99,7 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
         network: list[Part] = [(view.network.replace("_", " "), "")]
         network += [(f" · 127.0.0.1:{host} → {guest}", "") for host, guest in view.ports]
         lines.append(("Network", network))
-    lines += _past_lines(view)
+    lines += _past_lines(view, snapshot)
     age = "" if view.created is None else f" · {age_text(snapshot.taken - view.created)} old"
     kept = " · removed when it stops" if view.discard else ""
     if not view.id.startswith("new:"):
@@ -110,7 +110,7 @@ def _sandbox_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
     return lines
 
 
-def _past_lines(view: SandboxView) -> list[Line]:
+def _past_lines(view: SandboxView, snapshot: Snapshot) -> list[Line]:
     """What there is to say of its checkpoints besides their tree."""
     past = view.past
     if past.error:
@@ -119,7 +119,7 @@ def _past_lines(view: SandboxView) -> list[Line]:
         return []
     if past.checkpoints:
         return [("Tree", _past_parts(past))]
-    key = key_text(find_action("checkpoint").keys[0])
+    key = snapshot.keymap.hint("checkpoint")
     when = "" if view.is_live else " while it runs"
     return [("Tree", [(f"none yet: {key} takes one{when}", "muted")])]
 
@@ -152,9 +152,9 @@ def _state_parts(view: SandboxView, snapshot: Snapshot) -> list[Part]:
         parts.append((f" · {doing}" if doing else "", ""))
         parts.append((f" · {age_text(snapshot.taken - job.started)}", "muted"))
         if view.state is State.STARTING and not job.cancelling:
-            parts.append((" · X cancels", "muted"))
+            parts.append((f" · {snapshot.keymap.hint('cancel')} cancels", "muted"))
     elif view.state is State.PAUSED:
-        parts.append((" · P lets it go on", "muted"))
+        parts.append((f" · {snapshot.keymap.hint('pause')} lets it go on", "muted"))
     elif view.started is not None:
         parts.append((f" for {age_text(snapshot.taken - view.started)}", ""))
     return parts

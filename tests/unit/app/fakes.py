@@ -11,10 +11,12 @@ from typing import Any
 from textual.events import Key
 from textual.pilot import Pilot
 
+from quicksand_tui.actions import default_keymap
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
 from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.run_many import CommandOutput
+from quicksand_tui.settings import Settings
 from quicksand_tui.snapshot import (
     CheckpointSpec,
     Failure,
@@ -116,10 +118,9 @@ DEBIAN = ImageView(
 OLD = ImageView(name="old", error="manifest.json is damaged: 'disk'")
 HOST = HostView(memory_free=6 * GIB, disk_free=40 * GIB)
 
-EMPTY = Snapshot(taken=NOW, images=(DEBIAN,), host=HOST)
-FULL = Snapshot(
-    taken=NOW, sandboxes=(WEB, DB, AGENT, PAUSED, BROKEN), images=(DEBIAN, OLD), host=HOST
-)
+KEYMAP = default_keymap()
+EMPTY = Snapshot(taken=NOW, images=(DEBIAN,), host=HOST, keymap=KEYMAP)
+FULL = replace(EMPTY, sandboxes=(WEB, DB, AGENT, PAUSED, BROKEN), images=(DEBIAN, OLD))
 KEPT = replace(FULL, sandboxes=(WEB_PAST, DB_PAST, AGENT))
 """Sandboxes with checkpoints."""
 
@@ -386,8 +387,10 @@ class FakeService(FakeSaves):
         self.world = replace(self.world, sandboxes=views)
 
 
-def make_app(service: FakeService, *, ascii_glyphs: bool = False) -> QuicksandApp:
-    app = QuicksandApp(service, clock=lambda: NOW, ascii_glyphs=ascii_glyphs)
+def make_app(
+    service: FakeService, *, ascii_glyphs: bool = False, settings: Settings | None = None
+) -> QuicksandApp:
+    app = QuicksandApp(service, clock=lambda: NOW, ascii_glyphs=ascii_glyphs, settings=settings)
     app.animation_level = "none"
     return app
 
@@ -419,9 +422,10 @@ async def shown(
     *,
     size: tuple[int, int] = SIZE,
     ascii_glyphs: bool = False,
+    settings: Settings | None = None,
 ) -> AsyncIterator[tuple[QuicksandApp, Pilot[int]]]:
     """The app on a screen of ``size``, ready for keys."""
-    app = make_app(service or FakeService(), ascii_glyphs=ascii_glyphs)
+    app = make_app(service or FakeService(), ascii_glyphs=ascii_glyphs, settings=settings)
     async with app.run_test(size=size) as pilot:
         await ready(pilot)
         yield app, pilot

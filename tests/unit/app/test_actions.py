@@ -167,3 +167,23 @@ def test_the_commands_exist() -> None:
     for action in ACTIONS:
         for command in (action.command, action.command_if_live):
             assert not command or command.split()[1] in verbs
+
+
+READING = {"ps", "logs", "tree", "diff", "saves", "saves verify", "saves trash", "stats", "du"}
+"""Commands of the shell that change nothing."""
+
+
+def reads_only(command: str) -> bool:
+    words = [word for word in command.split()[1:] if not word.startswith(("-", "{"))]
+    return "--empty" not in command and " ".join(words[:2]) in READING
+
+
+def test_what_changes_anything_is_refused_by_a_read_only_app() -> None:
+    by_hand = {"main.open", "tree.go", "tree.checkpoint", "tree.undo"}
+    by_hand |= {"panes.checkpoint", "panes.revert", "panes.undo", "panes.close"}
+    by_hand |= {"panes.split_beside", "panes.split_below"}
+    for action in ACTIONS:
+        changes = bool(action.command) and not reads_only(action.command)
+        assert action.changes == (changes or action.address in by_hand), action.address
+        why = action.disabled_reason(replace(FULL, read_only=True), Selection(sandbox=WEB))
+        assert (why is not None and why.startswith("read-only")) == action.changes

@@ -243,10 +243,12 @@ async def test_y_copies_the_name_of_what_is_selected() -> None:
         assert "Copied agent-7, if the terminal allows it" in toasts(app)
 
 
-async def test_a_colon_opens_the_palette() -> None:
+async def test_ctrl_p_opens_the_palette_which_lists_commands_with_arguments() -> None:
     async with shown() as (app, pilot):
-        await pilot.press("colon")
+        await pilot.press("ctrl+p")
         await until(lambda: isinstance(app.screen, CommandPalette))
+        titles = [found.title for found in app.get_system_commands(app.main)]
+        assert "Stop (x)" in titles and ":revert [SANDBOX] [CHECKPOINT]" in titles
 
 
 async def test_what_has_not_changed_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,12 +53,18 @@ def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
         app = await ready(pilot)
         await pilot.press(*keys.split())
         await until(lambda: sees in screen_text(app))
-        for field in app.screen.query(Input):
-            field.cursor_blink = False
-            field._cursor_visible = True
+        still(app)
         await pilot.pause()
 
     return run
+
+
+def still(app: QuicksandApp) -> None:
+    """Have no cursor blink, and what is below a dialog drawn: `screen_text` draws without it."""
+    app.screen.refresh()
+    for field in app.screen.query(Input):
+        field.cursor_blink = False
+        field._cursor_visible = True
 
 
 def app(world: Snapshot = FULL) -> QuicksandApp:
@@ -224,6 +230,34 @@ def test_shells_that_were_left(snap_compare: Compare) -> None:
     assert snap_compare(
         make_app(service), terminal_size=SMALL, run_before=show("f", sees="Come back to")
     )
+
+
+def test_command_line(snap_compare: Compare) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        app = await ready(pilot)
+        app.open_command_line("revert web ")
+        await until(lambda: isinstance(app.focused, Input) and app.focused.size)
+        await until(lambda: "tried-something" in screen_text(app))
+        await pilot.press("tab", "tab")
+        await until(lambda: "▸" in screen_text(app))
+        still(app)
+        await pilot.pause()
+
+    assert snap_compare(make_app(FakeService(KEPT)), terminal_size=SMALL, run_before=run)
+
+
+def test_what_is_wrong_on_the_command_line(snap_compare: Compare) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        app = await ready(pilot)
+        app.open_command_line("stop db")
+        await until(lambda: isinstance(app.focused, Input) and app.focused.size)
+        await until(lambda: "stop [SANDBOX]" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: "db does not run" in screen_text(app))
+        still(app)
+        await pilot.pause()
+
+    assert snap_compare(make_app(FakeService(KEPT)), terminal_size=SMALL, run_before=run)
 
 
 def test_commands(snap_compare: Compare) -> None:

@@ -1,0 +1,53 @@
+"""A config to begin with, from the tables of settings and actions."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from quicksand_tui.action import Action, Scope
+from quicksand_tui.actions import in_scope
+from quicksand_tui.config_reader import SETTINGS
+from quicksand_tui.keymap import key_text
+
+WIDTH = 90
+SCREENS = {
+    Scope.MAIN: "The main screen",
+    Scope.LOG: "A log",
+    Scope.TREE: "The tree of checkpoints",
+    Scope.SAVES: "The saves",
+    Scope.TRASH: "The trash",
+    Scope.PANES: "Shells, behind the prefix",
+}
+
+
+def example_config() -> str:
+    """All settings and all keys as they are by themselves, each in a comment."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# The config of quicksand-tui. Take the # from what you want otherwise;"
+    yield "# `quicksand-tui config check` says what is wrong with it."
+    for setting in SETTINGS:
+        later = "" if setting.live else " Counts from the next start."
+        yield ""
+        yield from textwrap.wrap(
+            setting.about + later, WIDTH, initial_indent="# ", subsequent_indent="# "
+        )
+        yield f"# {setting.name} = {setting.example}"
+    yield ""
+    yield "[keys]"
+    yield '# A key, a list of keys, or "" for none; `quicksand-tui config keys` tells what keys are'
+    yield "# called. Without the screen in front it counts on every screen that has such an action:"
+    yield '# help = ["?", "f1"]'
+    for scope, title in SCREENS.items():
+        yield ""
+        yield f"# {title}"
+        for action in in_scope(scope):
+            yield f"# {action.address} = {_keys(action)}  # {action.tooltip}"
+
+
+def _keys(action: Action) -> str:
+    keys = ["'\"'" if key == "quotation_mark" else f'"{key_text(key)}"' for key in action.keys]
+    return keys[0] if len(keys) == 1 else f"[{', '.join(keys)}]"

@@ -1,0 +1,264 @@
+"""The `:` line: commands with arguments, completed as one types."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.cells import cell_len
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from quicksand_tui.command_history import CommandHistory
+from quicksand_tui.command_text import LENGTH_MAX, CommandError
+from quicksand_tui.commands import Kind, Target, Verb, parse, resolve
+from quicksand_tui.completion import Candidate, Completion, complete
+from quicksand_tui.orders import check
+from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
+from quicksand_tui.text import clip, plain
+from quicksand_tui.view import MUTED
+
+if TYPE_CHECKING:
+    from quicksand_tui.application import QuicksandApp
+
+SHOWN = 8
+"""Candidates at a time."""
+NAME_CELLS = 24
+HINT = "tab completes · ↑ ↓ what was typed before · esc leaves"
+
+
+class CommandScreen(ModalScreen[Target | None]):
+    """Gives what is to be carried out; None if it is left. What is wrong is said in place."""
+
+    CSS_PATH = "command.tcss"
+    AUTO_FOCUS = "#line"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "leave", show=False, priority=True),
+        Binding("tab", "complete(1)", show=False, priority=True),
+        Binding("shift+tab", "complete(-1)", show=False, priority=True),
+        Binding("up", "remember(-1)", show=False, priority=True),
+        Binding("down", "remember(1)", show=False, priority=True),
+        Binding("enter", "carry_out", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        selection: Selection,
+        verbs: Mapping[str, Verb],
+        *,
+        themes: Iterable[str],
+        history: CommandHistory,
+        line: str = "",
+        ascii_only: bool,
+    ) -> None:
+        """``line`` is there to begin with."""
+        super().__init__()
+        self._snapshot = snapshot
+        self._selection = selection
+        self._verbs = verbs
+        self._themes = tuple(themes)
+        self._history = history
+        self._ascii = ascii_only
+        self._lines: list[str] = []
+        """What was typed before, the latest last."""
+        self._at = 0
+        """How far back in it."""
+        self._draft = ""
+        """What was typed before going back."""
+        self._completion = Completion(start=0)
+        self._cycle = -1
+        """Which candidate stands in the line, if Tab has put one there."""
+        self._set = line
+        """What the line was set to by us, and not typed."""
+        self.shows_saves = False
+        self._input = Input(
+            line, id="line", max_length=LENGTH_MAX, select_on_focus=False, compact=True
+        )
+        self._above = Static(id="candidates", markup=False)
+        self._hint = Static(id="command-hint", markup=False)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="command-box"):
+            yield self._above
+            yield self._hint
+            with Horizontal(id="command-row"):
+                yield Static(":", id="colon", markup=False)
+                yield self._input
+
+    def on_mount(self) -> None:
+        self._input.cursor_position = len(self._input.value)
+        self._load_history()
+        self._think()
+
+    @work(exit_on_error=False)
+    async def _load_history(self) -> None:
+        self._lines = await asyncio.to_thread(self._history.read)
+        self._at = len(self._lines)
+
+    @property
+    def _app(self) -> QuicksandApp:
+        return cast("QuicksandApp", self.app)
+
+    @property
+    def _selected(self) -> SandboxView | None:
+        """The selected sandbox as it is now."""
+        before = self._selection.sandbox
+        return self._snapshot.sandbox(before.id) if before is not None else None
+
+    def update_snapshot(self, snapshot: Snapshot) -> None:
+        """The world has changed: maybe there is more to choose from."""
+        self._snapshot = snapshot
+        if self.is_mounted and self._cycle < 0 and not self._hint.has_class("-problem"):
+            self._think()
+
+    def take_key(self, event: events.Key) -> bool:
+        """Take a key that was typed before the line had the focus; whether it means anything."""
+        if event.is_printable and event.character is not None:
+            self._input.insert_text_at_cursor(event.character)
+        elif event.key == "backspace":
+            self._input.action_delete_left()
+        elif event.key == "tab":
+            self.action_complete(1)
+        elif event.key == "enter":
+            self.action_carry_out()
+        elif event.key == "escape":
+            self.action_leave()
+        else:
+            return False
+        return True
+
+    # What could be typed
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if event.value != self._set:
+            self._set = event.value
+            self._cycle = -1
+            self._think()
+
+    def _think(self) -> None:
+        """Find out how the line could go on, and show it."""
+        found = self._completion = complete(
+            self._input.value, self._verbs, self._snapshot, self._selected, self._themes
+        )
+        verb = found.verb
+        if verb is not None and not self.shows_saves:
+            about_saves = any(part.kind is Kind.SOURCE for part in verb.arguments)
+            if about_saves or verb.name == "save":
+                self.shows_saves = True
+                self._app.watch_saves()
+        self._say(found.hint or HINT)
+        self._draw()
+
+    def _draw(self) -> None:
+        found = self._completion.candidates
+        typed = self._input.value[self._completion.start :]
+        if len(found) == 1 and found[0].text == typed and not found[0].about:
+            found = ()
+        first = max(0, min(self._cycle - SHOWN // 2, len(found) - SHOWN))
+        width = min(NAME_CELLS, max((cell_len(c.text) for c in found), default=0))
+        lines = [
+            self._line_of(candidate, width, chosen=first + n == self._cycle)
+            for n, candidate in enumerate(found[first : first + SHOWN])
+        ]
+        if len(found) > SHOWN:
+            lines.append(self._text(f"  {len(found)} in all").stylize(MUTED))
+        self._above.display = bool(lines)
+        self._above.update(Content("\n").join(lines))
+
+    def _line_of(self, candidate: Candidate, width: int, *, chosen: bool) -> Content:
+        name = clip(candidate.text, NAME_CELLS)
+        mark = "▸ " if chosen else "  "
+        room = " " * (width - cell_len(name))
+        style = "bold $text-accent" if chosen else ""
+        about = (f"  {candidate.about}", MUTED)
+        line = Content.assemble((f"{mark}{name}{room}", style), about)
+        return self._text(line.plain) if self._ascii else line
+
+    def _say(self, text: str, *, problem: bool = False) -> None:
+        self._hint.set_class(problem, "-problem")
+        self._hint.update(self._text(text))
+
+    def _text(self, text: str) -> Content:
+        return Content(plain(text) if self._ascii else text)
+
+    # Keys
+
+    def _put(self, line: str) -> None:
+        """Set the line, with the cursor at its end."""
+        self._set = line
+        self._input.value = line
+        self._input.cursor_position = len(line)
+
+    def action_complete(self, by: int) -> None:
+        """Complete as far as all candidates agree; then one after the other."""
+        found, start = self._completion.candidates, self._completion.start
+        head = self._input.value[:start]
+        if not found:
+            return
+        if self._cycle < 0:
+            if len(found) == 1:
+                self._put(f"{head}{found[0].typed} ")
+                self._think()
+                return
+            common = _common([candidate.typed for candidate in found])
+            if len(common) > len(self._input.value) - start:
+                self._put(head + common)
+                self._think()
+                return
+        at = self._cycle + by if self._cycle >= 0 else (0 if by > 0 else len(found) - 1)
+        self._cycle = at % len(found)
+        self._put(head + found[self._cycle].typed)
+        self._draw()
+
+    def action_remember(self, by: int) -> None:
+        """Go to what was typed before, or come back."""
+        at = self._at + by
+        if not 0 <= at <= len(self._lines):
+            return
+        if self._at == len(self._lines):
+            self._draft = self._input.value
+        self._at = at
+        self._cycle = -1
+        self._put(self._lines[at] if at < len(self._lines) else self._draft)
+        self._think()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_carry_out(self) -> None:
+        """Check what is typed, and give it back; or say what is wrong with it."""
+        line = self._input.value
+        selected = self._selected
+        selection = replace(self._selection, sandbox=selected)
+        try:
+            order = parse(line, self._verbs)
+            if order is None:
+                self.dismiss(None)
+                return
+            target = resolve(order, self._snapshot, selected, self._themes)
+            check(target, self._snapshot, selection)
+        except CommandError as error:
+            self._say(f"✗ {error}", problem=True)
+            return
+        self._app.remember_command(self._history, line)
+        self.dismiss(target)
+
+
+def _common(words: list[str]) -> str:
+    """What all words begin with."""
+    first, last = min(words), max(words)
+    length = next(
+        (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b),
+        min(len(first), len(last)),
+    )
+    return first[:length]

@@ -1,0 +1,286 @@
+"""The `:` line as one types into it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from textual import events
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from quicksand_tui.application import QuicksandApp
+from quicksand_tui.cockpit.layout import Part, Tab
+from quicksand_tui.command_history import CommandHistory
+from quicksand_tui.screens.command import CommandScreen
+from quicksand_tui.screens.confirm import ConfirmScreen
+from quicksand_tui.screens.form import FormScreen
+from quicksand_tui.screens.help import HelpScreen
+from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.snapshot import State
+from quicksand_tui.state_files import state_dir
+from tests.unit.app.fakes import (
+    DB,
+    KEPT,
+    WEB,
+    FakeService,
+    screen_text,
+    select,
+    shown,
+    until,
+)
+
+KEYS = {
+    " ": "space",
+    ":": "colon",
+    "-": "minus",
+    ".": "full_stop",
+    "'": "apostrophe",
+    "!": "exclamation_mark",
+}
+
+
+def kept_service() -> FakeService:
+    return FakeService(KEPT)
+
+
+async def type_line(pilot: Pilot[int], line: str, *, enter: bool = True) -> None:
+    """Open the command line and type into it."""
+    app = pilot.app
+    await pilot.press("colon")
+    await until(lambda: isinstance(app.screen, CommandScreen) and isinstance(app.focused, Input))
+    await pilot.press(*(KEYS.get(char, char) for char in line))
+    await until(lambda: line_of(app) == line)
+    if enter:
+        await pilot.press("enter")
+        await pilot.pause()
+
+
+def line_of(app: object) -> str:
+    assert isinstance(app, QuicksandApp)
+    return app.screen.query_one("#line", Input).value
+
+
+async def left(app: QuicksandApp) -> None:
+    await until(lambda: not isinstance(app.screen, CommandScreen))
+
+
+@pytest.mark.parametrize(
+    ("line", "call"),
+    [
+        ("stop web", f"stop {WEB.id}"),
+        ("revert web clean", f"revert {WEB.id} c1"),
+        ("start db", f"start {DB.id}"),
+        ("start db --at clean", f"start {DB.id} at c1"),
+        ("checkpoint web t1 -m 'a note'", f"checkpoint {WEB.id} 't1' 'a note'"),
+        ("checkpoint web", f"checkpoint {WEB.id} '' ''"),
+        ("clone web 3", f"clone {WEB.id} 3"),
+        ("clone db --at clean", f"clone {DB.id} 1 at c1"),
+        ("undo web", f"undo {WEB.id}"),
+        ("new debian box", "create box"),
+    ],
+)
+async def test_a_command_does_what_its_key_does(line: str, call: str) -> None:
+    service = kept_service()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await type_line(pilot, line)
+        await until(lambda: call in service.calls)
+        await left(app)
+        assert app.screen is app.main
+        await until(lambda: not app.operations.jobs)
+
+
+async def test_without_a_name_it_is_about_the_selected_one() -> None:
+    service = kept_service()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await type_line(pilot, "start")
+        await until(lambda: f"start {DB.id}" in service.calls)
+        await type_line(pilot, "checkpoint . t1")
+        await until(lambda: f"checkpoint {DB.id} 't1' ''" in service.calls)
+        await until(lambda: not app.operations.jobs)
+
+
+async def test_what_is_lost_is_asked_for_as_by_the_key() -> None:
+    service = kept_service()
+    async with shown(service) as (app, pilot):
+        await select(pilot, WEB)
+        await type_line(pilot, "rm db")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        assert "Delete db?" in screen_text(app)
+        await pilot.press("y")
+        await until(lambda: f"delete {DB.id}" in service.calls)
+        await until(lambda: not app.operations.jobs)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("stop db", "✗ db does not run"),
+        ("stopp web", "there is no command 'stopp'; did you mean stop"),
+        ("stop wbe", "there is no sandbox 'wbe'; did you mean web?"),
+        ("checkpoint web clean", "tag: there is a clean already"),
+        ("save web dev", "save: there is a save dev already"),
+        ("new debian web", "name: web is taken"),
+        ("theme nrod", "there is no theme 'nrod'"),
+        ("revert web 'cle", "a quote is not closed"),
+    ],
+)
+async def test_what_is_wrong_is_said_in_place_and_the_line_stays(line: str, says: str) -> None:
+    service = kept_service()
+    async with shown(service, size=(120, 30)) as (app, pilot):
+        await until(lambda: app.snapshot.sandboxes)
+        await type_line(pilot, line, enter=False)
+        if line.startswith("save"):
+            await until(lambda: app.snapshot.saves.loaded)
+        await pilot.press("enter")
+        await until(lambda: says in screen_text(app))
+        assert line_of(app) == line
+        await pilot.press("escape")
+        await left(app)
+        assert not [call for call in service.calls if not call.startswith("read")]
+
+
+@pytest.mark.parametrize(
+    ("line", "screen"),
+    [
+        ("saves", SavesScreen),
+        ("new debian", FormScreen),
+        ("new dev", FormScreen),
+        ("save web", FormScreen),
+        ("help", HelpScreen),
+    ],
+)
+async def test_a_command_opens_a_screen(line: str, screen: type) -> None:
+    async with shown(kept_service()) as (app, pilot):
+        await select(pilot, DB)
+        await type_line(pilot, line, enter=False)
+        if line == "new dev":
+            await until(lambda: app.snapshot.saves.loaded)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, screen))
+
+
+@pytest.mark.parametrize(
+    ("line", "part", "tab"),
+    [
+        ("log web", Part.AREA, Tab.LOG),
+        ("tree web", Part.TREE, Tab.TREE),
+        ("revert web", Part.TREE, Tab.TREE),
+        ("shell web", Part.AREA, Tab.SHELLS),
+    ],
+)
+async def test_a_command_goes_to_a_part(line: str, part: Part, tab: Tab) -> None:
+    async with shown(kept_service()) as (app, pilot):
+        await select(pilot, DB)
+        await type_line(pilot, line)
+        await until(lambda: app.main.part is part and app.main.area.tab is tab)
+        assert app.main.sandboxes.table.selected_key == WEB.id
+
+
+async def test_views_are_changed() -> None:
+    async with shown(kept_service()) as (app, pilot):
+        await type_line(pilot, "theme quicksand-light")
+        await until(lambda: app.theme == "quicksand-light")
+        await type_line(pilot, "filter !web a")
+        await until(lambda: "Sandboxes /!web a" in screen_text(app))
+        await type_line(pilot, "quit")
+        await until(lambda: app.return_value == 0)
+
+
+async def test_on_another_screen_a_command_is_about_that_or_goes_to_the_sandboxes() -> None:
+    service = kept_service()
+    async with shown(service) as (app, pilot):
+        await type_line(pilot, "saves")
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.snapshot.saves.loaded)
+        await type_line(pilot, "filter dev")
+        await until(lambda: "Saves /dev" in screen_text(app))
+        await type_line(pilot, "stop", enter=True)
+        await until(lambda: "no sandbox is selected" in screen_text(app))
+        await pilot.press("escape")
+        await type_line(pilot, "stop web")
+        await until(lambda: f"stop {WEB.id}" in service.calls)
+        assert app.screen is app.main
+        await until(lambda: not app.operations.jobs)
+
+
+async def test_tab_completes_as_far_as_it_goes_and_then_goes_round() -> None:
+    async with shown(kept_service()) as (app, pilot):
+        await type_line(pilot, "rev", enter=False)
+        for expected in ("revert ", "revert web ", "revert web '"):
+            await pilot.press("tab")
+            await until(lambda want=expected: line_of(app).startswith(want))  # type: ignore[misc]
+        first = line_of(app)
+        await pilot.press("tab")
+        await until(lambda: line_of(app) != first)
+        await pilot.press("shift+tab")
+        await until(lambda: line_of(app) == first)
+
+
+async def test_what_can_be_typed_is_shown() -> None:
+    async with shown(kept_service()) as (app, pilot):
+        await type_line(pilot, "revert db ", enter=False)
+        await until(lambda: "revert [SANDBOX] [CHECKPOINT]" in screen_text(app))
+        text = screen_text(app)
+        assert "upgraded" in text and "before the upgrade" in text
+
+
+async def test_up_and_down_go_through_what_was_typed_also_in_the_next_run() -> None:
+    history = CommandHistory(state_dir() / "commands.json")
+    for _ in range(2):
+        async with shown(kept_service()) as (app, pilot):
+            for theme in ("nord", "quicksand"):
+                await type_line(pilot, f"theme {theme}")
+                await until(lambda want=theme: app.theme == want)  # type: ignore[misc]
+                await until(lambda want=theme: history.read()[-1:] == [f"theme {want}"])  # type: ignore[misc]
+    async with shown(kept_service()) as (app, pilot):
+        await type_line(pilot, "sto", enter=False)
+        screen = app.screen
+        assert isinstance(screen, CommandScreen)
+        await until(lambda: screen._lines)
+        for key, expected in (
+            ("up", "theme quicksand"),
+            ("up", "theme nord"),
+            ("up", "theme nord"),
+            ("down", "theme quicksand"),
+            ("down", "sto"),
+            ("down", "sto"),
+        ):
+            await pilot.press(key)
+            await until(lambda want=expected: line_of(app) == want)  # type: ignore[misc]
+
+
+async def test_keys_that_are_typed_before_the_line_is_there_are_not_lost() -> None:
+    service = kept_service()
+    async with shown(service) as (app, _):
+        for char in ":stop web":
+            app.post_message(events.Key(KEYS.get(char, char), char))
+        app.post_message(events.Key("enter", "\r"))
+        await until(lambda: f"stop {WEB.id}" in service.calls)
+        await until(lambda: not app.operations.jobs)
+
+
+async def test_the_world_may_change_below_the_line() -> None:
+    service = kept_service()
+    async with shown(service) as (app, pilot):
+        await type_line(pilot, "stop ", enter=False)
+        await until(lambda: "web" in screen_text(app).splitlines()[-3])
+        views = tuple(replace(v, state=State.RUNNING) for v in KEPT.sandboxes)
+        service.world = replace(service.world, sandboxes=views)
+        app.refresh_now()
+        await until(lambda: "agent-7" in "".join(screen_text(app).splitlines()[-5:]))
+        service.world = replace(service.world, sandboxes=())
+        app.refresh_now()
+        await until(lambda: not app.snapshot.sandboxes)
+        await pilot.press(*"web", "enter")
+        await until(lambda: "there is no sandbox yet" in screen_text(app))
+
+
+async def test_without_a_utf8_locale_the_line_is_ascii() -> None:
+    async with shown(kept_service(), ascii_glyphs=True) as (app, pilot):
+        await type_line(pilot, "stop db", enter=False)
+        assert screen_text(app).isascii()
+        await pilot.press("enter")
+        await until(lambda: "x db does not run" in screen_text(app))
+        assert screen_text(app).isascii()
