@@ -66,7 +66,7 @@ ACTIONS: tuple[Action, ...] = (
         changes=True,
     ),
     Action(
-        id="run",
+        id="execute",
         keys=("exclamation_mark",),
         label="run",
         tooltip="Run a command in it, or in all that are marked",
@@ -74,6 +74,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.each(reasons.run),
         command="quicksand-tui exec {name}",
         footer=False,
+        changes=True,
     ),
     Action(
         id="start",
@@ -489,6 +490,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.go_there,
         command="quicksand-tui checkpoint pin {name}",
         scope=Scope.TREE,
+        changes=True,
     ),
     Action(
         id="copy",

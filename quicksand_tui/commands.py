@@ -99,7 +99,7 @@ ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
 }
 """Of actions that take more than a sandbox, by their ids."""
 
-ALIASES = {"quit": ("q",), "help": ("h",)}
+ALIASES = {"quit": ("q",), "help": ("h",), "pause": ("resume",)}
 NOT_TYPED = frozenset({"escape", "back", "command"})
 """Actions that are only keys."""
 

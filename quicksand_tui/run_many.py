@@ -190,6 +190,6 @@ def _ready(view: SandboxView, before: Run | None) -> Run:
 
 def exec_command(names: Sequence[str], command: str) -> str:
     """The commands that do the same, one after the other."""
-    run = find_action("run")
+    run = find_action("execute")
     one = (f"{run.command_for(name)} -- /bin/sh -c {shlex.quote(command)}" for name in names)
     return sanitise("; ".join(one), limit=COMMAND_MAX)

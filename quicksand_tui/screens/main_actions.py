@@ -180,8 +180,8 @@ class MainActions:
         if (sandbox := self._selection.sandbox) is not None:
             self._app.open_shell(sandbox)
 
-    def do_run(self) -> None:
-        self._app.open_run_many(tuple(self._able("run")))
+    def do_execute(self) -> None:
+        self._app.open_run_many(tuple(self._able("execute")))
 
     def do_jobs(self) -> None:
         self._app.open_jobs()

@@ -88,8 +88,8 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 @pytest.mark.parametrize(
     ("view", "possible"),
     [
-        (WEB, {*LIVE, "open", "shell", "full_shell", "run", "checkpoint"}),
-        (WEB_PAST, {*LIVE, "open", "shell", "full_shell", "run", *PAST_ACTIONS}),
+        (WEB, {*LIVE, "open", "shell", "full_shell", "execute", "checkpoint"}),
+        (WEB_PAST, {*LIVE, "open", "shell", "full_shell", "execute", *PAST_ACTIONS}),
         (PAUSED, {*LIVE, "open", "checkpoint"}),
         (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", *PAST_ACTIONS}),
         (DB, STOPPED),

@@ -75,7 +75,7 @@ async def left(app: QuicksandApp) -> None:
         ("checkpoint web t1 -m 'a note'", f"checkpoint {WEB.id} 't1' 'a note'"),
         ("checkpoint web", f"checkpoint {WEB.id} '' ''"),
         ("clone web 3", f"clone {WEB.id} 3"),
-        ("clone db --at clean", f"clone {DB.id} 1 at c1"),
+        ("clone db --at clean", f"clone {DB.id} 1 c1"),
         ("undo web", f"undo {WEB.id}"),
         ("new debian box", "create box"),
     ],
@@ -208,9 +208,9 @@ async def test_on_another_screen_a_command_is_about_that_or_goes_to_the_sandboxe
 async def test_tab_completes_as_far_as_it_goes_and_then_goes_round() -> None:
     async with shown(kept_service()) as (app, pilot):
         await type_line(pilot, "rev", enter=False)
-        for expected in ("revert ", "revert web ", "revert web '"):
+        for expected in ("revert ", "revert web"):
             await pilot.press("tab")
-            await until(lambda want=expected: line_of(app).startswith(want))  # type: ignore[misc]
+            await until(lambda want=expected: line_of(app) == want)  # type: ignore[misc]
         first = line_of(app)
         await pilot.press("tab")
         await until(lambda: line_of(app) != first)

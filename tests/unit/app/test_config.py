@@ -44,8 +44,8 @@ def test_everything_can_be_set() -> None:
         look_every_s = 2
         prefix = "ctrl-a"
         [keys]
-        stop = "X"
-        "main.undo" = ["z", "f8"]
+        stop = "W"
+        "main.undo" = ["Z", "f8"]
         log.back = "b"
         """
     )
@@ -55,8 +55,8 @@ def test_everything_can_be_set() -> None:
     assert (config.read_only, config.look_every_s) == (True, 2.0)
     assert config.prefix.data == b"\x01" == config.keymap.prefix.data
     assert config.keymap.changes_from(default_keymap()) == {
-        "main.stop": "X",
-        "main.undo": "z,f8",
+        "main.stop": "W",
+        "main.undo": "Z,f8",
         "log.back": "b,escape",
     }
 
@@ -86,10 +86,10 @@ def test_a_problem_names_line_key_and_what_would_do(text: str, problem: str) -> 
 
 
 def test_what_is_valid_counts_beside_what_is_not() -> None:
-    loaded = parse_config("ascii = true\nmouse = 3\nread_only = true\n[keys]\nstop = 'X'\nx = 1\n")
+    loaded = parse_config("ascii = true\nmouse = 3\nread_only = true\n[keys]\nstop = 'W'\nx = 1\n")
     assert len(loaded.problems) == 2
     assert loaded.config.ascii and loaded.config.mouse and loaded.config.read_only
-    assert loaded.config.keymap.hint("stop") == "X"
+    assert loaded.config.keymap.hint("stop") == "W"
 
 
 def test_above_what_is_no_toml_everything_counts() -> None:
@@ -145,7 +145,7 @@ def test_the_example_of_the_guide_is_right() -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", guide.read_text(), re.DOTALL)
     loaded = parse_config(text)
     assert loaded.problems == ()
-    assert loaded.config.keymap.hint("undo") == "z"
+    assert loaded.config.keymap.hint("undo") == "Z"
 
 
 def test_the_guide_names_every_setting() -> None:

@@ -110,10 +110,11 @@ def test_without_assignments_everything_is_as_the_registry_says() -> None:
 
 
 def test_an_id_stands_for_every_screen_and_an_address_for_one() -> None:
-    keymap, problems = bind([keys("help", "f1"), keys("log.help", "H")])
+    keymap, problems = bind([keys("help", "f1"), keys("saves.help", "H")])
     assert problems == []
-    for scope in Scope:
-        expected = ("H",) if scope is Scope.LOG else ("f1",)
+    # Log and tree are parts of the main screen and have its help.
+    for scope in set(Scope) - {Scope.LOG, Scope.TREE}:
+        expected = ("H",) if scope is Scope.SAVES else ("f1",)
         assert keymap.keys_of(find_action("help", scope)) == expected
 
 
