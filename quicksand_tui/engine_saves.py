@@ -233,7 +233,7 @@ def _imported(done: Imported) -> Told:
     what = {"save": "save", "tree": "sandbox", "image": "image"}.get(kind, kind)
     lines = [f"It is the {what} {name}: {size_text(done.size)} were in the file."]
     if done.checkpoints:
-        lines.append(f"It has {done.checkpoints} checkpoints; A starts it at one.")
+        lines.append(f"It has {done.checkpoints} checkpoints; it can be started at each.")
     if done.base:
         came = "came with it" if done.image_added else "was here"
         lines.append(f"The image below it, {sanitise(done.base)}, {came}.")

@@ -291,7 +291,7 @@ def remove(snapshot: Snapshot, selection: Selection) -> str | None:
     if made is not None and made.error:
         return "it cannot be read, so nobody knows what else needs it"
     if made is not None and made.pinned:
-        return f"{made.tag} is pinned: p lets it be deleted"
+        return f"{made.tag} is pinned: {snapshot.keymap.hint('pin', 'tree')} lets it be deleted"
     return go_there(snapshot, selection)
 
 

@@ -47,6 +47,7 @@ def describe_save(view: SaveView, snapshot: Snapshot) -> list[Line]:
 
 def _state_lines(view: SaveView, snapshot: Snapshot) -> list[Line]:
     job = snapshot.job_about(view.key)
+    cancel = snapshot.keymap.hint("cancel", "saves")
     trouble, problems = trouble_of(view)
     verdict = view.verdict
     parts: list[Part]
@@ -61,7 +62,7 @@ def _state_lines(view: SaveView, snapshot: Snapshot) -> list[Line]:
         how = "every byte was read" if verdict.deep else "looked at from outside"
         parts.append((f" · {how} {age_text(snapshot.taken - verdict.when)} ago", "muted"))
     if job is not None:
-        parts.append((f" · {job_text(job)} · c cancels", "warning"))
+        parts.append((f" · {job_text(job)} · {cancel} cancels", "warning"))
     return [("State", parts), *(("Why", [(problem, "error")]) for problem in problems)]
 
 

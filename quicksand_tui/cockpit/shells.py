@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
-from quicksand_tui.keymap import key_text
+from quicksand_tui.keymap import Keymap, key_text
 from quicksand_tui.panes.layout import Side, Way
 from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.pane import Pane
@@ -81,7 +81,7 @@ class Shells(PartWidget, Vertical):
         # Until the pane has the focus, it takes what is typed.
         self._nothing.display = self.workspace is None or self._nothing.has_focus
         self._nothing.set_class(self.workspace is not None, "-behind")
-        if (text := _no_shell(sandbox)) != self._said:
+        if (text := _no_shell(sandbox, self.tui.settings.keymap)) != self._said:
             self._said = text
             self._nothing.update(self.fit(text))
 
@@ -271,11 +271,11 @@ class Shells(PartWidget, Vertical):
             space.close(pane)
 
 
-def _no_shell(sandbox: SandboxView | None) -> str:
+def _no_shell(sandbox: SandboxView | None, keymap: Keymap) -> str:
     if sandbox is None:
         return ""
     if sandbox.state is State.RUNNING:
-        return "s opens a shell here."
+        return f"{keymap.hint('shell')} opens a shell here."
     if sandbox.state is State.PAUSED:
-        return "It is paused: P lets it go on."
+        return f"It is paused: {keymap.hint('pause')} lets it go on."
     return f"It is {sandbox.state.value}: there is nothing to open a shell in."

@@ -65,7 +65,7 @@ def describe_checkpoint(made: CheckpointView, now: float) -> list[Line]:
         by = "a start at a checkpoint" if disk_only else "a revert"
         lines.append(("By", [(f"{by}, so that it can be undone", "")]))
     if made.pinned:
-        lines.append(("Pinned", [("it cannot be deleted", ""), (" · p lets it be", "muted")]))
+        lines.append(("Pinned", [("it cannot be deleted", "")]))
     if made.own is not None:
         shared = f" · {size_text(made.shared)} shared with others" if made.shared else ""
         lines.append(("Size", [(f"{size_text(made.own)} its own", ""), (shared, "muted")]))
