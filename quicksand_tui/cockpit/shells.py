@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -15,9 +15,12 @@ from quicksand_tui.cockpit.base import Asked, PartWidget
 from quicksand_tui.keymap import Keymap, key_text
 from quicksand_tui.panes.layout import Side, Way
 from quicksand_tui.panes.link import LinkState
-from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.workspace import Workspace
+from quicksand_tui.panes.messages import PanePrefixed, WorkspaceEmptied
 from quicksand_tui.snapshot import SandboxView, Service, State
+
+if TYPE_CHECKING:
+    from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.panes.workspace import Workspace
 
 
 class _Waiting(Static, can_focus=True):
@@ -105,6 +108,9 @@ class Shells(PartWidget, Vertical):
 
     @work(group="open", exclusive=True)
     async def _open(self, sandbox: SandboxView) -> None:
+        # With the terminal emulator.
+        from quicksand_tui.panes.workspace import Workspace
+
         left = await self._service.shells(sandbox.id)
         if sandbox.id not in self._spaces:
             space = Workspace(
@@ -132,8 +138,8 @@ class Shells(PartWidget, Vertical):
         if self.workspace is not None:
             self.workspace.focus_current()
 
-    @on(Workspace.Emptied)
-    def _emptied(self, event: Workspace.Emptied) -> None:
+    @on(WorkspaceEmptied)
+    def _emptied(self, event: WorkspaceEmptied) -> None:
         event.stop()
         shown = event.workspace is self.workspace
         self._spaces.pop(event.workspace.sandbox_id, None)
@@ -146,8 +152,8 @@ class Shells(PartWidget, Vertical):
 
     # Keys behind the prefix
 
-    @on(Pane.Prefixed)
-    def _do_prefixed(self, event: Pane.Prefixed) -> None:
+    @on(PanePrefixed)
+    def _do_prefixed(self, event: PanePrefixed) -> None:
         event.stop()
         keymap, prefix = self.tui.settings.keymap, self.tui.prefix
         meant = (a for a in in_scope(Scope.PANES) if event.key in keymap.keys_of(a))

@@ -26,6 +26,7 @@ from quicksand_tui.panes.link import (
     OpenTerminal,
     Sink,
 )
+from quicksand_tui.panes.messages import PaneChanged, PaneMessage, PanePrefixed
 from quicksand_tui.panes.pasting import line_count
 from quicksand_tui.panes.picture import Picture
 from quicksand_tui.terminal import (
@@ -45,18 +46,6 @@ SLICE = 4 * 1024
 
 EARLY_MAX = 4096
 """Bytes that may be typed before there is a guest."""
-
-
-class PaneMessage(Message):
-    """Something that a pane tells."""
-
-    def __init__(self, pane: Pane) -> None:
-        super().__init__()
-        self.pane = pane
-
-    @property
-    def control(self) -> Pane:
-        return self.pane
 
 
 class Pane(Widget, can_focus=True):
@@ -86,21 +75,14 @@ class Pane(Widget, can_focus=True):
     Pane > .pane--found { background: $warning; color: $background; text-style: bold underline; }
     """
 
-    class Changed(PaneMessage):
-        """Its title or its state is another one."""
+    Changed = PaneChanged
+    Prefixed = PanePrefixed
 
     class Output(PaneMessage):
         """There is something to digest."""
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Pane.Output)
-
-    class Prefixed(PaneMessage):
-        """A key was typed behind the prefix."""
-
-        def __init__(self, pane: Pane, key: str) -> None:
-            super().__init__(pane)
-            self.key = key
 
     class Typed(PaneMessage):
         """Keys, as bytes."""

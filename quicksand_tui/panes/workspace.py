@@ -10,7 +10,6 @@ from rich.segment import Segment
 from textual import events, on, work
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
-from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -18,6 +17,7 @@ from quicksand_tui.panes import layout
 from quicksand_tui.panes.clock import FrameClock
 from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Way
 from quicksand_tui.panes.link import LinkState, OpenTerminal
+from quicksand_tui.panes.messages import WorkspaceEmptied
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.pasting import paste_question
 from quicksand_tui.text import clip, plain
@@ -59,16 +59,7 @@ class Workspace(Widget):
         "workspace--line",
     }
 
-    class Emptied(Message):
-        """The last pane is gone."""
-
-        def __init__(self, workspace: Workspace) -> None:
-            super().__init__()
-            self.workspace = workspace
-
-        @property
-        def control(self) -> Workspace:
-            return self.workspace
+    Emptied = WorkspaceEmptied
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from quicksand_tui.cockpit.layout import STEP, Part, Shape, Tab, widened
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.shells import Shells
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.messages import PaneChanged
 from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
@@ -196,8 +196,8 @@ class MainScreen(ActionScreen):
                     self._wanted = ""
                 return
 
-    @on(Pane.Changed)
-    def _pane_changed(self, event: Pane.Changed) -> None:
+    @on(PaneChanged)
+    def _pane_changed(self, event: PaneChanged) -> None:
         event.stop()
         self._show_bar(self.selection.sandbox)
         self.tui.update_raw()

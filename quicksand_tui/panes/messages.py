@@ -1,0 +1,48 @@
+"""What panes tell the screen. Apart from them, so that a screen is there before it has one: the
+terminal emulator is loaded with the first shell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.panes.workspace import Workspace
+
+
+class PaneMessage(Message):
+    """Of one pane."""
+
+    def __init__(self, pane: Pane) -> None:
+        super().__init__()
+        self.pane = pane
+
+    @property
+    def control(self) -> Pane:
+        return self.pane
+
+
+class PaneChanged(PaneMessage):
+    """Its title or its state is another one."""
+
+
+class PanePrefixed(PaneMessage):
+    """A key was typed behind the prefix."""
+
+    def __init__(self, pane: Pane, key: str) -> None:
+        super().__init__(pane)
+        self.key = key
+
+
+class WorkspaceEmptied(Message):
+    """The last pane is gone."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__()
+        self.workspace = workspace
+
+    @property
+    def control(self) -> Workspace:
+        return self.workspace
