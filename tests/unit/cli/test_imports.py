@@ -47,3 +47,9 @@ def test_the_help_of_a_command_does_not_load_textual(module: str) -> None:
 def test_quick_commands_do_not_load_asyncio(argv: list[str]) -> None:
     loaded = modules_after(f"from quicksand_tui.cli.main import run; run({argv!r})")
     assert not loaded & {"asyncio", "textual", "rich", "qemu.qmp", "quicksand.sandbox"}
+
+
+def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
+    loaded = modules_after("import quicksand_tui.application")
+    heavy = ("quicksand.", "quicksand_tui.terminal", "quicksand_tui.panes.pane", "tomllib")
+    assert not [name for name in loaded if name.startswith(heavy)]
