@@ -10,8 +10,6 @@ Reason = Callable[[Snapshot, Selection], str | None]
 """Why an action is not possible now; None if it is."""
 
 NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
-
-
 READ_ONLY = "read-only: this app was told to change nothing"
 
 
@@ -45,7 +43,8 @@ def _selected(snapshot: Snapshot, selection: Selection) -> tuple[SandboxView | N
     if selection.panel is Panel.IMAGES:
         return None, "an image is selected: 1 goes to the sandboxes"
     if selection.panel is Panel.SAVES:
-        return None, "a save is selected: v shows what can be done with saves"
+        shows = snapshot.keymap.hint("saves")
+        return None, f"a save is selected: {shows} shows what can be done with saves"
     if selection.sandbox is None:
         return None, "no sandbox is selected"
     return selection.sandbox, ""
@@ -304,4 +303,10 @@ def copy(snapshot: Snapshot, selection: Selection) -> str | None:
 
 
 def filter_(snapshot: Snapshot, selection: Selection) -> str | None:
-    return None if snapshot.sandboxes else "there is no sandbox yet"
+    there = {
+        Panel.SANDBOXES: (snapshot.sandboxes, "sandbox"),
+        Panel.SAVES: (snapshot.saves.saves, "save"),
+        Panel.IMAGES: (snapshot.images, "image"),
+    }
+    found, what = there[selection.panel]
+    return None if found else f"there is no {what} yet"

@@ -194,6 +194,10 @@ async def test_saves_are_listed_and_begun_with() -> None:
         await pilot.press("2")
         await until(lambda: app.main.lists.saves.table.row_count > 0)
         await pilot.press("x")
-        await until(lambda: "a save is selected" in " ".join(toasts(app)))
+        await until(lambda: "a save is selected: v shows" in " ".join(toasts(app)))
+        await pilot.press("slash", *"dev")
+        await until(lambda: app.main.lists.saves.query_text == "dev")
+        await pilot.press("escape")
+        await until(lambda: app.main.lists.saves.query_text == "")
         await pilot.press("1")
         assert app.main.sandboxes.table.has_focus
