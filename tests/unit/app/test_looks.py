@@ -45,7 +45,7 @@ WALK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("New sandbox", ("n",), ("escape",)),
     ("Checkpoint of", ("c",), ("escape",)),
     ("Delete web?", ("d",), ("escape",)),
-    ("Leave; sandboxes go on", ("question_mark",), ("escape",)),
+    ("Start a stopped sandbox", ("question_mark",), ("escape",)),
     ("enter goes back", ("u",), ("escape",)),
     ("Within the guest", ("left_square_bracket",), ("i",)),
     ("Saves", ("v",), ("escape",)),
