@@ -75,7 +75,8 @@ def cli(ctx: click.Context, /, **options: Any) -> int | None:
         return _open(options)
     for name, value in options.items():
         if value:
-            raise click.UsageError(f"--{name} is for the app; {ctx.invoked_subcommand} has none")
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is for the app, not for {ctx.invoked_subcommand}")
     return None
 
 

@@ -12,8 +12,6 @@ import click
 from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.output import complain
 
-OPTIONS = ("theme", "ascii", "screenshot", "screen", "size")
-
 
 def app_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of the app, which stand where a command would."""
@@ -21,6 +19,7 @@ def app_options(function: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.option("--theme", metavar="NAME", help="Colours for this run, or auto."),
             click.option("--ascii", is_flag=True, help="Draw with ASCII only."),
+            click.option("--read-only", is_flag=True, help="Change nothing, open no shell."),
             click.option(
                 "--screenshot",
                 metavar="FILE",
@@ -45,7 +44,14 @@ def open_app(options: dict[str, Any]) -> int:
     from quicksand_tui.app import UnknownThemeError, run_app
 
     try:
-        return int(run_app(theme=options["theme"] or "", ascii_glyphs=options["ascii"]) or 0)
+        return int(
+            run_app(
+                theme=options["theme"] or "",
+                ascii_glyphs=options["ascii"],
+                read_only=options["read_only"],
+            )
+            or 0
+        )
     except UnknownThemeError as error:
         complain(error, hint=f"there are auto, {', '.join(error.known)}")
         return Exit.USAGE
