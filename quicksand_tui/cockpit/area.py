@@ -41,7 +41,7 @@ class Area(Vertical):
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
-        self.shells = Shells(service, ascii_only=ascii_only, id="shells")
+        self.shells = Shells(service, ascii_only=ascii_only, id="shells-tab")
         self.logs = LogPanel(service, events, commands, ascii_only=ascii_only, id="log-panel")
         self.stats = StatsPanel(service, ascii_only=ascii_only, id="stats")
         self._tab = Tab.DETAILS

@@ -121,6 +121,8 @@ class Shells(PartWidget, Vertical):
             )
             self._spaces[sandbox.id] = space
             space.display = self._sandbox is not None and self._sandbox.id == sandbox.id
+            # The pane is to have all of the room at once: its size is the guest's.
+            self._nothing.set_class(space.display, "-behind")
             await self.mount(space)
         if self._nothing.has_focus:
             self.call_after_refresh(self._hand_over)

@@ -59,6 +59,8 @@ def test_several_lines_are_no_commands_without_a_yes(terminal: Terminal) -> None
 
 
 def test_the_mouse_selects_and_scrolls(terminal: Terminal) -> None:
+    prefixed(terminal, "z")
+    terminal.until(lambda text: "Sandboxes" not in text, what="the shell alone")
     terminal.type("clear; echo hello brave new world")
     terminal.press("Enter")
     terminal.until(lambda text: "\nhello brave new world" in text, what="the words")

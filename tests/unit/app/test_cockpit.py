@@ -201,3 +201,15 @@ async def test_saves_are_listed_and_begun_with() -> None:
         await until(lambda: app.main.lists.saves.query_text == "")
         await pilot.press("1")
         assert app.main.sandboxes.table.has_focus
+
+
+async def test_a_shell_has_all_the_room_after_a_form_was_open() -> None:
+    service = FakeService()
+    async with shown(service, size=LARGE) as (app, pilot):
+        await pilot.press("n")
+        await until(lambda: app.screen is not app.main)
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        await pilot.press("s")
+        await until(lambda: isinstance(app.focused, Pane))
+        assert [guest.size for guest in service.terminals] == [(80, 31)]
