@@ -191,13 +191,13 @@ class HelpScreen(Dialog[None]):
         if self._filter.display:
             self._filter.display = False
             self._filter.value = ""
-            self.query_one("#help").focus()
+            self.set_focus(self.query_one("#help"))
         else:
             self.dismiss(None)
 
     def action_filter(self) -> None:
         self._filter.display = True
-        self._filter.focus()
+        self.set_focus(self._filter)
 
     @on(Input.Changed)
     def _filter_live(self, event: Input.Changed) -> None:
@@ -207,7 +207,7 @@ class HelpScreen(Dialog[None]):
     @on(Input.Submitted)
     def _filter_done(self, event: Input.Submitted) -> None:
         event.stop()
-        self.query_one("#help").focus()
+        self.set_focus(self.query_one("#help"))
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#help").scroll_relative(y=lines, animate=False)
