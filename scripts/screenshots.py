@@ -143,7 +143,7 @@ async def shoot(
 
 
 async def log_shown(app: QuicksandApp) -> None:
-    await until(lambda: app.main.area.logs.view.virtual_size.height > 3)
+    await until(lambda: app.main.area.logs.view.line_count)
 
 
 async def stats_shown(app: QuicksandApp) -> None:
@@ -163,6 +163,13 @@ async def at_work(app: QuicksandApp) -> None:
     await until(lambda: shells.pane is not None and "web" in text_of(shells.pane))
     type_into(app, "top -b -n 1 | head -12\r")
     await until(lambda: shells.pane is not None and "PID" in text_of(shells.pane))
+
+
+async def found_again(app: QuicksandApp) -> None:
+    """The shells of the picture before."""
+    shells = app.main.area.shells
+    await until(lambda: shells.workspace is not None and len(shells.workspace.panes) == 2)
+    await until(lambda: shells.workspace and all(map(text_of, shells.workspace.panes)))
 
 
 def type_into(app: QuicksandApp, text: str) -> None:
@@ -185,7 +192,7 @@ async def start_shown(app: QuicksandApp) -> None:
 async def shoot_all() -> None:
     TARGET.mkdir(exist_ok=True)
     await shoot("main", "shells", then=at_work)
-    await shoot("wide", "shells", size=WIDE, then=at_work)
+    await shoot("wide", "shells", size=WIDE, then=found_again)
     await shoot("stats", "stats", then=stats_shown)
     await shoot("small", size=SMALL)
     await shoot("light", theme="quicksand-light")
