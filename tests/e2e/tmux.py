@@ -7,6 +7,7 @@ import secrets
 import shlex
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Self
 
 from tests.conftest import wait_for
@@ -44,7 +45,10 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Take the terminal away, and wait for what had it: until then it may write files."""
+        programs = self._programs()
         self._run("kill-server")
+        wait_for(lambda: not any(map(_is_there, programs)), what="the programs to end")
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(
@@ -69,13 +73,17 @@ class Terminal:
 
     def pid_of(self, ending: str) -> int:
         """The process in the terminal whose command line ends with ``ending``."""
+        (pid,) = [pid for pid, args in self._programs().items() if args.endswith(ending)]
+        return pid
+
+    def _programs(self) -> dict[int, str]:
+        """The command lines of the processes in the terminal, by their ids."""
         tty = self._run("display-message", "-p", "#{pane_tty}").strip().removeprefix("/dev/")
         listing = subprocess.run(
             ["ps", "-t", tty, "-o", "pid=,args="], check=True, capture_output=True, text=True
         ).stdout
         found = [line.split(None, 1) for line in listing.splitlines()]
-        (pid,) = [int(pid) for pid, args in found if args.endswith(ending)]
-        return pid
+        return {int(pid): args for pid, args in found}
 
     def press(self, *keys: str) -> None:
         """Press keys, by tmux's names."""
@@ -110,3 +118,7 @@ class Terminal:
             wait_for(lambda: test(self.text), what=what, timeout=timeout)
         except AssertionError:
             raise AssertionError(f"no {what} on this screen:\n{self.text}") from None
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
