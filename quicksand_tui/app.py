@@ -69,9 +69,8 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
     is_ssh = spare_the_line(os.environ)
-    from quicksand_tui.application import LOOK_EVERY_S, QuicksandApp
+    from quicksand_tui.application import QuicksandApp
     from quicksand_tui.config import ConfigFile
-    from quicksand_tui.last_used import LastUsed, state_file
     from quicksand_tui.places import config_file, is_config_named
     from quicksand_tui.remembered import memory
     from quicksand_tui.service import EngineService
@@ -94,8 +93,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         ascii_glyphs=plain_glyphs,
         painted=_collect_garbage,
         remembered=memory(),
-        last_used=LastUsed(state_file),
-        look_every_s=LOOK_EVERY_SSH_S if is_ssh else LOOK_EVERY_S,
+        look_at_least_s=LOOK_EVERY_SSH_S if is_ssh else 0.0,
         theme=choice,
         probe=probe,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shlex
 import signal
 import time
 from collections import deque
@@ -22,11 +21,11 @@ from textual.driver import Driver
 from textual.screen import Screen
 
 from quicksand_tui import reasons
-from quicksand_tui.actions import Scope, default_keymap, find_action
+from quicksand_tui.actions import default_keymap
 from quicksand_tui.cockpit.layout import Part
+from quicksand_tui.dialogs import Dialogs
 from quicksand_tui.happenings import Happening, happenings
 from quicksand_tui.keymap import Prefix
-from quicksand_tui.last_used import LastUsed
 from quicksand_tui.operations import Operations
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput, TerminalAnswered
 from quicksand_tui.probe import UNKNOWN
@@ -37,15 +36,13 @@ from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.settings import Settings
 from quicksand_tui.snapshot import (
-    CheckpointSpec,
-    Failure,
     NewSpec,
     SandboxView,
     Service,
     Snapshot,
     State,
 )
-from quicksand_tui.text import plain, sanitise
+from quicksand_tui.terminal_loan import Ended, FullShell, Loan
 from quicksand_tui.theme_choice import ThemeChoice
 from quicksand_tui.themes import THEMES, fitting_theme
 from quicksand_tui.view import with_jobs
@@ -53,13 +50,9 @@ from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.command_history import CommandHistory
-    from quicksand_tui.form import Form, Values
     from quicksand_tui.panes.pane import Pane
-    from quicksand_tui.past import CheckpointView
     from quicksand_tui.saves_operations import SavesOperations
-    from quicksand_tui.saves_spec import Told
 
-LOOK_EVERY_S = 0.5
 EVENTS_MAX = 1000
 LOOK_WAIT_S = 5.0
 COMMAND_WAIT_S = 1.0
@@ -92,26 +85,25 @@ class QuicksandApp(App[int]):
         *,
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,
-        last_used: LastUsed | None = None,
         settings: Settings | None = None,
         painted: Callable[[], None] = lambda: None,
         remembered: Remembered | None = None,
-        look_every_s: float = LOOK_EVERY_S,
+        look_at_least_s: float = 0.0,
         theme: ThemeChoice | None = None,
         probe: Probe | None = None,
     ) -> None:
         """``painted`` is called once, after the first paint; ``probe`` has the terminal. Without
-        ``last_used`` and ``remembered``, what they keep is forgotten when this ends."""
+        ``remembered``, what that keeps is forgotten when this ends. ``look_at_least_s``: seconds
+        between two looks at the disk, if the config does not want more."""
         # Without colours Textual is to write none at all, not greys, and no black on black.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") is not None else None)
         self.service = service
-        self.last_used = last_used or LastUsed(None)
-        self.last_command = ""
-        """That was last run in many sandboxes."""
+        self.dialogs = Dialogs(self)
+        self.full_shell = FullShell(self)
         self.ascii = ascii_glyphs
         self.settings = settings or Settings()
         self._clock = clock
-        self._look_every_s = look_every_s
+        self._look_at_least_s = look_at_least_s
         self.probe = probe
         self.abilities = probe.abilities if probe is not None else UNKNOWN
         """What the terminal can do, as far as it has answered."""
@@ -122,7 +114,7 @@ class QuicksandApp(App[int]):
             changed=self._jobs_changed,
             advanced=self._show,
             done=self._operation_done,
-            failed=self.show_failure,
+            failed=self.dialogs.show_failure,
             tell=self._tell_outcome,
             look=self.look,
             clock=clock,
@@ -147,9 +139,6 @@ class QuicksandApp(App[int]):
         """What has happened to sandboxes since this app looks, the latest last."""
         self._typed_behind: bytes | None = None
         """Keys behind a command to the panes that is not carried out yet."""
-        self._shell: asyncio.subprocess.Process | None = None
-        self.shell_opens = False
-        """From the key until the terminal is the shell's: keys are meant for it already."""
         for known in THEMES:
             self.register_theme(known)
         self.settings.check(self.available_themes)
@@ -195,7 +184,7 @@ class QuicksandApp(App[int]):
             self.tell(self.theme_choice.problem, severity="warning")
         self._use_keymap()
         if (told := self.settings.report()) is not None:
-            self.call_after_refresh(self.show_report, told)
+            self.call_after_refresh(self.dialogs.show_report, told)
         # The first look loads the engine, so it waits until there is a screen to look at.
         self.call_after_refresh(self._watch)
 
@@ -244,12 +233,19 @@ class QuicksandApp(App[int]):
             self.tell("This terminal has no mouse to give back", severity="warning")
             return
         driver.mouse = not driver.mouse
+        again = f"{self.settings.keymap.hint('mouse')} again takes it back"
         self.tell(
             "The mouse is the app's again"
             if driver.mouse
-            else "The mouse is the terminal's: select and copy as there; m again takes it back"
+            else f"The mouse is the terminal's: select and copy as there; {again}"
         )
         self._show()
+
+    def remember(self, name: str, value: object) -> None:
+        """Have a value for the next run, too."""
+        if self.remembered.put(name, value):
+            writing = asyncio.to_thread(self.remembered.write, name)
+            self.run_worker(writing, name="remember", group="remember")
 
     # The world
 
@@ -257,7 +253,6 @@ class QuicksandApp(App[int]):
     async def _watch(self) -> None:
         """Look at the disk now and then, and at once when asked to."""
         self._painted_first()
-        await asyncio.to_thread(self.last_used.read)
         while True:
             fresh, self._look_fresh = self._look_fresh, False
             self._look_again.clear()
@@ -276,7 +271,7 @@ class QuicksandApp(App[int]):
                 if not looker.done():
                     looker.set_result(None)
             with contextlib.suppress(TimeoutError):
-                every_s = max(self._look_every_s, self.settings.config.look_every_s)
+                every_s = max(self._look_at_least_s, self.settings.config.look_every_s)
                 await asyncio.wait_for(self._look_again.wait(), every_s)
 
     def _look_at_disk(self, visible: frozenset[str], fresh: bool) -> Snapshot:
@@ -331,7 +326,7 @@ class QuicksandApp(App[int]):
         if told is None:
             self.tell(words)
         elif self._focused_pane is None:
-            self.show_report(replace(told, lines=(*told.lines, "", words)))
+            self.dialogs.show_report(replace(told, lines=(*told.lines, "", words)))
         else:  # whoever types there is not to be interrupted
             self.tell(f"{told.summary}: {told.lines[0]}", severity="warning")
 
@@ -356,18 +351,6 @@ class QuicksandApp(App[int]):
         if not getattr(self.screen, "shows_outcome", False):
             self.tell(what)
 
-    def show_failure(self, failure: Failure) -> None:
-        from quicksand_tui.screens.failure import FailureScreen
-
-        if self.is_running:
-            self.push_screen(FailureScreen(failure))
-
-    def show_report(self, told: Told) -> None:
-        from quicksand_tui.screens.report import ReportScreen
-
-        if self.is_running:
-            self.push_screen(ReportScreen(told, ascii_only=self.ascii))
-
     def tell(self, text: str, *, severity: Any = "information") -> None:
         """A toast. Never markup."""
         self.notify(text, severity=severity, markup=False, timeout=4)
@@ -379,81 +362,6 @@ class QuicksandApp(App[int]):
         else:
             self._clipboard = text
 
-    # Dialogs
-
-    def confirm(
-        self,
-        title: str,
-        losses: Iterable[str],
-        verb: str,
-        then: Callable[[], None],
-        *,
-        undo: str = "This cannot be undone.",
-        harder: tuple[str, Callable[[], None]] | None = None,
-    ) -> None:
-        """Ask before something is lost; ``then`` runs after a yes, and what ``harder`` has beside
-        its verb after the answer that does more."""
-        from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
-
-        def take(answer: Answer | None) -> None:
-            if answer is Answer.HARDER and harder is not None:
-                harder[1]()
-            elif answer is Answer.YES:
-                then()
-
-        question = Question(
-            title=title,
-            losses=tuple(losses),
-            verb=verb,
-            undo=undo,
-            harder=harder[0] if harder is not None else "",
-        )
-        self.push_screen(ConfirmScreen(question), take)
-
-    def ask_for_new(
-        self, image: str | None, then: Callable[[NewSpec], None], *, save: str = ""
-    ) -> None:
-        """Show the form of a new sandbox, with an image chosen or the save of the key ``save``;
-        ``then`` is given what is taken."""
-        from quicksand_tui.new_form import IMAGE, SAVE, last_of, new_form
-
-        begin = f"{SAVE}{save}" if save else (f"{IMAGE}{image}" if image else "")
-        form, spec_of = new_form(self.snapshot, begin=begin, last=self.last_used.value)
-
-        def take(values: Values) -> None:
-            spec = spec_of(values)
-            self.last_used.value = last_of(spec)
-            self.run_worker(asyncio.to_thread(self.last_used.write), group="last-used")
-            then(spec)
-
-        self.ask(form, take)
-
-    def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
-
-        def take(spec: CheckpointSpec | None) -> None:
-            if spec is not None:
-                self.operations.checkpoint(sandbox, spec)
-
-        self.push_screen(NewCheckpointScreen(sandbox, ascii_only=self.ascii), take)
-
-    def ask_for_clones(self, sandbox: SandboxView, made: CheckpointView | None) -> None:
-        """Clones of the present, or of a checkpoint."""
-        from quicksand_tui.past_forms import clone_form, clone_spec
-
-        def take(values: Values) -> None:
-            self.operations.clone(sandbox, clone_spec(values, made))
-
-        self.ask(clone_form(sandbox, made), take)
-
-    def ask_for_note(self, sandbox: SandboxView, made: CheckpointView) -> None:
-        from quicksand_tui.past_forms import note_form
-
-        def take(values: Values) -> None:
-            self.operations.write_note(sandbox, made, values["note"])
-
-        self.ask(note_form(sandbox, made), take)
-
     # Saves
 
     @cached_property
@@ -461,48 +369,13 @@ class QuicksandApp(App[int]):
         from quicksand_tui.saves_operations import SavesOperations
 
         return SavesOperations(
-            self.service, self.operations, show=self.show_report, clock=self._clock
+            self.service, self.operations, show=self.dialogs.show_report, clock=self._clock
         )
-
-    def ask_for_save(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.saves_forms import save_form, save_spec
-
-        def take(values: Values) -> None:
-            self.save_operations.save(sandbox, save_spec(values))
-
-        self.ask(save_form(sandbox), take)
 
     def begin_from_save(self, spec: NewSpec) -> None:
         """Start a sandbox that begins with a save, and show it among the others."""
         self.go_to_main()
         self.main.create(spec)
-
-    def ask(self, form: Form, then: Callable[[Values], None]) -> None:
-        """Show a form; ``then`` is given what was typed, if it is taken."""
-        from quicksand_tui.screens.form import FormScreen
-
-        self._push_with_saves(
-            FormScreen(form, self.snapshot, ascii_only=self.ascii),
-            lambda values: then(values) if values is not None else None,
-        )
-
-    def open_saves(self) -> None:
-        from quicksand_tui.screens.saves import SavesScreen
-
-        self._push_with_saves(SavesScreen(self.snapshot, ascii_only=self.ascii))
-
-    def open_trash(self) -> None:
-        from quicksand_tui.screens.trash import TrashScreen
-
-        self._push_with_saves(TrashScreen(self.snapshot, ascii_only=self.ascii))
-
-    def _push_with_saves(
-        self, screen: Screen[T], then: Callable[[T | None], None] | None = None
-    ) -> None:
-        """Show a screen, and look at the saves while it or another one wants them."""
-        self.push_screen(screen, then)
-        if getattr(screen, "shows_saves", False):
-            self.watch_saves()
 
     def watch_saves(self) -> None:
         """Look at the saves as long as a screen wants them."""
@@ -510,34 +383,7 @@ class QuicksandApp(App[int]):
             self.saves.is_running = True
             self.run_worker(self.saves.run(), name="saves", group="saves")
 
-    def open_commands(self) -> None:
-        from quicksand_tui.screens.commands import CommandsScreen
-
-        self.push_screen(CommandsScreen(self.operations.log, ascii_only=self.ascii))
-
-    def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
-        """Ask for a command, and run it in all of these that run."""
-        from quicksand_tui.screens.run_many import RunManyScreen
-
-        if views:
-            self.push_screen(
-                RunManyScreen(
-                    views, self.snapshot, command=self.last_command, ascii_only=self.ascii
-                )
-            )
-
-    def open_jobs(self) -> None:
-        from quicksand_tui.screens.jobs import JobsScreen
-
-        self.push_screen(JobsScreen(self.operations, self.snapshot, ascii_only=self.ascii))
-
     # The command line
-
-    def open_command_line(self, line: str = "") -> None:
-        """Ask for a command, with ``line`` to begin with."""
-        from quicksand_tui.palette import open_command_line
-
-        open_command_line(self, line)
 
     @work(group="history", exit_on_error=False)
     async def remember_command(self, history: CommandHistory, line: str) -> None:
@@ -565,11 +411,6 @@ class QuicksandApp(App[int]):
         if filter_by is not None:
             filter_by(words)
         return filter_by is not None
-
-    def open_help(self, scope: Scope = Scope.MAIN) -> None:
-        from quicksand_tui.screens.help import HelpScreen
-
-        self.push_screen(HelpScreen(scope, ascii_only=self.ascii))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         from quicksand_tui.palette import palette_commands
@@ -637,54 +478,10 @@ class QuicksandApp(App[int]):
 
     # Shells on the whole screen
 
-    def open_shell(self, sandbox: SandboxView) -> None:
-        if self.refuses_shells():
-            return
-        self.shell_opens = True
-        self._lend_to_shell(sandbox)
-
-    @work(group="shell", exclusive=True)
-    async def _lend_to_shell(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.terminal_loan import Loan, shell_argv
-
-        try:
-            session = await self._choose_shell(sandbox)
-            if session is None:
-                return
-            command = find_action("shell").command_for(sandbox.name)
-            if session:
-                command += f" --session {shlex.quote(sanitise(session))}"
-            self.operations.note_command(command)
-            banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
-            ended = await self.run_in_terminal(
-                Loan(
-                    shell_argv(sandbox.id, session or None),
-                    sandbox.name,
-                    banner=plain(banner) if self.ascii else banner,
-                )
-            )
-        finally:
-            self.shell_opens = False
-            self.refresh_now(fresh=True)
-        if ended.failure is not None:
-            self.show_failure(ended.failure)
-
-    async def _choose_shell(self, sandbox: SandboxView) -> str | None:
-        """The session to come back to, "" for a new terminal; None if it is none after all."""
-        left = await self.service.shells(sandbox.id)
-        if not left:
-            return ""
-        from quicksand_tui.screens.shells import ShellsScreen
-
-        now = self._world.taken
-        return await self.push_screen_wait(
-            ShellsScreen(sandbox.name, left, now=now, ascii_only=self.ascii)
-        )
-
-    async def run_in_terminal(self, loan: Any) -> Any:
+    async def run_in_terminal(self, loan: Loan) -> Ended:
         """Give the terminal to another program until it ends; the app's loop goes on."""
         with self.batch_update(), self.suspend():
-            return await loan.run(self)
+            return await loan.run()
 
     def on_key(self, event: events.Key) -> None:
         """What is typed behind a key that opens a form, a filter or the command line is meant for
@@ -716,7 +513,7 @@ class QuicksandApp(App[int]):
             self.exit(0)
             return
         losses = tuple(f"{job.name}: its {job.verb.value} is under way" for job in jobs)
-        self.confirm(
+        self.dialogs.confirm(
             "Leave now?",
             losses,
             "Leave",
@@ -732,11 +529,9 @@ class QuicksandApp(App[int]):
                 loop.add_signal_handler(number, self._end_by_signal, number)
 
     def _end_by_signal(self, number: int) -> None:
-        if number == signal.SIGINT and (self.shell_opens or self._shell is not None):
+        if number == signal.SIGINT and self.full_shell.is_open:
             return  # it is the shell's
-        if self._shell is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._shell.terminate()
+        self.full_shell.terminate()
         self.exit(128 + number, return_code=128 + number)
 
     @property

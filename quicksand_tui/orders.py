@@ -84,9 +84,9 @@ def _new(app: QuicksandApp, target: Target, selection: Selection) -> bool:
     if target.word("NAME"):
         app.main.create(_new_spec(target))
     elif target.image is not None:
-        app.ask_for_new(target.image.name, app.main.create)
+        app.dialogs.ask_for_new(target.image.name, app.main.create)
     elif (save := target.save) is not None:
-        app.ask_for_new(None, app.main.create, save=save.key)
+        app.dialogs.ask_for_new(None, app.main.create, save=save.key)
     return True
 
 

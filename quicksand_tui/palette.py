@@ -16,7 +16,7 @@ from quicksand_tui.orders import carry_out
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.command import CommandScreen
 from quicksand_tui.snapshot import Selection
-from quicksand_tui.state_files import state_dir
+from quicksand_tui.state_files import StateFile, state_dir
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
@@ -42,7 +42,7 @@ def open_command_line(app: QuicksandApp, line: str) -> None:
         selection,
         verbs_of(_scope_of(screen)),
         themes=app.available_themes,
-        history=CommandHistory(state_dir() / HISTORY_FILE),
+        history=CommandHistory(StateFile(state_dir() / HISTORY_FILE)),
         line=line,
         ascii_only=app.ascii,
     )
@@ -57,7 +57,7 @@ def palette_commands(app: QuicksandApp, screen: Screen[Any]) -> Iterable[SystemC
     yield SystemCommand("Theme", "Change the colours", app.action_change_theme)
     for verb in verbs_of(_scope_of(screen)).values():
         if verb.arguments:
-            begin = partial(app.open_command_line, f"{verb.name} ")
+            begin = partial(app.dialogs.open_command_line, f"{verb.name} ")
             yield SystemCommand(f":{verb.usage}", verb.about, begin)
 
 

@@ -1,4 +1,4 @@
-"""The forms about checkpoints: a note, clones."""
+"""The forms about checkpoints: a new one, a note, clones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,38 @@ from collections.abc import Mapping
 from quicksand_tui.actions import Scope, find_action
 from quicksand_tui.form import Field, Form, Values
 from quicksand_tui.past import NOTE_LIMIT, CheckpointView
-from quicksand_tui.snapshot import CloneSpec, SandboxView, Snapshot
-from quicksand_tui.spec import clone_command
+from quicksand_tui.snapshot import CheckpointSpec, CloneSpec, SandboxView, Snapshot
+from quicksand_tui.spec import checkpoint_command, clone_command, find_tag_problem
 from quicksand_tui.text import clip, sanitise
 
 TITLE_CELLS = 40
 CLONES_MAX = 100
+TAG_LIMIT = 128
+
+
+def checkpoint_form(sandbox: SandboxView) -> Form:
+    """Of a checkpoint of the present; tag and note may stay empty."""
+
+    def problems(values: Values, now: Snapshot) -> Mapping[str, str]:
+        past = (now.sandbox(sandbox.id) or sandbox).past
+        problem = find_tag_problem(values["tag"], past)
+        return {"tag": problem} if problem else {}
+
+    return Form(
+        title=f"Checkpoint of {sandbox.name}",
+        does="takes it",
+        button="Take it",
+        fields=(
+            Field(id="tag", label="Tag", hint="without one it is numbered", limit=TAG_LIMIT),
+            Field(id="note", label="Note", hint="what it is", limit=NOTE_LIMIT),
+        ),
+        command=lambda values: checkpoint_command(sandbox.name, checkpoint_spec(values)),
+        problems=problems,
+    )
+
+
+def checkpoint_spec(values: Values) -> CheckpointSpec:
+    return CheckpointSpec(tag=values["tag"], note=values["note"])
 
 
 def note_form(sandbox: SandboxView, made: CheckpointView) -> Form:

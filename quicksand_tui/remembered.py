@@ -6,6 +6,7 @@ Nothing that counts: what cannot be read is forgotten, and what cannot be writte
 from __future__ import annotations
 
 import contextlib
+import threading
 
 from quicksand_tui.state_files import StateFile, state_dir
 
@@ -23,17 +24,25 @@ class Remembered:
     def __init__(self, file: StateFile | None = None) -> None:
         self._file = file
         self._values = file.read() if file is not None else {}
+        self._writing = threading.Lock()
 
     def get(self, name: str) -> object:
         """None if there is none. It may be anything: the file may have been edited."""
         return self._values.get(name)
 
-    def put(self, name: str, value: object) -> None:
-        """Remember a value that JSON can hold. Writes a small file: call it for what a person has
-        done, not for what happens by itself."""
-        if self._values.get(name) == value:
-            return
+    def put(self, name: str, value: object) -> bool:
+        """Remember a value that JSON can hold; returns whether that is another one than before,
+        and so one to `write`."""
+        is_new = bool(self._values.get(name) != value)
         self._values[name] = value
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.write(self._values)
+        return is_new
+
+    def write(self, name: str) -> None:
+        """Keep a value for the next run. Blocks; called in a thread."""
+        if self._file is None:
+            return
+        with self._writing, contextlib.suppress(OSError):
+            # Another app may have written other values meanwhile.
+            kept = self._file.read()
+            kept[name] = self._values[name]
+            self._file.write(kept)

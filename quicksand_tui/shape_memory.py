@@ -6,6 +6,7 @@ from quicksand_tui.cockpit.layout import Shape, Tab
 from quicksand_tui.remembered import Remembered
 
 NAME = "layout"
+"""As `Remembered` has it."""
 CELLS_MAX = 1000
 
 
@@ -23,9 +24,9 @@ def recall_shape(remembered: Remembered) -> Shape:
     )
 
 
-def remember_shape(remembered: Remembered, shape: Shape) -> None:
-    kept = {"lists": shape.lists, "tree": shape.tree, "tab": shape.tab.value}
-    remembered.put(NAME, kept)
+def kept_of(shape: Shape) -> dict[str, object]:
+    """What of it is remembered."""
+    return {"lists": shape.lists, "tree": shape.tree, "tab": shape.tab.value}
 
 
 def _cells(value: object) -> int:

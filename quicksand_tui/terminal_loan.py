@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from quicksand_tui.snapshot import Failure
-from quicksand_tui.text import sanitise, sanitise_lines
+from quicksand_tui.actions import find_action
+from quicksand_tui.snapshot import Failure, SandboxView
+from quicksand_tui.text import plain, sanitise, sanitise_lines
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
@@ -37,6 +39,67 @@ def shell_argv(sandbox_id: str, session: str | None = None) -> list[str]:
     return argv if session is None else [*argv, f"--session={session}"]
 
 
+class FullShell:
+    """A shell that has the whole terminal, one at a time."""
+
+    def __init__(self, app: QuicksandApp) -> None:
+        self._app = app
+        self.opens = False
+        """From the key until the terminal is the shell's: keys are meant for it already."""
+        self._loan: Loan | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the terminal is the shell's, or is to be."""
+        return self.opens or self._loan is not None
+
+    def open(self, sandbox: SandboxView) -> None:
+        if not self._app.refuses_shells():
+            self.opens = True
+            self._app.run_worker(self._lend(sandbox), name="shell", group="shell", exclusive=True)
+
+    def terminate(self) -> None:
+        """End the shell that has the terminal, if one has."""
+        if self._loan is not None:
+            self._loan.terminate()
+
+    async def _lend(self, sandbox: SandboxView) -> None:
+        app = self._app
+        try:
+            session = await self._choose(sandbox)
+            if session is None:
+                return
+            command = find_action("shell").command_for(sandbox.name)
+            if session:
+                command += f" --session {shlex.quote(sanitise(session))}"
+            app.operations.note_command(command)
+            banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
+            self._loan = Loan(
+                shell_argv(sandbox.id, session or None),
+                sandbox.name,
+                banner=plain(banner) if app.ascii else banner,
+            )
+            ended = await app.run_in_terminal(self._loan)
+        finally:
+            self.opens = False
+            self._loan = None
+            app.refresh_now(fresh=True)
+        if ended.failure is not None:
+            app.dialogs.show_failure(ended.failure)
+
+    async def _choose(self, sandbox: SandboxView) -> str | None:
+        """The session to come back to, "" for a new terminal; None if it is none after all."""
+        left = await self._app.service.shells(sandbox.id)
+        if not left:
+            return ""
+        from quicksand_tui.screens.shells import ShellsScreen
+
+        now = self._app.snapshot.taken
+        return await self._app.push_screen_wait(
+            ShellsScreen(sandbox.name, left, now=now, ascii_only=self._app.ascii)
+        )
+
+
 class Loan:
     """One program on the app's terminal."""
 
@@ -45,8 +108,19 @@ class Loan:
         self._argv = argv
         self._title = title
         self._banner = banner
+        self._process: asyncio.subprocess.Process | None = None
 
-    async def run(self, app: QuicksandApp) -> Ended:
+    @property
+    def pid(self) -> int:
+        """The program's, while it runs; else 0."""
+        return 0 if self._process is None else self._process.pid
+
+    def terminate(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+
+    async def run(self) -> Ended:
         """Run it to its end. The app must be suspended. Cancelled, it ends the program."""
         with _signals_ignored():
             if self._banner:
@@ -54,11 +128,11 @@ class Loan:
             process = await asyncio.create_subprocess_exec(
                 *self._argv, stderr=asyncio.subprocess.PIPE
             )
-            app._shell = process
+            self._process = process
             try:
                 said, status = await asyncio.gather(_pass_on(process), process.wait())
             finally:
-                app._shell = None
+                self._process = None
                 if process.returncode is None:
                     process.terminate()
                     await process.wait()

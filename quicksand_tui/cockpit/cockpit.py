@@ -70,9 +70,6 @@ class Cockpit(Widget):
         width, height = size or self.size
         return arrange(width, height, self.shape, self.focused_part)
 
-    def is_shown(self, part: Part) -> bool:
-        return part in self.arrangement().places
-
     def rearrange(self, shape: Shape, focused: Part) -> None:
         """Lay out anew; nothing is drawn if nothing moves."""
         before = self.arrangement()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on, work
@@ -15,7 +16,7 @@ from quicksand_tui.cockpit.base import Asked, PartWidget
 from quicksand_tui.keymap import Keymap, key_text
 from quicksand_tui.panes.layout import Side, Way
 from quicksand_tui.panes.link import LinkState
-from quicksand_tui.panes.messages import PanePrefixed, WorkspaceEmptied
+from quicksand_tui.panes.messages import PaneCopied, PanePrefixed, WorkspaceEmptied
 from quicksand_tui.snapshot import SandboxView, Service, State
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ class _Waiting(Static, can_focus=True):
     """Stands where a shell will be. What is typed before it is there is meant for it, and not
     letters of commands."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, take_key: Callable[[events.Key], bool], **options: Any) -> None:
+        """``take_key`` tells whether a key was meant for a shell; the others are commands."""
         super().__init__(markup=False, **options)
-        self.typed: list[tuple[str, str | None]] = []
-        """Keys, with their characters."""
+        self._take_key = take_key
 
     def on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        self.typed.append((event.key, event.character))
+        if self._take_key(event):
+            event.stop()
+            event.prevent_default()
 
 
 class Shells(PartWidget, Vertical):
@@ -55,7 +56,10 @@ class Shells(PartWidget, Vertical):
         self._service = service
         self._spaces: dict[str, Workspace] = {}
         self._sandbox: SandboxView | None = None
-        self._nothing = _Waiting(classes="nothing")
+        self._nothing = _Waiting(self._take_key, classes="nothing")
+        self._opening = ""
+        """Id of the sandbox whose shell is being opened; what is typed is kept for that."""
+        self._typed: list[events.Key] = []
         self._said = ""
 
     def compose(self) -> ComposeResult:
@@ -71,12 +75,11 @@ class Shells(PartWidget, Vertical):
         """The one that has the focus, or had it last."""
         return self.workspace.current if self.workspace is not None else None
 
-    def has_space(self, sandbox_id: str) -> bool:
-        return sandbox_id in self._spaces
-
     def show(self, sandbox: SandboxView | None) -> None:
         """Show the shells of a sandbox, if it has any."""
         before, self._sandbox = self.workspace, sandbox
+        if self._opening and (sandbox is None or sandbox.id != self._opening):
+            self._give_up()
         if before is not self.workspace and before is not None:
             before.display = False
         if self.workspace is not None:
@@ -102,7 +105,8 @@ class Shells(PartWidget, Vertical):
             self.show(sandbox)
             self.focus_current()
         else:
-            self._nothing.typed.clear()
+            self._typed.clear()
+            self._opening = sandbox.id
             self.screen.set_focus(self._nothing)
             self._open(sandbox)
 
@@ -124,17 +128,39 @@ class Shells(PartWidget, Vertical):
             # The pane is to have all of the room at once: its size is the guest's.
             self._nothing.set_class(space.display, "-behind")
             await self.mount(space)
-        if self._nothing.has_focus:
-            self.call_after_refresh(self._hand_over)
+        # Behind the keys that are on their way to what has the focus now.
+        self.call_after_refresh(self._nothing.call_later, self._hand_over, sandbox.id)
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, sandbox_id: str) -> None:
         """Give the pane the focus, and what was typed while it was not there."""
+        if sandbox_id != self._opening:
+            return
+        self._opening = ""
+        typed, self._typed = self._typed, []
+        # With the terminal in the background nothing has the focus.
+        if not self._nothing.has_focus and self.screen.focused is not None:
+            return
         self.focus_current()
-        typed, self._nothing.typed = self._nothing.typed, []
-        if (pane := self.pane) is not None:
-            for key, character in typed:
-                pane.type(pane.terminal.encode_key(key, character))
+        for key in typed:
+            self._take_key(key)
         self.show(self._sandbox)
+
+    def _take_key(self, key: events.Key) -> bool:
+        """Take a key that was typed where no shell was yet; False if it was not meant for one."""
+        if self._opening:
+            self._typed.append(key)
+        elif (pane := self.pane) is not None:
+            pane.type(pane.terminal.encode_key(key.key, key.character))
+        else:
+            return False
+        return True
+
+    def _give_up(self) -> None:
+        """The sandbox whose shell was to be opened is not the one that is shown any more."""
+        self._opening = ""
+        self._typed.clear()
+        if self._nothing.has_focus:
+            self.post_message(self.Left())
 
     def focus_current(self) -> None:
         if self.workspace is not None:
@@ -152,7 +178,17 @@ class Shells(PartWidget, Vertical):
             self.post_message(self.Left())
         event.workspace.remove()
 
+    @on(PaneCopied)
+    def _copied(self, event: PaneCopied) -> None:
+        event.stop()
+        self.tui.tell(f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
+
     # Keys behind the prefix
+
+    def _behind_prefix(self, action_id: str) -> str:
+        """How an action is reached."""
+        key = self.tui.settings.keymap.hint(action_id, Scope.PANES.value)
+        return f"{self.tui.prefix.text} {key}"
 
     @on(PanePrefixed)
     def _do_prefixed(self, event: PanePrefixed) -> None:
@@ -163,7 +199,7 @@ class Shells(PartWidget, Vertical):
         if event.key == prefix.key:
             event.pane.type(prefix.data)
         elif action is None:
-            shows = f"{prefix.text} {keymap.hint('help', Scope.PANES.value)} shows what there is"
+            shows = f"{self._behind_prefix('help')} shows what there is"
             self.tui.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
             self.post_message(Asked(Scope.PANES, action.id))
@@ -237,7 +273,10 @@ class Shells(PartWidget, Vertical):
         if self.tui.clipboard:
             pane.paste(self.tui.clipboard)
         else:
-            self.tui.tell("Nothing was copied yet: ctrl-] [ and v, or drag with the mouse")
+            self.tui.tell(
+                f"Nothing was copied yet: {self._behind_prefix('copy_mode')} and v, "
+                "or drag with the mouse"
+            )
 
     def do_swap_before(self) -> None:
         if self.workspace is not None:
@@ -263,13 +302,12 @@ class Shells(PartWidget, Vertical):
             self._end(pane)
             return
         title = pane.terminal.title or "The shell"
-        self.tui.confirm(
+        self.tui.dialogs.confirm(
             "End this shell?",
             (f"{title}: what runs in it ends",),
             "End",
             lambda: self._end(pane),
-            undo=f"{self.tui.prefix.text} "
-            f"{self.tui.settings.keymap.hint('back', Scope.PANES.value)} leaves it running.",
+            undo=f"{self._behind_prefix('back')} leaves it running.",
         )
 
     def _end(self, pane: Pane) -> None:

@@ -49,11 +49,12 @@ class TreePanel(PartWidget, Vertical):
         yield self.table
         yield self._empty
 
-    @property
-    def selected(self) -> CheckpointView | None:
-        """What the cursor is on."""
-        sandbox = self._sandbox
-        return sandbox.past.find(self.table.selected_key) if sandbox is not None else None
+    def selected_of(self, sandbox: SandboxView | None) -> CheckpointView | None:
+        """What the cursor is on; None while the tree still shows another sandbox."""
+        shown = self._sandbox
+        if shown is None or sandbox is None or shown.id != sandbox.id:
+            return None
+        return shown.past.find(self.table.selected_key)
 
     def show(self, snapshot: Snapshot, sandbox: SandboxView | None) -> None:
         """Show the tree of a sandbox; of another one than before, the cursor begins where it

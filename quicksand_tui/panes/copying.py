@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.panes.copy_mode import HINT, CopyMode
 from quicksand_tui.panes.highlight import Highlight
+from quicksand_tui.panes.messages import PaneCopied
 from quicksand_tui.panes.selection import Selection, told_size
 from quicksand_tui.terminal import Position
 
@@ -82,9 +83,8 @@ class Copying:
 
     def copy(self, text: str) -> None:
         """Put a text where it can be pasted from, and say so."""
-        app = self._pane.app
-        app.copy_to_clipboard(text)
-        app.notify(f"Copied {told_size(text)}; ctrl-] ] pastes", markup=False, timeout=4)
+        self._pane.app.copy_to_clipboard(text)
+        self._pane.post_message(PaneCopied(self._pane, told_size(text)))
 
     def take(self, selection: Selection) -> None:
         """Copy what was selected with the mouse, and leave it marked."""

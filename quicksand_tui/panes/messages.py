@@ -36,6 +36,15 @@ class PanePrefixed(PaneMessage):
         self.key = key
 
 
+class PaneCopied(PaneMessage):
+    """A text of it was copied."""
+
+    def __init__(self, pane: Pane, size: str) -> None:
+        """``size`` is in words."""
+        super().__init__(pane)
+        self.size = size
+
+
 class WorkspaceEmptied(Message):
     """The last pane is gone."""
 

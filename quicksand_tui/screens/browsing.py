@@ -141,19 +141,19 @@ class BrowsingScreen(ActionScreen, Generic[T]):
         self.tui.refresh_now(fresh=True)
 
     def do_commands(self) -> None:
-        self.tui.open_commands()
+        self.tui.dialogs.open_commands()
 
     def do_jobs(self) -> None:
-        self.tui.open_jobs()
+        self.tui.dialogs.open_jobs()
 
     def do_command(self) -> None:
-        self.tui.open_command_line()
+        self.tui.dialogs.open_command_line()
 
     def do_palette(self) -> None:
         self.tui.action_command_palette()
 
     def do_help(self) -> None:
-        self.tui.open_help(self.scope)
+        self.tui.dialogs.open_help(self.scope)
 
     def do_back(self) -> None:
         if not self.browser.step_back():

@@ -21,6 +21,7 @@ from quicksand_tui.screens.base import Dialog
 from quicksand_tui.snapshot import Selection, State
 from quicksand_tui.text import plain
 from quicksand_tui.view import GLYPHS, MUTED, ROLES
+from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
@@ -156,7 +157,7 @@ class HelpScreen(Dialog[None]):
         self._ascii = ascii_only
         self._keymap = default_keymap()
         self._why: Why = {}
-        self._filter = Input(
+        self._filter = LineInput(
             id="help-filter", placeholder="words", select_on_focus=False, compact=True
         )
         self._text = Static(markup=False)

@@ -102,11 +102,11 @@ class JobsScreen(Dialog[None]):
         key = self._table.selected_key or ""
         if (job := self._jobs.get(key)) is not None:
             commands = (r.command for r in self._operations.log if r.sandbox_id == job.sandbox_id)
-            self._tui.show_report(describe_job(job, next(commands, ""), self._now))
+            self._tui.dialogs.show_report(describe_job(job, next(commands, ""), self._now))
         elif (ended := self._ended.get(key)) is not None and ended.failure is not None:
-            self._tui.show_failure(ended.failure)
+            self._tui.dialogs.show_failure(ended.failure)
         elif ended is not None:
-            self._tui.show_report(describe_ended(ended, self._now))
+            self._tui.dialogs.show_report(describe_ended(ended, self._now))
 
     def action_cancel(self) -> None:
         job = self._jobs.get(self._table.selected_key or "")

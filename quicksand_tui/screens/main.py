@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui import shape_memory
 from quicksand_tui.actions import Scope, find_action, in_scope
 from quicksand_tui.cockpit.area import Area
 from quicksand_tui.cockpit.base import Asked
@@ -25,7 +26,6 @@ from quicksand_tui.panes.messages import PaneChanged
 from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
-from quicksand_tui.shape_memory import recall_shape, remember_shape
 from quicksand_tui.snapshot import CommandRecord, NewSpec, Panel, SandboxView, Selection, Snapshot
 from quicksand_tui.text import plain
 from quicksand_tui.view import counts_text, host_text
@@ -90,7 +90,7 @@ class MainScreen(ActionScreen):
             ascii_only=ascii_only,
             id="area",
         )
-        shape = recall_shape(app.remembered)
+        shape = shape_memory.recall_shape(app.remembered)
         self.cockpit = Cockpit(self.lists, self.checkpoints, self.area, shape, id="cockpit")
         self.area.choose(shape.tab)
         self.main_actions = MainActions(self)
@@ -132,15 +132,16 @@ class MainScreen(ActionScreen):
         if self._aim is not None:
             return self._aim
         lists = self.lists
-        sandbox = lists.sandboxes.selected
+        chosen = lists.sandboxes.selected
+        sandbox = None if chosen is None else self.snapshot.sandbox(chosen.id)
         return Selection(
             # What the tree and the main area show is about a sandbox, whatever list is shown.
             panel=lists.panel if self.part is Part.LISTS else Panel.SANDBOXES,
-            sandbox=None if sandbox is None else self.snapshot.sandbox(sandbox.id),
+            sandbox=sandbox,
             marked_sandboxes=lists.sandboxes.marked,
             image=lists.images.selected,
             save=lists.saves.selected if self.shows_saves else None,
-            checkpoint=self.checkpoints.selected,
+            checkpoint=self.checkpoints.selected_of(sandbox),
             in_tree=self.part is Part.TREE,
         )
 
@@ -258,7 +259,7 @@ class MainScreen(ActionScreen):
         alone = cockpit.focused_part is Part.AREA and Part.LISTS not in places
         self.set_class(alone and self.area.tab is Tab.SHELLS, "-shell-alone")
         if shape is not None:
-            remember_shape(self.tui.remembered, shape)
+            self.tui.remember(shape_memory.NAME, shape_memory.kept_of(shape))
 
     def go_to(self, part: Part) -> None:
         """Give a part the focus. Where the tree is a tab, that becomes the chosen one."""
@@ -305,9 +306,9 @@ class MainScreen(ActionScreen):
         self._rearrange(shape)
 
     def action_step_part(self, by: int) -> None:
-        parts = [part for part in CYCLE if self._can_focus(part)]
-        at = parts.index(self.part) if self.part in parts else 0
-        self.go_to(parts[(at + by) % len(parts)])
+        at = CYCLE.index(self.part)
+        others = (CYCLE[(at + by * n) % len(CYCLE)] for n in range(1, len(CYCLE)))
+        self.go_to(next((part for part in others if self._can_focus(part)), self.part))
 
     def _can_focus(self, part: Part) -> bool:
         if part is Part.TREE:
@@ -355,7 +356,7 @@ class MainScreen(ActionScreen):
 
     def action_do(self, action_id: str, scope: str = Scope.MAIN.value) -> None:
         """Carry out an action of the registry, or say why not."""
-        if self.tui.shell_opens or self.app.screen is not self:
+        if self.tui.full_shell.opens or self.app.screen is not self:
             return  # what is typed now is meant for the shell, or for the dialog that opens
         action = find_action(action_id, Scope(scope))
         reason = action.disabled_reason(self.snapshot, self.selection)

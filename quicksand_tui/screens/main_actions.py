@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quicksand_tui import losses
@@ -38,8 +39,7 @@ class MainActions:
         return self._screen.selection
 
     def _able(self, action_id: str) -> list[SandboxView]:
-        """Those of the marked ones, or the selected one, with which an action is possible; the
-        marks are taken away."""
+        """Those of the marked ones, or the selected one, with which an action is possible."""
         selection, snapshot = self._selection, self._screen.snapshot
         action = find_action(action_id)
         able = [
@@ -51,15 +51,16 @@ class MainActions:
             self._app.tell(f"{action.label}: not possible with {left} of those marked")
         return able
 
-    def _unmark(self) -> None:
-        self._screen.lists.sandboxes.unmark()
+    def _unmark(self, about: Sequence[SandboxView]) -> None:
+        """What a command was about is marked no more; those it was not about stay marked."""
+        self._screen.lists.sandboxes.unmark(view.id for view in about)
 
     # A sandbox's life
 
     def do_new(self) -> None:
         selection = self._selection
         image = selection.image if selection.panel is Panel.IMAGES else None
-        self._app.ask_for_new(image.name if image is not None else None, self.create)
+        self._app.dialogs.ask_for_new(image.name if image is not None else None, self.create)
 
     def create(self, spec: NewSpec) -> None:
         """Start a new sandbox, with the cursor on it."""
@@ -78,7 +79,7 @@ class MainActions:
             self.do_new()
         elif selection.panel is Panel.SAVES:
             if selection.save is not None:
-                self._app.ask_for_new(None, self.create, save=selection.save.key)
+                self._app.dialogs.ask_for_new(None, self.create, save=selection.save.key)
         elif sandbox is not None and sandbox.state is State.RUNNING:
             self.do_shell()
         elif sandbox is not None and sandbox.state is State.PAUSED:
@@ -87,32 +88,35 @@ class MainActions:
             self._begin.start(sandbox)
 
     def do_start(self) -> None:
+        about = self._selection.sandboxes
         for sandbox in self._able("start"):
             self._begin.start(sandbox)
-        self._unmark()
+        self._unmark(about)
 
     def do_stop(self) -> None:
+        about = self._selection.sandboxes
         for sandbox in self._able("stop"):
             self._begin.stop(sandbox)
-        self._unmark()
+        self._unmark(about)
 
     def do_pause(self) -> None:
+        about = self._selection.sandboxes
         for sandbox in self._able("pause"):
             paused = sandbox.state is State.PAUSED
             (self._begin.resume if paused else self._begin.pause)(sandbox)
-        self._unmark()
+        self._unmark(about)
 
     def do_kill(self) -> None:
-        chosen = self._able("kill")
+        about, chosen = self._selection.sandboxes, self._able("kill")
 
         def kill() -> None:
             for sandbox in chosen:
                 self._begin.kill(sandbox)
-            self._unmark()
+            self._unmark(about)
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
         lost = losses.of_kill(chosen[0]) if len(chosen) == 1 else losses.of_kills(chosen)
-        self._app.confirm(
+        self._app.dialogs.confirm(
             f"Kill {one}?",
             lost,
             "Kill",
@@ -121,17 +125,18 @@ class MainActions:
         )
 
     def do_delete(self) -> None:
-        chosen, now = self._able("delete"), self._screen.snapshot.taken
+        about, chosen = self._selection.sandboxes, self._able("delete")
+        now = self._screen.snapshot.taken
 
         def delete() -> None:
             for sandbox in chosen:
                 self._begin.delete(sandbox)
-            self._unmark()
+            self._unmark(about)
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
         many = losses.of_deletes
         lost = losses.of_delete(chosen[0], now) if len(chosen) == 1 else many(chosen)
-        self._app.confirm(f"Delete {one}?", lost, "Delete", delete)
+        self._app.dialogs.confirm(f"Delete {one}?", lost, "Delete", delete)
 
     def do_cancel(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
@@ -140,13 +145,13 @@ class MainActions:
     # Instants
 
     def do_checkpoint(self) -> None:
-        chosen = self._able("checkpoint")
+        about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
-            self._app.ask_for_checkpoint(chosen[0])
+            self._app.dialogs.ask_for_checkpoint(chosen[0])
             return
         for sandbox in chosen:
             self._begin.checkpoint(sandbox, CheckpointSpec())
-        self._unmark()
+        self._unmark(about)
 
     def do_revert(self) -> None:
         screen = self._screen
@@ -159,11 +164,11 @@ class MainActions:
 
     def do_clone(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._app.ask_for_clones(sandbox, None)
+            self._app.dialogs.ask_for_clones(sandbox, None)
 
     def do_save(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._app.ask_for_save(sandbox)
+            self._app.dialogs.ask_for_save(sandbox)
 
     # Looking
 
@@ -178,13 +183,13 @@ class MainActions:
 
     def do_full_shell(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._app.open_shell(sandbox)
+            self._app.full_shell.open(sandbox)
 
     def do_execute(self) -> None:
-        self._app.open_run_many(tuple(self._able("execute")))
+        self._app.dialogs.open_run_many(tuple(self._able("execute")))
 
     def do_jobs(self) -> None:
-        self._app.open_jobs()
+        self._app.dialogs.open_jobs()
 
     def do_log(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
@@ -219,7 +224,7 @@ class MainActions:
         self._screen.widen(-1)
 
     def do_saves(self) -> None:
-        self._app.open_saves()
+        self._app.dialogs.open_saves()
 
     def do_refresh(self) -> None:
         self._app.refresh_now(fresh=True)
@@ -236,19 +241,19 @@ class MainActions:
             self._app.tell(f"Copied {chosen.name}, if the terminal allows it")
 
     def do_commands(self) -> None:
-        self._app.open_commands()
+        self._app.dialogs.open_commands()
 
     def do_mouse(self) -> None:
         self._app.toggle_mouse()
 
     def do_command(self) -> None:
-        self._app.open_command_line()
+        self._app.dialogs.open_command_line()
 
     def do_palette(self) -> None:
         self._app.action_command_palette()
 
     def do_help(self) -> None:
-        self._app.open_help(self._screen.help_scope)
+        self._app.dialogs.open_help(self._screen.help_scope)
 
     def do_quit(self) -> None:
         self._app.leave()
@@ -328,7 +333,7 @@ class TreeActions:
 
     def do_remove(self) -> None:
         sandbox, made = self._chosen
-        self._app.confirm(
+        self._app.dialogs.confirm(
             f"Delete the checkpoint {clip(made.tag, TITLE_CELLS)}?",
             losses.of_checkpoint(sandbox, made, self._screen.snapshot.taken),
             "Delete",
@@ -336,10 +341,10 @@ class TreeActions:
         )
 
     def do_clone(self) -> None:
-        self._app.ask_for_clones(*self._chosen)
+        self._app.dialogs.ask_for_clones(*self._chosen)
 
     def do_note(self) -> None:
-        self._app.ask_for_note(*self._chosen)
+        self._app.dialogs.ask_for_note(*self._chosen)
 
     def do_pin(self) -> None:
         self._app.operations.pin(*self._chosen)

@@ -151,7 +151,7 @@ class RunManyScreen(Dialog[None]):
             self.set_focus(self._field)
             self._tui.tell("type a command first", severity="warning")
         else:
-            self._tui.last_command = command
+            self._tui.dialogs.last_command = command
             self.set_focus(self._table)
             many.begin(self._views, command)
             if not many.is_running:

@@ -69,13 +69,13 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     def do_begin(self) -> None:
         if saves := self.selection.saves:
-            self.tui.ask_for_new(None, self.tui.begin_from_save, save=saves[0].key)
+            self.tui.dialogs.ask_for_new(None, self.tui.begin_from_save, save=saves[0].key)
 
     def do_discard(self) -> None:
         saves, begin = self.selection.saves, self.tui.save_operations
         trash = self.snapshot.keymap.hint("trash", self.scope.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
-        self.tui.confirm(
+        self.tui.dialogs.confirm(
             f"Delete {one if len(saves) == 1 else f'{len(saves)} saves'}?",
             losses.of_saves(saves, self.snapshot.taken),
             "To the trash",
@@ -92,13 +92,13 @@ class SavesScreen(BrowsingScreen[SaveView]):
         def take(values: Values) -> None:
             self.tui.save_operations.export(save, saves_forms.export_spec(values))
 
-        self.tui.ask(saves_forms.export_form(save), take)
+        self.tui.dialogs.ask(saves_forms.export_form(save), take)
 
     def do_import(self) -> None:
         def take(values: Values) -> None:
             self.tui.save_operations.import_(saves_forms.import_spec(values))
 
-        self.tui.ask(saves_forms.import_form(), take)
+        self.tui.dialogs.ask(saves_forms.import_form(), take)
 
     def do_verify(self) -> None:
         self.tui.save_operations.verify(self.selection.saves, deep=False)
@@ -107,7 +107,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
         self.tui.save_operations.verify(self.selection.saves, deep=True)
 
     def do_trash(self) -> None:
-        self.tui.open_trash()
+        self.tui.dialogs.open_trash()
 
     def do_copy(self) -> None:
         self.copy([save.address for save in self.selection.saves])

@@ -77,12 +77,12 @@ class TrashScreen(BrowsingScreen[TrashedView]):
         def take(values: Values) -> None:
             begin.restore(trash, values["name"])
 
-        self.tui.ask(saves_forms.restore_form(trash[0]), take)
+        self.tui.dialogs.ask(saves_forms.restore_form(trash[0]), take)
 
     def do_purge(self) -> None:
         trash = self.selection.trash
         one = clip(trash[0].name, TITLE_CELLS)
-        self.tui.confirm(
+        self.tui.dialogs.confirm(
             f"Remove {one if len(trash) == 1 else f'{len(trash)} saves'} for good?",
             losses.of_trash(trash, self.snapshot.taken),
             "Remove",

@@ -3,7 +3,7 @@ screen, so that any layout can have it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -156,8 +156,10 @@ class Browser(Vertical, Generic[T]):
             self._marks |= dict.fromkeys(self._keys)
         self._marks_changed()
 
-    def unmark(self) -> None:
-        self._marks = {}
+    def unmark(self, keys: Iterable[str]) -> None:
+        """Take marks away; what has none stays as it is."""
+        for key in keys:
+            self._marks.pop(key, None)
         self._marks_changed()
 
     def _marks_changed(self) -> None:
@@ -178,7 +180,7 @@ class Browser(Vertical, Generic[T]):
             self._close_field()
             self._set_query("")
         elif self._marks:
-            self.unmark()
+            self.unmark(list(self._marks))
         else:
             return False
         return True

@@ -351,10 +351,11 @@ def test_without_colour_and_without_utf8_it_can_be_used() -> None:
 
 
 def test_help_names_what_a_newcomer_needs() -> None:
-    with Terminal(APP, rows=50) as terminal:
+    with Terminal(APP, rows=100) as terminal:
         terminal.sees("? help")
         terminal.press("?")
         terminal.sees("Start a new sandbox from an image", "Start a stopped sandbox")
+        terminal.sees("Leave; sandboxes go on running", "States")
         terminal.press("q")
         terminal.until(lambda text: "Start a stopped" not in text, what="the end of the help")
         terminal.press("q")

@@ -16,7 +16,6 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
 from quicksand_tui.snapshot import Failure, SandboxView, State
 from quicksand_tui.text import sanitise
 from tests.unit.app.corpus import HOSTILE
@@ -67,7 +66,7 @@ async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         await pilot.press("c")
-        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.press(*"clean", "down", *"it works")
         await until(lambda: "-m 'it works' clean" in screen_text(app))
         service.hold = asyncio.Event()
@@ -95,10 +94,10 @@ async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await pilot.press("c")
-        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.press(*"clean", "enter")
         await until(lambda: "there is a clean already" in screen_text(app))
-        assert isinstance(app.screen, NewCheckpointScreen)
+        assert isinstance(app.screen, FormScreen)
         assert app.screen.query_one("#tag", Input).has_focus
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, MainScreen))
@@ -109,7 +108,7 @@ async def test_enter_on_cancel_takes_nothing() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         await pilot.press("c")
-        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await until(lambda: isinstance(app.screen, FormScreen))
         app.screen.query_one("#cancel", Button).focus()
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, MainScreen))
@@ -125,7 +124,7 @@ async def test_letters_that_come_before_a_dialog_is_there_do_nothing() -> None:
             app.main.action_do("stop")
 
         app.call_later(type_ahead)
-        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.pause()
         assert service.calls == []
 
@@ -309,7 +308,7 @@ async def test_a_checkpoint_can_be_taken_and_undone_within_the_tree() -> None:
     async with shown(service) as (app, pilot):
         await open_tree(pilot)
         await pilot.press("c")
-        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.press(*"new", "enter")
         await until(lambda: "● new" in screen_text(app))
         assert app.main.checkpoints.table.has_focus
@@ -353,7 +352,7 @@ async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -
         await open_tree(pilot)
         assert "● upgraded" in screen_text(app)
         await pilot.press("c")
-        await until(lambda: isinstance(app.screen, NewCheckpointScreen))
+        await until(lambda: isinstance(app.screen, FormScreen))
         await until(lambda: "Tag" in screen_text(app) and "Note" in screen_text(app))
 
 

@@ -12,7 +12,7 @@ from quicksand_tui.cockpit.layout import Part, Tab
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.snapshot import ShellView, State
+from quicksand_tui.snapshot import Selection, ShellView, State
 from quicksand_tui.state_files import StateFile
 from tests.unit.app.fakes import (
     AGENT,
@@ -138,6 +138,56 @@ async def test_keys_typed_before_a_shell_is_there_are_the_shells() -> None:
         service.hold_shells.set()
         await until(lambda: isinstance(app.focused, Pane))
         await until(lambda: service.terminals and service.terminals[0].typed == b"xdq\r")
+
+
+async def test_where_no_shell_is_opened_keys_are_commands() -> None:
+    service = FakeService()
+    async with shown(service, size=LARGE) as (app, pilot):
+        app.main.choose_tab(Tab.SHELLS)
+        await until(lambda: "s opens a shell here" in screen_text(app))
+        await pilot.click("#shells-tab")
+        await pilot.press("x")
+        await until(lambda: f"stop {WEB.id}" in service.calls)
+        await pilot.press("tab")
+        assert app.main.sandboxes.table.has_focus
+
+
+async def test_keys_for_a_shell_go_to_no_other_sandbox() -> None:
+    other = replace(DB, state=State.RUNNING)
+    service = FakeService(replace(FULL, sandboxes=(WEB, other)))
+    async with shown(service, size=LARGE) as (app, pilot):
+        await select(pilot, other)
+        await pilot.press("s")
+        await until(lambda: isinstance(app.focused, Pane))
+        await pilot.press("ctrl+right_square_bracket", "d")
+        await select(pilot, WEB)
+        service.hold_shells = asyncio.Event()
+        await pilot.press("s", "r", "m")
+        service.world = replace(service.world, sandboxes=(other,))
+        await until(lambda: app.main.sandboxes.table.has_focus)
+        service.hold_shells.set()
+        await pilot.pause()
+        assert [guest.typed for guest in service.terminals if guest.typed] == []
+        assert service.calls == [f"terminal {other.id}"]
+
+
+async def test_a_command_about_another_one_leaves_the_marks() -> None:
+    service = FakeService(replace(FULL, sandboxes=(WEB, PAUSED, DB)))
+    async with shown(service) as (app, pilot):
+        await pilot.press("space")
+        (marked,) = app.main.selection.marked_sandboxes
+        other = PAUSED if marked.id == WEB.id else WEB
+        app.main.act("stop", Selection(sandbox=other))
+        await until(lambda: service.calls == [f"stop {other.id}"])
+        assert [view.id for view in app.main.selection.marked_sandboxes] == [marked.id]
+
+
+async def test_the_checkpoint_is_one_of_the_sandbox() -> None:
+    async with shown(FakeService(KEPT), size=LARGE) as (app, pilot):
+        await select(pilot, WEB)
+        checkpoints = app.main.checkpoints
+        assert checkpoints.selected_of(app.main.selection.sandbox) is not None
+        assert checkpoints.selected_of(DB) is None and checkpoints.selected_of(None) is None
 
 
 async def test_each_sandbox_has_its_own_shells() -> None:

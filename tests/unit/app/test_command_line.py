@@ -18,7 +18,7 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.snapshot import State
-from quicksand_tui.state_files import state_dir
+from quicksand_tui.state_files import StateFile, state_dir
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -227,7 +227,7 @@ async def test_what_can_be_typed_is_shown() -> None:
 
 
 async def test_up_and_down_go_through_what_was_typed_also_in_the_next_run() -> None:
-    history = CommandHistory(state_dir() / "commands.json")
+    history = CommandHistory(StateFile(state_dir() / "commands.json"))
     for _ in range(2):
         async with shown(kept_service()) as (app, pilot):
             for theme in ("nord", "quicksand"):

@@ -16,6 +16,7 @@ from quicksand_tui.command_text import CommandError, current_word, split_words, 
 from quicksand_tui.commands import Order, Target, Verb, parse, resolve, verbs_of, why_not
 from quicksand_tui.completion import complete
 from quicksand_tui.snapshot import SandboxView, Selection
+from quicksand_tui.state_files import StateFile
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import AGENT, CLEAN, DB, DB_PAST, KEPT, WEB, WEB_PAST
@@ -286,7 +287,7 @@ def test_the_usage_is_shown_and_a_wrong_verb_said() -> None:
 
 
 def test_lines_are_kept_once_and_bounded(tmp_path: Path) -> None:
-    history = CommandHistory(tmp_path / "state" / "commands.json")
+    history = CommandHistory(StateFile(tmp_path / "state" / "commands.json"))
     assert history.read() == []
     for number in range(LINES_MAX + 5):
         history.add(f"stop box-{number}")
@@ -299,11 +300,11 @@ def test_lines_are_kept_once_and_bounded(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "commands.json").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"schema_version": 1, "lines": 3}', b"{}"])
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"lines": 3}', b"{}"])
 def test_a_history_that_is_damaged_is_as_good_as_none(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "commands.json"
     path.write_bytes(data)
-    history = CommandHistory(path)
+    history = CommandHistory(StateFile(path))
     assert history.read() == []
     history.add("stop web")
     assert history.read() == ["stop web"]
@@ -311,6 +312,6 @@ def test_a_history_that_is_damaged_is_as_good_as_none(tmp_path: Path, data: byte
 
 def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    history = CommandHistory(tmp_path / "file" / "commands.json")
+    history = CommandHistory(StateFile(tmp_path / "file" / "commands.json"))
     history.add("stop web")
     assert history.read() == []

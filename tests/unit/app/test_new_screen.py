@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
-from quicksand_tui.last_used import Last
+from quicksand_tui.last_used import NAME, Last, recall_last
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.snapshot import NewSpec
 from quicksand_tui.widgets.choice import Choice
@@ -171,7 +171,7 @@ async def test_what_was_used_last_is_there_again_but_for_ports_that_are_taken() 
         put(form, memory="640M", cpus="3", ports="0:8, 8081:81")
         await pilot.press("enter")
         await until(lambda: service.made)
-        assert app.last_used.value == Last(
+        assert recall_last(app.remembered) == Last(
             begin="image:debian",
             image="debian",
             memory="640M",
@@ -193,7 +193,7 @@ async def test_a_save_of_last_time_that_is_gone_makes_room_for_an_image() -> Non
     service = FakeService()
     service.kept = view_of()
     app = make_app(service)
-    app.last_used.value = Last(begin="save:/saves/dev", image="dev", network="full")
+    app.remembered.put(NAME, asdict(Last(begin="save:/saves/dev", image="dev", network="full")))
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
         await until(lambda: form.values["begin"] == "image:debian")
@@ -208,7 +208,7 @@ async def test_a_save_of_last_time_is_known_before_the_saves_are_read() -> None:
     service = FakeService()
     service.kept = view_of(DEV)
     app = make_app(service)
-    app.last_used.value = Last(begin=f"save:{DEV.key}", image="dev", memory="1G")
+    app.remembered.put(NAME, asdict(Last(begin=f"save:{DEV.key}", image="dev", memory="1G")))
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
         assert form.values["begin"] == f"save:{DEV.key}"

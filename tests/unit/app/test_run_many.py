@@ -42,7 +42,7 @@ async def run_shown(
 ) -> AsyncIterator[tuple[QuicksandApp, Pilot[int], RunManyScreen]]:
     service.world = replace(FULL, sandboxes=views)
     async with shown(service, ascii_glyphs=ascii_glyphs) as (app, pilot):
-        app.open_run_many(views)
+        app.dialogs.open_run_many(views)
         await until(lambda: isinstance(app.screen, RunManyScreen))
         screen = app.screen
         assert isinstance(screen, RunManyScreen)

@@ -140,9 +140,9 @@ async def test_what_no_action_leads_to_is_refused_all_the_same() -> None:
     async with shown(service, settings=Settings(read_only=True)) as (app, pilot):
         app.operations.stop(WEB)
         app.main.area.shells.open(WEB)
-        app.open_shell(WEB)
+        app.full_shell.open(WEB)
         await pilot.pause()
-        assert app.operations.jobs == () and app.screen is app.main and not app.shell_opens
+        assert app.operations.jobs == () and app.screen is app.main and not app.full_shell.opens
         assert service.calls == []
 
 
@@ -162,7 +162,7 @@ async def test_a_read_only_app_shows_logs_trees_and_saves() -> None:
         await until(lambda: not app.operations.jobs)
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
-        app.open_command_line("tree web")
+        app.dialogs.open_command_line("tree web")
         await pilot.pause()
         await pilot.press("enter")
         await until(lambda: app.main.checkpoints.table.has_focus)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ async def test_a_new_shell_or_none_can_be_had_instead(key: str, lent: list[list[
         await pilot.press("f")
         await until(lambda: isinstance(app.screen, ShellsScreen))
         await pilot.press(key)
-        await until(lambda: app.screen is app.main and not app.shell_opens)
+        await until(lambda: app.screen is app.main and not app.full_shell.opens)
         assert app.lent == lent
 
 
@@ -102,7 +103,7 @@ async def test_what_is_typed_before_the_shell_is_there_is_no_command_of_the_app(
         await pilot.pause()
         service.hold_shells.set()
         await until(lambda: app.lent)
-        await until(lambda: not app.shell_opens)
+        await until(lambda: not app.full_shell.opens)
         assert service.calls in ([], ["read fresh"]) and len(app.lent) == 1
         assert app.screen is app.main
         await pilot.press("x")
@@ -110,9 +111,8 @@ async def test_what_is_typed_before_the_shell_is_there_is_no_command_of_the_app(
 
 
 async def test_the_banner_comes_before_what_the_program_says(capfd: CaptureFixture[str]) -> None:
-    app = QuicksandApp(FakeService())
     loan = Loan([sys.executable, "-c", "print('hello')"], "web", banner="── web")
-    assert await loan.run(app) == Ended(0)
+    assert await loan.run() == Ended(0)
     assert capfd.readouterr().out == "── web\nhello\n"
 
 
@@ -121,25 +121,23 @@ def python(code: str) -> Loan:
 
 
 async def test_the_status_of_the_shells_last_command_is_no_failure() -> None:
-    app = QuicksandApp(FakeService())
-    assert await python("raise SystemExit(3)").run(app) == Ended(3)
-    assert await python("import sys; sys.stderr.write('left it running')").run(app) == Ended(0)
+    assert await python("raise SystemExit(3)").run() == Ended(3)
+    assert await python("import sys; sys.stderr.write('left it running')").run() == Ended(0)
 
 
 async def test_what_it_says_before_it_fails_is_kept_and_harmless() -> None:
-    app = QuicksandApp(FakeService())
     code = "import sys; sys.stderr.write('Error: \\x1b[2Jno agent\\nhint: wait\\n'); sys.exit(125)"
-    ended = await python(code).run(app)
+    ended = await python(code).run()
     assert ended.failure is not None
     assert ended.failure.message == "Error: no agent"
     assert ended.failure.log == ("hint: wait",)
 
 
 async def test_cancelling_ends_the_program() -> None:
-    app = QuicksandApp(FakeService())
-    task = asyncio.create_task(python("import time; time.sleep(60)").run(app))
-    await until(lambda: app._shell is not None)
-    process = app._shell
+    loan = python("import time; time.sleep(60)")
+    task = asyncio.create_task(loan.run())
+    await until(lambda: loan.pid)
+    pid = loan.pid
     task.cancel()
     await asyncio.wait((task,))
-    assert process is not None and process.returncode is not None
+    assert not Path(f"/proc/{pid}").exists()

@@ -162,7 +162,7 @@ def test_run_many(snap_compare: Compare, size: tuple[int, int]) -> None:
 
     async def run(pilot: Pilot[int]) -> None:
         tui = await ready(pilot)
-        tui.open_run_many((WEB, other, PAUSED))
+        tui.dialogs.open_run_many((WEB, other, PAUSED))
         await until(lambda: isinstance(tui.focused, Input))
         await pilot.press(*"uname", "enter")
         await until(lambda: tui.operations.ended)
@@ -235,7 +235,7 @@ def test_shells_that_were_left(snap_compare: Compare) -> None:
 def test_command_line(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
         app = await ready(pilot)
-        app.open_command_line("revert web ")
+        app.dialogs.open_command_line("revert web ")
         await until(lambda: isinstance(app.focused, Input) and app.focused.size)
         await until(lambda: "tried-something" in screen_text(app))
         await pilot.press("tab", "tab")
@@ -249,7 +249,7 @@ def test_command_line(snap_compare: Compare) -> None:
 def test_what_is_wrong_on_the_command_line(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
         app = await ready(pilot)
-        app.open_command_line("stop db")
+        app.dialogs.open_command_line("stop db")
         await until(lambda: isinstance(app.focused, Input) and app.focused.size)
         await until(lambda: "stop [SANDBOX]" in screen_text(app))
         await pilot.press("enter")

@@ -19,7 +19,7 @@ from quicksand_tui.tree_view import (
     tree_rows,
 )
 from quicksand_tui.view import PADDING
-from tests.unit.app.fakes import DAMAGED, NOW, PAST, kept
+from tests.unit.app.fakes import DAMAGED, KEPT, NOW, PAST, WEB, FakeService, kept, shown
 
 
 def shapes(past: PastView) -> list[str]:
@@ -61,6 +61,29 @@ def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
     lines = tree_lines(past, NOW, FANCY)
     assert len(lines) == 120
     assert max(cell_len(line.stem) for line in lines) <= STEM_MAX + 2
+
+
+ODD = ("宽" * 60, "e\u0301" * 70, "👩\u200d👩\u200d👧" * 20, "שלום" * 30, "[bold]x[/]", "W" * 128)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table(
+    size: tuple[int, int],
+) -> None:
+    made = [
+        kept(f"c{n}", sanitise(text), f"c{n - 1}" if n else None, note=sanitise(text))
+        for n, text in enumerate(ODD)
+    ]
+    past = PastView(checkpoints=tuple(made), head="c5")
+    world = replace(KEPT, sandboxes=(replace(WEB, past=past),))
+    async with shown(FakeService(world), size=size) as (app, pilot):
+        await pilot.press("4")
+        await pilot.pause()
+        table = app.main.checkpoints.table
+        lines = [table.render_line(y) for y in range(len(ODD) + 1)]
+        for line, text in zip(lines[1:], ODD, strict=True):
+            assert cell_len(line.text) == line.cell_length == lines[0].cell_length
+            assert sanitise(text)[:5] in line.text and line.text.isprintable()
 
 
 @given(tag=st.text(max_size=140), note=st.text(max_size=80), width=st.integers(24, 120))

@@ -9,13 +9,15 @@ import pytest
 
 from quicksand_tui.cockpit.layout import Shape, Tab
 from quicksand_tui.remembered import Remembered
-from quicksand_tui.shape_memory import recall_shape, remember_shape
+from quicksand_tui.shape_memory import NAME, kept_of, recall_shape
 from quicksand_tui.state_files import StateFile
 
 
 def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "new" / "app.json"
-    Remembered(StateFile(path)).put("a", [1, "x"])
+    first = Remembered(StateFile(path))
+    assert first.put("a", [1, "x"]) and not first.put("a", [1, "x"])
+    first.write("a")
     assert Remembered(StateFile(path)).get("a") == [1, "x"]
     assert [p.name for p in path.parent.iterdir()] == ["app.json"]
 
@@ -27,32 +29,45 @@ def test_a_file_that_makes_no_sense_is_forgotten(tmp_path: Path, text: str) -> N
     remembered = Remembered(StateFile(path))
     assert remembered.get("a") is None
     remembered.put("a", 1)
+    remembered.write("a")
     assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_two_apps_do_not_undo_each_other(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "app.json")
+    one, other = Remembered(file), Remembered(file)
+    one.put("a", 1)
+    one.write("a")
+    other.put("b", 2)
+    other.write("b")
+    assert file.read() == {"a": 1, "b": 2}
 
 
 def test_a_place_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     remembered = Remembered(StateFile(tmp_path / "file" / "app.json"))
     remembered.put("a", 1)
+    remembered.write("a")
     assert remembered.get("a") == 1
 
 
 def test_without_a_path_nothing_is_written() -> None:
     remembered = Remembered()
     remembered.put("a", 1)
+    remembered.write("a")
     assert remembered.get("a") == 1
 
 
 def test_a_shape_comes_back_but_no_shell_opens_by_itself() -> None:
     remembered = Remembered()
-    remember_shape(remembered, Shape(lists=44, tree=30, tab=Tab.LOG, zoomed=True))
+    remembered.put(NAME, kept_of(Shape(lists=44, tree=30, tab=Tab.LOG, zoomed=True)))
     assert recall_shape(remembered) == Shape(lists=44, tree=30, tab=Tab.LOG)
-    remember_shape(remembered, Shape(tab=Tab.SHELLS))
+    remembered.put(NAME, kept_of(Shape(tab=Tab.SHELLS)))
     assert recall_shape(remembered) == Shape()
 
 
 @pytest.mark.parametrize("kept", [None, 5, [], {"lists": "x", "tree": -4, "tab": 7}, {"tab": []}])
 def test_a_shape_that_makes_no_sense_is_the_usual_one(kept: object) -> None:
     remembered = Remembered()
-    remembered.put("layout", kept)
+    remembered.put(NAME, kept)
     assert recall_shape(remembered) == Shape()

@@ -12,8 +12,8 @@ from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
+from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.screens.new_checkpoint import NewCheckpointScreen
 from quicksand_tui.snapshot import ShellView
 from tests.unit.app.fakes import (
     NOW,
@@ -238,7 +238,7 @@ async def test_checkpoints_are_behind_the_prefix_too() -> None:
     service = FakeService()
     async with opened(service) as (pilot, _):
         await command(pilot, "c")
-        await until(lambda: isinstance(pilot.app.screen, NewCheckpointScreen))
+        await until(lambda: isinstance(pilot.app.screen, FormScreen))
         await pilot.press("x", "enter")
         await until(lambda: any(call.startswith("checkpoint") for call in service.calls))
         await until(lambda: isinstance(pilot.app.focused, Pane))
