@@ -13,14 +13,17 @@ from textual.screen import Screen
 
 from quicksand_tui.actions import Scope
 from quicksand_tui.snapshot import Failure, NewSpec, SandboxView
+from quicksand_tui.text import clip
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
     from quicksand_tui.form import Form, Values
     from quicksand_tui.past import CheckpointView
+    from quicksand_tui.saved import SaveView
     from quicksand_tui.saves_spec import Told
 
 T = TypeVar("T")
+TITLE_CELLS = 40
 
 
 class Dialogs:
@@ -137,6 +140,22 @@ class Dialogs:
 
         self.ask(save_form(sandbox), take)
 
+    def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
+        """Ask before saves are deleted: to the trash, or for good."""
+        from quicksand_tui import losses
+
+        begin, snapshot = self._app.save_operations, self._app.snapshot
+        trash = snapshot.keymap.hint("trash", Scope.SAVES.value)
+        one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
+        self.confirm(
+            f"Delete {one if len(saves) == 1 else f'{len(saves)} saves'}?",
+            losses.of_saves(saves, snapshot.taken),
+            "To the trash",
+            lambda: begin.discard(saves, now=False),
+            undo=f"y: to the trash, out of which {trash} brings back for a week. D: for good.",
+            harder=("For good", lambda: begin.discard(saves, now=True)),
+        )
+
     # Screens
 
     def open_command_line(self, line: str = "") -> None:
@@ -150,10 +169,13 @@ class Dialogs:
 
         self._app.push_screen(HelpScreen(scope, ascii_only=self._app.ascii))
 
-    def open_saves(self) -> None:
+    def open_saves(self, begin_with: str = "") -> None:
+        """The browser of saves, with the cursor on the one of the key ``begin_with``."""
         from quicksand_tui.screens.saves import SavesScreen
 
-        self._push_with_saves(SavesScreen(self._app.snapshot, ascii_only=self._app.ascii))
+        snapshot, ascii_only = self._app.snapshot, self._app.ascii
+        screen = SavesScreen(snapshot, begin_with=begin_with, ascii_only=ascii_only)
+        self._push_with_saves(screen)
 
     def open_trash(self) -> None:
         from quicksand_tui.screens.trash import TrashScreen

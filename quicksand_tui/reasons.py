@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from quicksand_tui import saves_reasons
 from quicksand_tui.snapshot import Panel, SandboxView, Selection, Snapshot, State, Verb
 
 Reason = Callable[[Snapshot, Selection], str | None]
@@ -170,6 +171,13 @@ def kill(snapshot: Snapshot, selection: Selection) -> str | None:
         if job is not None and job.verb is Verb.STOP:
             return None  # who does not want to wait for the guest
     return why if sandbox is None else stop(snapshot, selection)
+
+
+def delete_any(snapshot: Snapshot, selection: Selection) -> str | None:
+    """Of what is listed: a save, or each of the sandboxes."""
+    if selection.panel is Panel.SAVES:
+        return saves_reasons.discard(snapshot, selection)
+    return each(delete)(snapshot, selection)
 
 
 def delete(snapshot: Snapshot, selection: Selection) -> str | None:

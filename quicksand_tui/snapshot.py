@@ -305,7 +305,7 @@ class Selection:
 
     def of(self, sandbox: SandboxView) -> Selection:
         """This one alone."""
-        return Selection(sandbox=sandbox)
+        return Selection(panel=self.panel, sandbox=sandbox)
 
     @property
     def saves(self) -> tuple[SaveView, ...]:

@@ -36,8 +36,10 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     listing: ClassVar[Listing[T]]
     shows_saves = True
 
-    def __init__(self, snapshot: Snapshot, *, ascii_only: bool) -> None:
+    def __init__(self, snapshot: Snapshot, *, begin_with: str = "", ascii_only: bool) -> None:
+        """``begin_with``: key of where the cursor is at first, if that is listed."""
         super().__init__()
+        self._begin_with = begin_with
         self.snapshot = snapshot
         self._ascii = ascii_only
         self._counts = Static(id="counts", markup=False)
@@ -57,6 +59,7 @@ class BrowsingScreen(ActionScreen, Generic[T]):
 
     def on_mount(self) -> None:
         self._show()
+        self.browser.table.select(self._begin_with)
 
     @property
     def tui(self) -> QuicksandApp:

@@ -125,6 +125,9 @@ class MainActions:
         )
 
     def do_delete(self) -> None:
+        if self._selection.panel is Panel.SAVES:
+            self._app.dialogs.ask_to_discard(self._selection.saves)
+            return
         about, chosen = self._selection.sandboxes, self._able("delete")
         now = self._screen.snapshot.taken
 
@@ -224,7 +227,8 @@ class MainActions:
         self._screen.widen(-1)
 
     def do_saves(self) -> None:
-        self._app.dialogs.open_saves()
+        selected = self._selection.save
+        self._app.dialogs.open_saves(selected.key if selected is not None else "")
 
     def do_refresh(self) -> None:
         self._app.refresh_now(fresh=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual import on
 from textual.binding import BindingType
 
-from quicksand_tui import losses, saves_forms
+from quicksand_tui import saves_forms
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.form import Values
 from quicksand_tui.saved import SaveView
@@ -72,17 +72,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
             self.tui.dialogs.ask_for_new(None, self.tui.begin_from_save, save=saves[0].key)
 
     def do_discard(self) -> None:
-        saves, begin = self.selection.saves, self.tui.save_operations
-        trash = self.snapshot.keymap.hint("trash", self.scope.value)
-        one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
-        self.tui.dialogs.confirm(
-            f"Delete {one if len(saves) == 1 else f'{len(saves)} saves'}?",
-            losses.of_saves(saves, self.snapshot.taken),
-            "To the trash",
-            lambda: begin.discard(saves, now=False),
-            undo=f"y: to the trash, out of which {trash} brings back for a week. D: for good.",
-            harder=("For good", lambda: begin.discard(saves, now=True)),
-        )
+        self.tui.dialogs.ask_to_discard(self.selection.saves)
 
     def do_export(self) -> None:
         if not (saves := self.selection.saves):

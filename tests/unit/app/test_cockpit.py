@@ -12,8 +12,10 @@ from quicksand_tui.cockpit.layout import Part, Tab
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.screens.confirm import ConfirmScreen
+from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.snapshot import Selection, ShellView, State
 from quicksand_tui.state_files import StateFile
+from tests.unit.app.fake_saves import APP
 from tests.unit.app.fakes import (
     AGENT,
     DB,
@@ -251,6 +253,27 @@ async def test_saves_are_listed_and_begun_with() -> None:
         await until(lambda: app.main.lists.saves.query_text == "")
         await pilot.press("1")
         assert app.main.sandboxes.table.has_focus
+
+
+async def test_a_save_is_deleted_from_the_list_and_found_in_the_browser() -> None:
+    service = FakeService(replace(FULL, sandboxes=(WEB, PAUSED)))
+    async with shown(service, size=LARGE) as (app, pilot):
+        await pilot.press("asterisk", "2")
+        await until(lambda: app.main.lists.saves.table.row_count > 0)
+        app.main.lists.saves.table.select(APP.key)
+        await pilot.pause()
+        await pilot.press("x")
+        await until(lambda: "a save is selected: v shows" in " ".join(toasts(app)))
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        assert f"Delete the save {APP.name}?" in screen_text(app)
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        await pilot.press("v")
+        await until(lambda: isinstance(app.screen, SavesScreen))
+        assert isinstance(app.screen, SavesScreen)
+        assert app.screen.selection.save == APP
+        assert service.calls == []
 
 
 async def test_a_shell_has_all_the_room_after_a_form_was_open() -> None:
