@@ -205,11 +205,11 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         left_clean(terminal, 0)
 
 
-def in_guest(command: str) -> str:
+def in_guest(command: str, *, name: str = "debian-1") -> str:
     """What a command in the sandbox says, asked by another client than the app."""
 
     async def ask() -> str:
-        sandbox = Sandbox.attach("debian-1")
+        sandbox = Sandbox.attach(name)
         try:
             return (await sandbox.execute(command)).stdout
         finally:
