@@ -25,7 +25,7 @@ from quicksand_tui.terminal.rows import (
     style_runs,
 )
 from quicksand_tui.terminal.style import PLAIN, STYLES_MAX, Style, Styles
-from quicksand_tui.terminal.width import Widths, cluster_width
+from quicksand_tui.terminal.width import cluster_width
 
 SEPARATOR: Final = "\x01"
 """A control character is in no cell."""
@@ -79,11 +79,28 @@ class Packed(NamedTuple):
         return cls(text, _FLAGS[wrap | mark << _MARK_SHIFT])
 
 
+StyleRun = tuple[int, bytes]
+"""How many cells, and the record of their style without its length."""
+
+
 class Cells(NamedTuple):
     """A row in the open: a string for each column, and its style."""
 
     cells: list[str]
     styles: list[Style]
+
+
+class _Widths(dict[str, int]):
+    """Cells that a character or a cluster takes, remembered for some thousand."""
+
+    MAX = 8192
+
+    def __missing__(self, text: str) -> int:
+        if len(self) >= self.MAX:
+            self.clear()
+        wide = cluster_width(text) == 2
+        self[text] = width = 2 if wide else 1
+        return width
 
 
 class Packer:
@@ -93,7 +110,8 @@ class Packer:
         self._styles = styles
         self._records: dict[Style, bytes] = {}
         self._known: dict[bytes, Style] = {}
-        self._widths = Widths()
+        self._widths = _Widths()
+        self._plain = self._record(PLAIN)
 
     def pack(self, row: Row) -> tuple[str, bytes]:
         """The fields of a `Packed`."""
@@ -118,11 +136,37 @@ class Packer:
             return text, _FLAGS[flags]
         return text, _FLAGS[flags] + self._pack_styles(row.styles[: min(length, row.styled)])
 
-    def pack_cells(self, line: Cells, wrap: int, mark: int) -> Packed:
-        """Pack the cells of a line, of which the last is not blank if it ends here."""
-        text, clusters = _separate("".join(line.cells), line.cells)
-        flags = clusters | wrap | mark << _MARK_SHIFT
-        return Packed(text, _FLAGS[flags] + self._pack_styles(line.styles))
+    # Parts of rows, which are never unpacked as a whole
+
+    def texts(self, packed: Packed) -> list[str]:
+        """What its cells hold; of wide characters the first of the two."""
+        if packed.attributes[0] & _CLUSTERS:
+            return packed.text.split(SEPARATOR)
+        return list(packed.text)
+
+    def text_widths(self, texts: list[str]) -> list[int]:
+        """How many cells each of them takes."""
+        widths = self._widths
+        return [widths[text] for text in texts]
+
+    def style_runs(self, packed: Packed, cells: int) -> list[StyleRun]:
+        """The styles of all its cells, of which there are so many."""
+        attributes, runs = packed.attributes, []
+        for at in range(1, len(attributes), _RECORD.size):
+            (count,) = _LENGTH.unpack_from(attributes, at)
+            runs.append((count, attributes[at + _LENGTH.size : at + _RECORD.size]))
+            cells -= count
+        return [*runs, (cells, self._plain)] if cells > 0 else runs
+
+    def pack_texts(self, texts: list[str], styles: list[StyleRun], wrap: int, mark: int) -> Packed:
+        """Pack what `texts` gives, of which the last is not blank if the line ends here."""
+        text, flags = "".join(texts), wrap | mark << _MARK_SHIFT
+        if len(text) != len(texts):
+            text, flags = SEPARATOR.join(texts), flags | _CLUSTERS
+        if styles and styles[-1][1] == self._plain:
+            styles = styles[:-1]
+        records = [_LENGTH.pack(count) + record for count, record in styles]
+        return Packed(text, b"".join([_FLAGS[flags], *records]))
 
     def _pack_styles(self, styles: list[Style]) -> bytes:
         """Records of styles, without those that are `PLAIN` at the end."""
@@ -151,7 +195,7 @@ class Packer:
     def unpack(self, packed: Packed) -> Cells:
         cells = self.cells(packed)
         styles: list[Style] = []
-        for count, style in self._style_runs(packed.attributes):
+        for count, style in self._styles_of(packed):
             styles += [style] * count
         return Cells(cells, styles + [PLAIN] * (len(cells) - len(styles)))
 
@@ -161,16 +205,10 @@ class Packer:
         if packed.is_simple:
             return list(text)
         cells: list[str] = []
-        if packed.attributes[0] & _CLUSTERS:
-            for cluster in text.split(SEPARATOR):
-                cells.append(cluster)
-                if cluster_width(cluster) == 2:
-                    cells.append("")
-            return cells
         widths = self._widths
-        for char in text:
-            cells.append(char)
-            if widths[char] == 2:
+        for held in self.texts(packed):
+            cells.append(held)
+            if widths[held] == 2:
                 cells.append("")
         return cells
 
@@ -180,22 +218,15 @@ class Packer:
         if not packed.is_simple:
             return cell_runs(*self.unpack(packed))
         runs, start = [], 0
-        for count, style in self._style_runs(packed.attributes):
+        for count, style in self._styles_of(packed):
             runs.append(Run(text[start : start + count], style, count))
             start += count
         if start < len(text):
             runs.append(Run(text[start:], PLAIN, len(text) - start))
         return runs
 
-    def _style_runs(self, attributes: bytes) -> list[tuple[int, Style]]:
-        size = _RECORD.size
-        return [
-            (
-                _LENGTH.unpack_from(attributes, at)[0],
-                self._style(attributes[at + _LENGTH.size : at + size]),
-            )
-            for at in range(1, len(attributes), size)
-        ]
+    def _styles_of(self, packed: Packed) -> list[tuple[int, Style]]:
+        return [(count, self._style(record)) for count, record in self.style_runs(packed, 0)]
 
     def unpack_row(self, packed: Packed, columns: int) -> Row:
         """A row of the screen again. It must not be longer than that is wide."""

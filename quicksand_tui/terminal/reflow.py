@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from quicksand_tui.terminal.packing import Cells, Packed, Packer
+from quicksand_tui.terminal.packing import Packed, Packer, StyleRun
 from quicksand_tui.terminal.rows import FULL_WRAP, NO_WRAP, SHORT_WRAP
 
 
@@ -85,30 +87,63 @@ def _lay_out(
         return [line[0]], [0]
     if all(packed.is_simple and packed.is_plain for packed in line):
         return _lay_out_simple(line, columns)
-    cells, styles = Cells([], [])
+    if len(line) == 1 and 2 * len(line[0].text) <= columns:
+        return [line[0]], [0]  # no character takes more than two columns
+    return _lay_out_any(line, columns, packer)
+
+
+def _lay_out_any(
+    line: Sequence[Packed], columns: int, packer: Packer
+) -> tuple[list[Packed], list[int]]:
+    """`_lay_out` for characters of any width, in any style. Cells are counted and not made: ten
+    thousand lines are laid out anew while somebody drags the edge of a window."""
+    texts: list[str] = []
+    widths: list[int] = []
+    runs: list[StyleRun] = []
     for packed in line:
-        more = packer.unpack(packed)
-        cells += more.cells
-        styles += more.styles
+        more = packer.texts(packed)
+        more_widths = packer.text_widths(more)
+        texts += more
+        widths += more_widths
+        runs += packer.style_runs(packed, sum(more_widths))
+    ends, styles = list(accumulate(widths)), _Styles(runs)
+    if len(line) == 1 and ends[-1] <= columns:
+        return [line[0]], [0]
     rows: list[Packed] = []
     begins: list[int] = []
-    at, mark = 0, _marks(line)
-    while at < len(cells) or not rows:
-        end, wrap = _row_end(cells, at, columns)
+    at, begin, mark = 0, 0, _marks(line)
+    while at < len(texts) or not rows:
+        last = max(bisect_right(ends, begin + columns, at), min(at + 1, len(texts)))
+        end = ends[last - 1] if last else 0
         # The end of the last line may go on in what is not there: then it is kept so.
-        wrap = wrap if end < len(cells) else line[-1].wrap
-        rows.append(packer.pack_cells(Cells(cells[at:end], styles[at:end]), wrap, mark))
-        begins.append(at)
-        at, mark = end, 0
+        wrap = line[-1].wrap
+        if last < len(texts):
+            wrap = FULL_WRAP if end == begin + columns else SHORT_WRAP
+        rows.append(packer.pack_texts(texts[at:last], styles.take(end - begin), wrap, mark))
+        begins.append(begin)
+        at, begin, mark = last, end, 0
     return rows, begins
 
 
-def _row_end(cells: list[str], at: int, columns: int) -> tuple[int, int]:
-    """Where the row that begins ``at`` ends, and how it goes on."""
-    end = at + columns
-    if end < len(cells) and not cells[end]:
-        return end - 1, SHORT_WRAP
-    return min(end, len(cells)), FULL_WRAP
+class _Styles:
+    """The styles of a line, to be taken off from its begin."""
+
+    def __init__(self, runs: list[StyleRun]) -> None:
+        self._left = runs[::-1]
+
+    def take(self, cells: int) -> list[StyleRun]:
+        """Those of the next so many cells."""
+        taken: list[StyleRun] = []
+        while cells > 0:
+            count, record = self._left.pop()
+            if count > cells:
+                self._left.append((count - cells, record))
+                count = cells
+            cells -= count
+            if taken and taken[-1][1] == record:
+                count += taken.pop()[0]
+            taken.append((count, record))
+        return taken
 
 
 def _lay_out_simple(line: Sequence[Packed], columns: int) -> tuple[list[Packed], list[int]]:
