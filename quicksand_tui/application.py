@@ -19,6 +19,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
+from textual.timer import Timer
 
 from quicksand_tui import reasons
 from quicksand_tui.actions import default_keymap
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 
 EVENTS_MAX = 1000
 LOOK_WAIT_S = 5.0
-COMMAND_WAIT_S = 1.0
-"""For a command to the panes; then keys go on all the same."""
+COMMAND_WAIT_S = 5.0
+"""For a command to the panes; then keys go on all the same: its pane may be gone."""
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
 CLIPBOARD_MAX = 74_994
@@ -139,6 +140,7 @@ class QuicksandApp(App[int]):
         """What has happened to sandboxes since this app looks, the latest last."""
         self._typed_behind: bytes | None = None
         """Keys behind a command to the panes that is not carried out yet."""
+        self._command_wait: Timer | None = None
         for known in THEMES:
             self.register_theme(known)
         self.settings.check(self.available_themes)
@@ -436,12 +438,14 @@ class QuicksandApp(App[int]):
     def _await_command(self) -> None:
         if self._typed_behind is None:
             self._typed_behind = b""
-            self.set_timer(COMMAND_WAIT_S, self.command_done)
+            self._command_wait = self.set_timer(COMMAND_WAIT_S, self.command_done)
 
     def command_done(self) -> None:
         """The command behind the prefix is carried out: what was typed since goes where the focus
         is now."""
         typed, self._typed_behind = self._typed_behind, None
+        if self._command_wait is not None:
+            self._command_wait.stop()
         if not typed:
             return
         if (pane := self._focused_pane) is not None:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 class Asked(Message):
     """A key of a part's own scope was pressed: the screen carries the action out."""
 
-    def __init__(self, scope: Scope, action_id: str) -> None:
+    def __init__(self, scope: Scope, action_id: str, *, keys_wait: bool = False) -> None:
+        """``keys_wait``: what is typed behind it waits until it is carried out."""
         super().__init__()
         self.scope = scope
         self.action_id = action_id
+        self.keys_wait = keys_wait
 
 
 class PartWidget(Widget):

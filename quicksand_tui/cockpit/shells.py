@@ -202,9 +202,9 @@ class Shells(PartWidget, Vertical):
             shows = f"{self._behind_prefix('help')} shows what there is"
             self.tui.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
-            self.post_message(Asked(Scope.PANES, action.id))
-        # By then the focus is where the command has put it.
-        self.call_after_refresh(self.tui.command_done)
+            self.post_message(Asked(Scope.PANES, action.id, keys_wait=True))
+            return
+        self.tui.command_done()
 
     # Actions, by the registry's ids
 

@@ -164,7 +164,8 @@ class Workspace(Widget):
         self._node = layout.split(self._node, self._current, pane.id or "", way)
         self._current = pane.id or ""
         self.mount(pane)
-        self.call_after_refresh(pane.focus)
+        # At once: what is typed next is meant for it.
+        self.screen.set_focus(pane)
         return True
 
     def close(self, pane: Pane) -> None:
@@ -229,7 +230,7 @@ class Workspace(Widget):
         for pane in self.panes:
             place = self.places(self.size).get(pane.id or "")
             if place is not None and place.y == y and place.x <= x < place.x + place.width:
-                pane.focus()
+                self.screen.set_focus(pane)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._held is None:

@@ -347,6 +347,9 @@ class MainScreen(ActionScreen):
     def _asked(self, event: Asked) -> None:
         event.stop()
         self.action_do(event.action_id, event.scope.value)
+        if event.keys_wait:
+            # By then the focus is where the command has put it.
+            self.call_after_refresh(self.tui.command_done)
 
     @on(Shells.Left)
     def _shells_left(self) -> None:
