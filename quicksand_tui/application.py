@@ -255,6 +255,7 @@ class QuicksandApp(App[int]):
     async def _watch(self) -> None:
         """Look at the disk now and then, and at once when asked to."""
         self._painted_first()
+        self.main.complete()
         while True:
             fresh, self._look_fresh = self._look_fresh, False
             self._look_again.clear()

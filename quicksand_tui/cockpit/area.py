@@ -52,11 +52,22 @@ class Area(Vertical):
             Tab.STATS: self.stats,
         }
 
+        self._is_complete = False
+
     def compose(self) -> ComposeResult:
         yield self._bar
+        yield self.details
+        self.details.display = self._tab is Tab.DETAILS
+
+    def complete(self) -> None:
+        """Add the tabs that need not be there for the first paint."""
+        if self._is_complete or not self.is_attached:
+            return
+        self._is_complete = True
         for tab, part in self._parts.items():
-            part.display = tab is self._tab
-            yield part
+            if part is not self.details:
+                part.display = tab is self._tab
+                self.mount(part)
 
     @property
     def tab(self) -> Tab:
@@ -66,6 +77,7 @@ class Area(Vertical):
         """Show another tab; with TREE none of ours: the tree lies over them."""
         if tab is self._tab:
             return
+        self.complete()
         self._tab = tab
         for name, part in self._parts.items():
             part.display = name is tab
@@ -84,12 +96,14 @@ class Area(Vertical):
 
     def show(self, snapshot: Snapshot, selection: Selection) -> None:
         sandbox = selection.sandbox
+        if self._tab is Tab.DETAILS:
+            self.details.show(snapshot, selection)
+        if not self._is_complete:
+            return
         self.shells.keep_only({view.id for view in snapshot.sandboxes})
         self.shells.show(sandbox)
         self.logs.show(sandbox if self._tab is Tab.LOG else None)
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
-        if self._tab is Tab.DETAILS:
-            self.details.show(snapshot, selection)
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
         """The line of tabs, with the tree as one or without; ``typing``: keys go to a shell."""

@@ -78,12 +78,18 @@ class Lists(Vertical):
         self._tabs = TabBar(ascii_only=ascii_only, id="list-tabs")
         self.panel = Panel.SANDBOXES
         """Which one is shown."""
+        self._is_complete = False
 
     def compose(self) -> ComposeResult:
         yield self._tabs
-        for browser in (self.sandboxes, self.saves, self.images):
-            browser.display = browser.id == self.panel.value
-            yield browser
+        yield self.sandboxes
+
+    def complete(self) -> None:
+        """Add what is not shown at first: it need not be there for the first paint."""
+        if self.is_attached and not self._is_complete:
+            self._is_complete = True
+            self.saves.display = self.images.display = False
+            self.mount(self.saves, self.images)
 
     @property
     def browser(self) -> Browser[Any]:
@@ -97,6 +103,7 @@ class Lists(Vertical):
 
     def choose(self, panel: Panel) -> None:
         """Show another one."""
+        self.complete()
         before, self.panel = self.browser, panel
         if self.browser is not before:
             # Shown first: the focus does not go to what cannot be seen.
@@ -107,7 +114,8 @@ class Lists(Vertical):
 
     def show(self, snapshot: Snapshot) -> None:
         self.sandboxes.show(snapshot.sandboxes, snapshot, partial(empty_text, snapshot))
-        self.images.show(snapshot.images, snapshot, lambda query: _no_images(snapshot, query))
+        if self._is_complete:
+            self.images.show(snapshot.images, snapshot, lambda query: _no_images(snapshot, query))
         if self.panel is Panel.SAVES:
             self.saves.show(
                 snapshot.saves.saves, snapshot, partial(empty_saves_text, snapshot.saves)

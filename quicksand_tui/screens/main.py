@@ -64,7 +64,8 @@ class MainScreen(ActionScreen):
     ]
 
     def __init__(self, app: QuicksandApp, snapshot: Snapshot, *, ascii_only: bool) -> None:
-        super().__init__()
+        # The usual height: to find that out later is to have all styles worked out again.
+        super().__init__(classes="-usual")
         self.tui = app
         self.snapshot = snapshot
         self._ascii = ascii_only
@@ -111,6 +112,12 @@ class MainScreen(ActionScreen):
         yield self._actions
 
     def on_mount(self) -> None:
+        self.show(self.snapshot)
+
+    def complete(self) -> None:
+        """Add all that the first paint could do without."""
+        self.lists.complete()
+        self.area.complete()
         self.show(self.snapshot)
 
     @property
