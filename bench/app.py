@@ -4,9 +4,9 @@ pseudo-terminal that answers as a good one does). Prints JSON.
 python bench/app.py [SANDBOXES] [RUNS]
 
 `first_paint_ms`: from the start of the process until the frame of the lists has been written.
-`listed_ms`: until all sandboxes on disk are in it. `textual_ms`: what a Python takes to start and to
-import Textual, in the same run, as a measure of the machine. `idle_percent`: of one core, over twenty
-seconds.
+`listed_ms`: until all sandboxes on disk are in it. `textual_ms`: what a Python takes to start and
+to import Textual, in the same run, as a measure of the machine. `idle_percent`: of one core, over
+twenty seconds.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ async def make_past(sandbox: Sandbox) -> None:
     await sandbox.revert("clean")
     await sandbox.execute("head -c 12M /dev/urandom > /root/packages")
     await sandbox.checkpoint("caddy", note="serves the site")
-    await sandbox.checkpoint(note="before the load test")
+    await sandbox.checkpoint("load-test", note="all of it up, before the test")
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -132,7 +132,7 @@ def _two(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
 
 
 def _three(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
-    usual = max(LISTS_USUAL, min(60, (width - AREA_USUAL) // 2))
+    usual = max(LISTS_USUAL, min(60, width // 4))
     lists = _kept(shape.lists or usual, LISTS_MIN, width - TREE_MIN - AREA_MIN)
     tree = _kept(shape.tree or usual, TREE_MIN, width - lists - AREA_MIN)
     return {
