@@ -22,7 +22,7 @@ check:           ## lint and types only
 	@sh scripts/test.sh check
 
 unit:            ## unit tests only
-	@$(PYTHON) -m pytest tests/unit
+	@$(PYTHON) -m pytest -n 2 --dist loadfile tests/unit
 
 vm:              ## tests on real VMs only
 	@$(PYTHON) -m pytest tests/integration

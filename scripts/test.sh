@@ -29,15 +29,7 @@ for tool in $tools; do
     }
 done
 
-# Unit tests need one processor, tests on VMs seldom both: so they run beside each other.
-step "tests: on VMs and in tmux; unit tests beside them"
-said=$(mktemp)
-$bin/python -m pytest tests/unit >"$said" 2>&1 &
-unit=$!
-trap 'kill "$unit" 2>/dev/null || :; rm -f "$said"' EXIT
-failed=0
-$bin/python -m pytest tests/integration tests/e2e || failed=1
-step "unit tests"
-wait "$unit" || failed=1
-cat "$said"
-exit "$failed"
+# Two files at a time, those that take longest first: a test on a VM needs one processor.
+step "tests: on VMs, in tmux, and unit tests"
+exec $bin/python -m pytest -n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder \
+    tests/integration tests/e2e tests/unit

@@ -222,8 +222,8 @@ async def test_what_can_be_typed_is_shown() -> None:
     async with shown(kept_service()) as (app, pilot):
         await type_line(pilot, "revert db ", enter=False)
         await until(lambda: "revert [SANDBOX] [CHECKPOINT]" in screen_text(app))
-        text = screen_text(app)
-        assert "upgraded" in text and "before the upgrade" in text
+        await until(lambda: "upgraded" in screen_text(app))
+        assert "before the upgrade" in screen_text(app)
 
 
 async def test_up_and_down_go_through_what_was_typed_also_in_the_next_run() -> None:

@@ -51,5 +51,5 @@ def test_quick_commands_do_not_load_asyncio(argv: list[str]) -> None:
 
 def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
     loaded = modules_after("import quicksand_tui.application")
-    heavy = ("quicksand.", "quicksand_tui.terminal", "quicksand_tui.panes.pane", "tomllib")
+    heavy = ("quicksand.", "quicksand_tui.terminal.", "quicksand_tui.panes.pane", "tomllib")
     assert not [name for name in loaded if name.startswith(heavy)]
