@@ -19,6 +19,7 @@ from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, Tra
 from quicksand_tui.text import age_text, size_text
 
 if TYPE_CHECKING:
+    from quicksand_tui.guest_network import Traffic
     from quicksand_tui.run_many import CommandOutput
 
 
@@ -144,6 +145,8 @@ class GuestView:
     """Over one minute."""
     processes: int
     uptime_s: float
+    traffic: Traffic | None = None
+    """None if it has no network, or does not tell."""
     busiest: tuple[ProcessView, ...] = ()
     """By CPU time, those that used most of it first."""
 

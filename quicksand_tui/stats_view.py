@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from quicksand_tui.guest_network import Traffic, TrafficRates
 from quicksand_tui.snapshot import GuestView, SandboxView
 from quicksand_tui.spark import sparkline
 from quicksand_tui.text import age_text, clip, percent_text, size_text
 
 LABEL_WIDTH = 9
 VALUE_WIDTH = 14
+NETWORK_WIDTH = 20
 SPARK_MIN = 8
 
 Part = tuple[str, str]
@@ -15,7 +17,11 @@ Part = tuple[str, str]
 
 
 def stats_lines(
-    view: SandboxView, guest: GuestView | None, why: str, width: int
+    view: SandboxView,
+    guest: GuestView | None,
+    why: str,
+    width: int,
+    rates: TrafficRates | None = None,
 ) -> list[list[Part]]:
     """What a sandbox uses: of the host, with how it was; and within the guest. ``why``: why the
     guest does not tell."""
@@ -24,7 +30,7 @@ def stats_lines(
     if guest is None:
         lines.append([(why or "asking…", "muted")])
         return lines
-    lines += _guest_lines(guest, width)
+    lines += _guest_lines(guest, width, rates)
     return lines
 
 
@@ -54,7 +60,18 @@ def _host_lines(view: SandboxView, width: int) -> list[list[Part]]:
     ]
 
 
-def _guest_lines(guest: GuestView, width: int) -> list[list[Part]]:
+def _network_line(traffic: Traffic, rates: TrafficRates | None, width: int) -> list[Part]:
+    if rates is None:
+        value = f"↓ {size_text(traffic.received)} ↑ {size_text(traffic.sent)} in all"
+    else:
+        value = f"↓ {size_text(int(rates.received))}/s ↑ {size_text(int(rates.sent))}/s"
+    value = f"{value:<{NETWORK_WIDTH}}"
+    spark = max(SPARK_MIN, width - LABEL_WIDTH - len(value) - 1)
+    bars = sparkline(rates.history if rates is not None else (), spark)
+    return [(f"{'Network':<{LABEL_WIDTH}}", "muted"), (value, ""), (bars, "accent")]
+
+
+def _guest_lines(guest: GuestView, width: int, rates: TrafficRates | None) -> list[list[Part]]:
     memory = f"{size_text(guest.memory_used)} of {size_text(guest.memory_total)}"
     disk = f"{size_text(guest.disk_used)} of {size_text(guest.disk_total)}"
     lines: list[list[Part]] = [
@@ -64,6 +81,10 @@ def _guest_lines(guest: GuestView, width: int) -> list[list[Part]]:
             (f"{'Load':<{LABEL_WIDTH}}", "muted"),
             (f"{guest.load:.2f} · {guest.processes} processes · up {age_text(guest.uptime_s)}", ""),
         ],
+    ]
+    if guest.traffic is not None:
+        lines.append(_network_line(guest.traffic, rates, width))
+    lines += [
         [("", "")],
         [(f"{'PID':>7}  {'USER':<8} {'RSS':>6} {'CPU':>8}  COMMAND", "muted")],
     ]

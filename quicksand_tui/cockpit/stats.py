@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from textual import work
@@ -11,6 +12,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui.guest_network import TrafficMeter
 from quicksand_tui.snapshot import GuestView, OperationError, SandboxView, Service, State
 from quicksand_tui.stats_view import stats_lines
 from quicksand_tui.text import plain
@@ -32,6 +34,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
         self._asked = ""
         """The sandbox whose guest is asked."""
         self._guest: GuestView | None = None
+        self._meter = TrafficMeter()
         self._why = ""
 
     def compose(self) -> ComposeResult:
@@ -44,6 +47,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
         asked = sandbox.id if sandbox is not None and runs else ""
         if asked != self._asked:
             self._asked, self._guest, self._why = asked, None, ""
+            self._meter = TrafficMeter()
             if asked:
                 self._ask(asked)
             else:
@@ -58,6 +62,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
         while True:
             try:
                 self._guest = await self._service.look_inside(sandbox_id)
+                self._meter.add(self._guest.traffic, time.monotonic())
                 self._why = ""
             except OperationError as error:
                 self._guest, self._why = None, error.failure.message
@@ -70,7 +75,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
             return
         why = self._why or ("" if self._asked else f"it is {sandbox.state.value}")
         width = max(20, self.scrollable_content_region.width)
-        lines = stats_lines(sandbox, self._guest, why, width)
+        lines = stats_lines(sandbox, self._guest, why, width, self._meter.rates)
         content = Content("\n").join(
             Content.assemble(*((self._fit(text), STYLES[role]) for text, role in line))
             for line in lines

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from quicksand_tui.guest_network import Traffic, TrafficRates
 from quicksand_tui.snapshot import ProcessView, UseHistory
 from quicksand_tui.spark import sparkline
 from quicksand_tui.stats_view import stats_lines
@@ -40,9 +41,22 @@ def test_lines_fit(width: int) -> None:
         assert sum(cell_len(text) for text, _ in line) <= max(width, 40)
 
 
+def test_the_network_is_told_as_totals_and_then_as_rates() -> None:
+    guest = replace(GUEST, traffic=Traffic(received=3 << 20, sent=2048))
+    rates = TrafficRates(received=1 << 20, sent=1024, history=(0.0, 5.0, 9.0))
+    for told, expected in ((None, "↓ 3.0M ↑ 2.0K in all"), (rates, "↓ 1.0M/s ↑ 1.0K/s")):
+        lines = texts_of(stats_lines(WEB, guest, "", 60, told))
+        (line,) = [line for line in lines if line.startswith("Network")]
+        assert expected in line and cell_len(line) <= 60
+    without = stats_lines(WEB, replace(GUEST, traffic=None), "", 60)
+    assert not any("Network" in line for line in texts_of(without))
+
+
+def texts_of(lines: list[list[tuple[str, str]]]) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
+
+
 def test_why_the_guest_does_not_tell() -> None:
-    lines = [
-        "".join(text for text, _ in line) for line in stats_lines(DB, None, "it is stopped", 60)
-    ]
+    lines = texts_of(stats_lines(DB, None, "it is stopped", 60))
     assert "it is stopped" in lines
     assert any(line.startswith("CPU      –") for line in lines)
