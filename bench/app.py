@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from bench.commands import make_sandboxes
+from bench.commands import make_sandboxes, places_in
 from tests.pty_terminal import WHOLE, PtyTerminal
 
 COLUMNS, LINES = 120, 36
@@ -92,12 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory)
         make_sandboxes(data, count)
-        env = {
-            "QUICKSAND_DATA_DIR": directory,
-            "QUICKSAND_RUNTIME_DIR": str(data / "run"),
-            "QUICKSAND_STATE_DIR": str(data / "state"),
-        }
-        result = measure(count, runs, env)
+        result = measure(count, runs, places_in(data))
     rounded = {name: round(value, 1) for name, value in result.items()}
     print(json.dumps({"sandboxes": count, "runs": runs} | rounded))
 

@@ -36,16 +36,21 @@ def make_sandboxes(data: Path, count: int) -> None:
         os.close(registry.create(record))
 
 
+def places_in(data: Path) -> dict[str, str]:
+    """The environment in which these are all there are."""
+    return {
+        "QUICKSAND_DATA_DIR": str(data),
+        "QUICKSAND_RUNTIME_DIR": str(data / "run"),
+        "QUICKSAND_STATE_DIR": str(data / "state"),
+    }
+
+
 def main() -> None:
     count, runs = (int(word) for word in [*sys.argv[1:], "20", "20"][:2])
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory)
         make_sandboxes(data, count)
-        env = {
-            **os.environ,
-            "QUICKSAND_DATA_DIR": directory,
-            "QUICKSAND_RUNTIME_DIR": str(data / "run"),
-        }
+        env = {**os.environ, **places_in(data)}
         command = [sys.executable, "-m", "quicksand_tui", "ps", "-a"]
         seconds = []
         for _ in range(runs + 1):

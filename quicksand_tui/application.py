@@ -12,14 +12,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
-from textual.timer import Timer
 
 from quicksand_tui import reasons
 from quicksand_tui.actions import default_keymap
@@ -28,6 +27,7 @@ from quicksand_tui.dialogs import Dialogs
 from quicksand_tui.happenings import Happening, happenings
 from quicksand_tui.keymap import Prefix
 from quicksand_tui.operations import Operations
+from quicksand_tui.pane_keys import PaneKeys
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput, TerminalAnswered
 from quicksand_tui.probe import UNKNOWN
 from quicksand_tui.probing import Probe
@@ -51,13 +51,10 @@ from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.command_history import CommandHistory
-    from quicksand_tui.panes.pane import Pane
     from quicksand_tui.saves_operations import SavesOperations
 
 EVENTS_MAX = 1000
 LOOK_WAIT_S = 5.0
-COMMAND_WAIT_S = 5.0
-"""For a command to the panes; then keys go on all the same: its pane may be gone."""
 REPAINT_EVERY_S = 10.0
 """Seconds after which ages are shown anew though nothing has changed."""
 CLIPBOARD_MAX = 74_994
@@ -101,6 +98,7 @@ class QuicksandApp(App[int]):
         self.service = service
         self.dialogs = Dialogs(self)
         self.full_shell = FullShell(self)
+        self.pane_keys = PaneKeys(self)
         self.ascii = ascii_glyphs
         self.settings = settings or Settings()
         self._clock = clock
@@ -138,9 +136,6 @@ class QuicksandApp(App[int]):
         self.remembered = remembered or Remembered()
         self.events: deque[Happening] = deque(maxlen=EVENTS_MAX)
         """What has happened to sandboxes since this app looks, the latest last."""
-        self._typed_behind: bytes | None = None
-        """Keys behind a command to the panes that is not carried out yet."""
-        self._command_wait: Timer | None = None
         for known in THEMES:
             self.register_theme(known)
         self.settings.check(self.available_themes)
@@ -328,7 +323,7 @@ class QuicksandApp(App[int]):
         told = self.settings.report()
         if told is None:
             self.tell(words)
-        elif self._focused_pane is None:
+        elif self.pane_keys.pane is None:
             self.dialogs.show_report(replace(told, lines=(*told.lines, "", words)))
         else:  # whoever types there is not to be interrupted
             self.tell(f"{told.summary}: {told.lines[0]}", severity="warning")
@@ -430,50 +425,20 @@ class QuicksandApp(App[int]):
 
     @on(RawInput)
     def _type_raw(self, event: RawInput) -> None:
-        if self._typed_behind is not None:
-            self._typed_behind += event.data
-        elif (pane := self._focused_pane) is not None:
-            pane.type(event.data)
+        self.pane_keys.type(event.data)
 
     @on(CommandTyped)
     def _await_command(self) -> None:
-        if self._typed_behind is None:
-            self._typed_behind = b""
-            self._command_wait = self.set_timer(COMMAND_WAIT_S, self.command_done)
-
-    def command_done(self) -> None:
-        """The command behind the prefix is carried out: what was typed since goes where the focus
-        is now."""
-        typed, self._typed_behind = self._typed_behind, None
-        if self._command_wait is not None:
-            self._command_wait.stop()
-        if not typed:
-            return
-        if (pane := self._focused_pane) is not None:
-            pane.type(typed)
-        elif isinstance(self._driver, RawDriver):
-            self._driver.replay(typed)
-
-    @property
-    def _focused_pane(self) -> Pane | None:
-        # Its class is loaded with the first one.
-        focused = self.focused
-        return cast("Pane", focused) if getattr(focused, "takes_raw_keys", False) else None
+        self.pane_keys.await_command()
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
     def _focus_moved(self) -> None:
-        self.update_raw()
-
-    def update_raw(self) -> None:
-        """Whether keys are a guest's now, byte for byte."""
-        driver = self._driver
-        if isinstance(driver, RawDriver):
-            driver.raw = self._focused_pane is not None
+        self.pane_keys.update()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Within a pane, ctrl+q and ctrl+p are the guest's."""
-        if action in ("quit", "command_palette") and self._focused_pane is not None:
+        if action in ("quit", "command_palette") and self.pane_keys.pane is not None:
             return False
         return super().check_action(action, parameters)
 

@@ -204,7 +204,7 @@ class Shells(PartWidget, Vertical):
         else:
             self.post_message(Asked(Scope.PANES, action.id, keys_wait=True))
             return
-        self.tui.command_done()
+        self.tui.pane_keys.command_done()
 
     # Actions, by the registry's ids
 

@@ -208,7 +208,7 @@ class MainScreen(ActionScreen):
     def _pane_changed(self, event: PaneChanged) -> None:
         event.stop()
         self._show_bar(self.selection.sandbox)
-        self.tui.update_raw()
+        self.tui.pane_keys.update()
 
     def _show_bar(self, sandbox: SandboxView | None) -> None:
         in_shells = self.part is Part.AREA and self.area.tab is Tab.SHELLS
@@ -224,7 +224,7 @@ class MainScreen(ActionScreen):
         self.area.show(snapshot, selection)
         self._show_bar(selection.sandbox)
         self._actions.show(snapshot, selection, self._scope)
-        self.tui.update_raw()
+        self.tui.pane_keys.update()
 
     @property
     def _scope(self) -> Scope:
@@ -253,10 +253,10 @@ class MainScreen(ActionScreen):
         self._show_selection()
 
     def on_screen_resume(self) -> None:
-        self.call_after_refresh(self.tui.update_raw)
+        self.call_after_refresh(self.tui.pane_keys.update)
 
     def on_screen_suspend(self) -> None:
-        self.tui.update_raw()
+        self.tui.pane_keys.update()
 
     def _rearrange(self, shape: Shape | None = None, focused: Part | None = None) -> None:
         cockpit = self.cockpit
@@ -356,7 +356,7 @@ class MainScreen(ActionScreen):
         self.action_do(event.action_id, event.scope.value)
         if event.keys_wait:
             # By then the focus is where the command has put it.
-            self.call_after_refresh(self.tui.command_done)
+            self.call_after_refresh(self.tui.pane_keys.command_done)
 
     @on(Shells.Left)
     def _shells_left(self) -> None:
