@@ -83,6 +83,16 @@ class RawDriver(LinuxDriver):
         self._probe: Probe | None = getattr(app, "probe", None)
         self._replies = ReplyReader(expects=False) if self._probe is None else self._probe.reader
 
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """As the terminal has it. COLUMNS and LINES, which Textual believes first, know of no
+        change, nor of a terminal within this one."""
+        with contextlib.suppress(OSError):
+            columns, rows = os.get_terminal_size(self.fileno)
+            if columns > 0 and rows > 0:
+                return columns, rows
+        size: tuple[int, int] = super()._get_terminal_size()
+        return size
+
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._probe is not None and self._writer_thread is not None:

@@ -325,3 +325,14 @@ def test_a_theme_said_for_a_run_and_auto(places: Paths) -> None:
         terminal.type(b"q")
         assert terminal.ends() == 0
     assert json.loads(chosen.read_text()) == {"theme": "", "more": 1}
+
+
+def test_the_terminal_and_not_the_environment_says_how_large_it_is() -> None:
+    env = {"COLUMNS": "80", "LINES": "24"}
+    with PtyTerminal(APP, columns=120, rows=36, answers=WHOLE, env=env) as terminal:
+        terminal.sees("disk free")
+        lines = terminal.text.splitlines()
+        assert max(len(line.rstrip()) for line in lines) > 110
+        assert "quit" in lines[-1]
+        terminal.type(b"q")
+        assert terminal.ends() == 0
