@@ -101,7 +101,10 @@ def _row(line: TreeLine) -> Row:
     quiet = line.role or "muted"
     cells = {
         "tag": Cell(
-            line.stem + line.tag, "accent" if line.here else line.role, line.here or line.pinned
+            line.stem + line.tag,
+            "accent" if line.here else line.role,
+            line.here or line.pinned,
+            keeps_note_whole=True,
         ),
         "age": Cell(line.age, quiet),
         "pause": Cell(line.pause, quiet),

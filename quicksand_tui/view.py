@@ -59,6 +59,8 @@ class Cell:
     role: str = ""
     note: str = ""
     """Follows the text, muted."""
+    keeps_note_whole: bool = False
+    """Rather no note than a part of it."""
 
 
 @dataclass(frozen=True, slots=True)

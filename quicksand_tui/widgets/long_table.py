@@ -18,6 +18,9 @@ from textual.strip import Strip
 from quicksand_tui.text import clip, plain
 from quicksand_tui.view import PADDING, Cell, Column, Row, muted_style
 
+NOTE_MIN = 6
+"""Cells for a note, with what is before it."""
+
 GUTTER = 2
 """Cells before the first column, for the mark."""
 MARK = "◆"
@@ -236,7 +239,8 @@ class LongTable(ScrollView, can_focus=True):
         if column.right:
             return [Segment(pad, base), Segment(text, style), Segment(" " * PADDING, base)]
         segments = [Segment(text, style)]
-        if cell.note and left > 5:
+        least = cell_len(cell.note) + 2 if cell.keeps_note_whole else NOTE_MIN
+        if cell.note and left >= least:
             note = self._fit(clip(cell.note, left - 2))
             segments.append(Segment(f"  {note}", base + self._colour("muted")))
             pad = " " * (left - 2 - cell_len(note))

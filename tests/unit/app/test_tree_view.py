@@ -63,6 +63,18 @@ def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
     assert max(cell_len(line.stem) for line in lines) <= STEM_MAX + 2
 
 
+@pytest.mark.parametrize("length", range(1, 20, 2))
+async def test_where_it_stands_is_told_whole_or_not_at_all(length: int) -> None:
+    past = PastView(checkpoints=(kept("c1", "x" * length),), head="c1")
+    world = replace(KEPT, sandboxes=(replace(WEB, past=past),))
+    async with shown(FakeService(world), size=(120, 36)) as (app, pilot):
+        await pilot.press("4")
+        text = app.main.checkpoints.table.render_line(1).text
+        assert "x" * min(length, 10) in text
+        assert ("← here" in text) == ("←" in text)
+        assert "← here" in text or length > 5
+
+
 ODD = ("宽" * 60, "e\u0301" * 70, "👩\u200d👩\u200d👧" * 20, "שלום" * 30, "[bold]x[/]", "W" * 128)
 
 
