@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand_tui import engine_past
 from quicksand_tui.failures import describe_failure
 from quicksand_tui.logs import FileLog
-from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import CheckpointView
 from quicksand_tui.saved import SavesView
 from quicksand_tui.snapshot import (
@@ -32,6 +31,7 @@ from quicksand_tui.text import sanitise
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
+    from quicksand_tui.panes.link import GuestTerminal, Sink
     from quicksand_tui.reader import Reader
     from quicksand_tui.run_many import CommandOutput
     from quicksand_tui.saves_reader import SavesReader

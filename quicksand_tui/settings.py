@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from quicksand_tui.config import Config, ConfigFile, Loaded, Problem
 from quicksand_tui.keymap import Keymap
-from quicksand_tui.saves_spec import Told
+
+if TYPE_CHECKING:
+    from quicksand_tui.saves_spec import Told
 
 
 class Settings:
@@ -67,6 +70,8 @@ class Settings:
         """What is wrong in it; None if nothing is."""
         if not self.problems:
             return None
+        from quicksand_tui.saves_spec import Told
+
         path = "" if self._file is None else f" in {self._file.path}"
         number = len(self.problems)
         summary = f"{number} problem{'s' if number != 1 else ''}{path}: the rest counts"

@@ -13,13 +13,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from quicksand_tui.keymap import NO_KEYS, Keymap
-from quicksand_tui.panes.link import GuestTerminal, Sink
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
 from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, TrashedView
 from quicksand_tui.text import age_text, size_text
 
 if TYPE_CHECKING:
     from quicksand_tui.guest_network import Traffic
+    from quicksand_tui.panes.link import GuestTerminal, Sink
     from quicksand_tui.run_many import CommandOutput
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from quicksand_tui.guest_network import Traffic, TrafficRates
+from typing import TYPE_CHECKING
+
 from quicksand_tui.snapshot import GuestView, SandboxView
 from quicksand_tui.spark import sparkline
 from quicksand_tui.text import age_text, clip, percent_text, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.guest_network import Traffic, TrafficRates
 
 LABEL_WIDTH = 9
 VALUE_WIDTH = 14

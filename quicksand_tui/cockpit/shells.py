@@ -14,9 +14,8 @@ from textual.widgets import Static
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
 from quicksand_tui.keymap import Keymap, key_text
-from quicksand_tui.panes.layout import Side, Way
-from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.messages import PaneCopied, PanePrefixed, WorkspaceEmptied
+from quicksand_tui.panes.ways import Side, Way
 from quicksand_tui.snapshot import SandboxView, Service, State
 
 if TYPE_CHECKING:
@@ -298,7 +297,7 @@ class Shells(PartWidget, Vertical):
         pane, sandbox = self.pane, self._sandbox
         if pane is None or sandbox is None:
             return
-        if pane.status.state is not LinkState.OPEN or sandbox.state is not State.RUNNING:
+        if not pane.is_open or sandbox.state is not State.RUNNING:
             self._end(pane)
             return
         title = pane.terminal.title or "The shell"

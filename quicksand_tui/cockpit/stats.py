@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import work
 from textual.app import ComposeResult
@@ -12,11 +12,13 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.guest_network import TrafficMeter
 from quicksand_tui.snapshot import GuestView, OperationError, SandboxView, Service, State
 from quicksand_tui.stats_view import stats_lines
 from quicksand_tui.text import plain
 from quicksand_tui.view import MUTED
+
+if TYPE_CHECKING:
+    from quicksand_tui.guest_network import TrafficRates
 
 ASK_EVERY_S = 2.0
 STYLES = {"muted": MUTED, "heading": "bold", "accent": "$text-accent", "": ""}
@@ -34,7 +36,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
         self._asked = ""
         """The sandbox whose guest is asked."""
         self._guest: GuestView | None = None
-        self._meter = TrafficMeter()
+        self._rates: TrafficRates | None = None
         self._why = ""
 
     def compose(self) -> ComposeResult:
@@ -47,7 +49,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
         asked = sandbox.id if sandbox is not None and runs else ""
         if asked != self._asked:
             self._asked, self._guest, self._why = asked, None, ""
-            self._meter = TrafficMeter()
+            self._rates = None
             if asked:
                 self._ask(asked)
             else:
@@ -59,10 +61,14 @@ class StatsPanel(VerticalScroll, can_focus=True):
 
     @work(group="guest", exclusive=True)
     async def _ask(self, sandbox_id: str) -> None:
+        from quicksand_tui.guest_network import TrafficMeter
+
+        meter = TrafficMeter()
         while True:
             try:
                 self._guest = await self._service.look_inside(sandbox_id)
-                self._meter.add(self._guest.traffic, time.monotonic())
+                meter.add(self._guest.traffic, time.monotonic())
+                self._rates = meter.rates
                 self._why = ""
             except OperationError as error:
                 self._guest, self._why = None, error.failure.message
@@ -75,7 +81,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
             return
         why = self._why or ("" if self._asked else f"it is {sandbox.state.value}")
         width = max(20, self.scrollable_content_region.width)
-        lines = stats_lines(sandbox, self._guest, why, width, self._meter.rates)
+        lines = stats_lines(sandbox, self._guest, why, width, self._rates)
         content = Content("\n").join(
             Content.assemble(*((self._fit(text), STYLES[role]) for text, role in line))
             for line in lines

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import NamedTuple
+
+from quicksand_tui.panes.ways import Side, Way
 
 WIDTH_MIN, HEIGHT_MIN = 10, 3
 """Cells below which a pane is not split."""
@@ -22,20 +23,6 @@ SHARE_MIN = 0.05
 
 LENGTH_MIN = 2
 """Cells of a pane beside a line that is dragged."""
-
-
-class Way(Enum):
-    """Where the second pane of a split is."""
-
-    BESIDE = "beside"
-    BELOW = "below"
-
-
-class Side(Enum):
-    LEFT = "left"
-    RIGHT = "right"
-    UP = "up"
-    DOWN = "down"
 
 
 class Rect(NamedTuple):

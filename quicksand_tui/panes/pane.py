@@ -311,6 +311,11 @@ class Pane(Widget, can_focus=True):
         else:
             self._early = (self._early + data)[:EARLY_MAX]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its program runs, and can be typed to."""
+        return self.status.state is LinkState.OPEN
+
     def on_key(self, event: events.Key) -> None:
         """The prefix and what follows it; and all keys where they come as events (not from a
         terminal of ours: a test, a browser)."""
@@ -358,7 +363,7 @@ class Pane(Widget, can_focus=True):
         """Give a text to the guest's program; if that runs it line by line, ask first."""
         if self.copy_mode is not None and self.copy_mode.paste(text):
             self.copying.changed()
-        elif self.status.state is not LinkState.OPEN:
+        elif not self.is_open:
             self._warn("Nothing was pasted: there is no program here to take it")
         elif len(text.encode("utf-8", "replace")) > TYPED_MAX:
             self._warn(

@@ -15,11 +15,12 @@ from textual.widget import Widget
 
 from quicksand_tui.panes import layout
 from quicksand_tui.panes.clock import FrameClock
-from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Way
+from quicksand_tui.panes.layout import Leaf, Node, Rect
 from quicksand_tui.panes.link import LinkState, OpenTerminal
 from quicksand_tui.panes.messages import WorkspaceEmptied
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.pasting import paste_question
+from quicksand_tui.panes.ways import Side, Way
 from quicksand_tui.text import clip, plain
 
 LEFT_BUTTON = 1

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quicksand_tui.panes import layout
-from quicksand_tui.panes.layout import Leaf, Node, Rect, Side, Split, Way
+from quicksand_tui.panes.layout import Leaf, Node, Rect, Split
+from quicksand_tui.panes.ways import Side, Way
 
 ROOM = Rect(0, 0, 81, 25)
 
