@@ -46,8 +46,9 @@ def test_saved_cloned_resumed_deleted_and_all_there_again() -> None:
     with Terminal(APP, columns=COLUMNS, rows=ROWS) as again:
         again.sees("● running   debian-1 ", "● running   debian-1-1", "● running   good-1")
         again.press("v")
+        again.sees("━ Saves ━", "1 in the trash")
         again.press("T")
-        again.sees("good")
+        again.sees("━ Trash ━", "stays 6d more for sure")
         again.press("Enter")
         again.sees("good is back")
 
