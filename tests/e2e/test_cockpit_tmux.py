@@ -61,7 +61,8 @@ def test_when_a_guests_agent_dies_the_shell_says_so_and_a_start_gives_a_new_one(
         # The agent is the first process, which only the kernel can end; it ends with the kernel.
         terminal.type("echo c > /proc/sysrq-trigger")
         terminal.press("Enter")
-        terminal.sees("enter opens a new one: the guest's kernel panicked", "✗ crashed   debian-1")
+        panicked = "enter opens a new one: the guest's kernel panicked"
+        terminal.sees(panicked, "✗ crashed   debian-1", timeout=60)
         terminal.press("C-]")
         terminal.type("d")
         terminal.sees("━ Sandboxes ━")
@@ -70,4 +71,4 @@ def test_when_a_guests_agent_dies_the_shell_says_so_and_a_start_gives_a_new_one(
         terminal.press("s")
         terminal.sees("enter opens a new one")
         terminal.press("Enter")
-        terminal.sees("root@debian-1:~#")
+        terminal.sees("root@debian-1:~#", timeout=60)
