@@ -110,11 +110,6 @@ class Loan:
         self._banner = banner
         self._process: asyncio.subprocess.Process | None = None
 
-    @property
-    def pid(self) -> int:
-        """The program's, while it runs; else 0."""
-        return 0 if self._process is None else self._process.pid
-
     def terminate(self) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -52,8 +52,6 @@ class Area(Vertical):
             Tab.STATS: self.stats,
         }
 
-        self._is_complete = False
-
     def compose(self) -> ComposeResult:
         yield self._bar
         yield self.details
@@ -61,9 +59,8 @@ class Area(Vertical):
 
     def complete(self) -> None:
         """Add the tabs that need not be there for the first paint."""
-        if self._is_complete or not self.is_attached:
+        if not self.is_attached or self.shells.is_attached:
             return
-        self._is_complete = True
         for tab, part in self._parts.items():
             if part is not self.details:
                 part.display = tab is self._tab
@@ -98,7 +95,7 @@ class Area(Vertical):
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
             self.details.show(snapshot, selection)
-        if not self._is_complete:
+        if not self.shells.is_attached:
             return
         self.shells.keep_only({view.id for view in snapshot.sandboxes})
         self.shells.show(sandbox)

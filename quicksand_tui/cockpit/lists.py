@@ -78,7 +78,6 @@ class Lists(Vertical):
         self._tabs = TabBar(ascii_only=ascii_only, id="list-tabs")
         self.panel = Panel.SANDBOXES
         """Which one is shown."""
-        self._is_complete = False
 
     def compose(self) -> ComposeResult:
         yield self._tabs
@@ -86,8 +85,7 @@ class Lists(Vertical):
 
     def complete(self) -> None:
         """Add what is not shown at first: it need not be there for the first paint."""
-        if self.is_attached and not self._is_complete:
-            self._is_complete = True
+        if self.is_attached and not self.saves.is_attached:
             self.saves.display = self.images.display = False
             self.mount(self.saves, self.images)
 
@@ -114,7 +112,7 @@ class Lists(Vertical):
 
     def show(self, snapshot: Snapshot) -> None:
         self.sandboxes.show(snapshot.sandboxes, snapshot, partial(empty_text, snapshot))
-        if self._is_complete:
+        if self.images.is_attached:
             self.images.show(snapshot.images, snapshot, lambda query: _no_images(snapshot, query))
         if self.panel is Panel.SAVES:
             self.saves.show(

@@ -162,7 +162,9 @@ def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
         terminal.sees("● clean", "enter goes back, U undoes it")
         terminal.press("Enter")
         terminal.sees("reverted to clean (undo: U)", "$ quicksand-tui revert debian-1 clean  ✓")
-        terminal.sees("● clean  ← here", "○ before revert t")
+        terminal.press("z")
+        terminal.sees("● clean  ← here", "○ before revert to clean")
+        terminal.press("z")
         assert in_guest("cat /root/file") == "first\n"
 
         terminal.press("U")
@@ -177,6 +179,9 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         in_guest("echo first > /root/file")
         asyncio.run(take_checkpoint("by-a-script", note="[red]of another client[/]"))
         terminal.sees("● by-a-script", "on by-a-script")
+        terminal.press("4", "z")
+        terminal.sees("● by-a-script  ← here")
+        terminal.press("z", "1")
         in_guest("echo second > /root/file; sync")
         terminal.press("x")
         terminal.sees("○ stopped   debian-1")
@@ -185,7 +190,9 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.sees("─ by-a-script ─", "[red]of another client[/]")
         terminal.press("Enter")
         terminal.sees("debian-1: goes on from by-a-script", timeout=BOOT_S)
-        terminal.sees("○ before start")
+        terminal.press("z")
+        terminal.sees("○ before start at by-a-")
+        terminal.press("z")
         assert in_guest("cat /root/file") == "first\n"
 
         terminal.sees("─ by-a-script ─")
@@ -197,7 +204,10 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.press("d")
         terminal.sees("Delete the checkpoint by-a-script?")
         terminal.press("y")
-        terminal.sees("checkpoint by-a-script is deleted", "○ before start")
+        terminal.sees("checkpoint by-a-script is deleted")
+        terminal.press("z")
+        terminal.sees("○ before start at by-a-")
+        terminal.press("z")
         assert "by-a-script" not in tags()
         terminal.press("Escape")
         terminal.sees("━ Sandboxes ━")

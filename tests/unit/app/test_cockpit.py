@@ -95,6 +95,12 @@ async def test_the_layout_is_remembered(tmp_path: Path) -> None:
             assert app.main.lists.size.width == width
             await pilot.press("greater_than_sign", "greater_than_sign")
             await until(lambda app=app, w=width + 8: app.main.lists.size.width == w)  # type: ignore[misc]
+            await until(lambda w=width + 8: kept_width(path) == w)  # type: ignore[misc]
+
+
+def kept_width(path: Path) -> object:
+    """Of the lists, in the file."""
+    return StateFile(path).read().get("layout", {}).get("lists")
 
 
 async def test_what_is_done_to_marked_ones_is_done_to_all_of_them() -> None:

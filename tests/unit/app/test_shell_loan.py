@@ -133,11 +133,12 @@ async def test_what_it_says_before_it_fails_is_kept_and_harmless() -> None:
     assert ended.failure.log == ("hint: wait",)
 
 
-async def test_cancelling_ends_the_program() -> None:
-    loan = python("import time; time.sleep(60)")
-    task = asyncio.create_task(loan.run())
-    await until(lambda: loan.pid)
-    pid = loan.pid
+async def test_cancelling_ends_the_program(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    code = f"import os, time; print(os.getpid(), file=open({str(told)!r}, 'w')); time.sleep(60)"
+    task = asyncio.create_task(python(code).run())
+    await until(lambda: told.exists() and told.read_text().endswith("\n"))
+    pid = int(told.read_text())
     task.cancel()
     await asyncio.wait((task,))
     assert not Path(f"/proc/{pid}").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,12 @@ def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
     first.write("a")
     assert Remembered(StateFile(path)).get("a") == [1, "x"]
     assert [p.name for p in path.parent.iterdir()] == ["app.json"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '"x"', "[" * 100_000, "\udcff"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '"x"', "\0", "[" * 100_000, "\udcff", " " * 20_000_000]
+)
 def test_a_file_that_makes_no_sense_is_forgotten(tmp_path: Path, text: str) -> None:
     path = tmp_path / "app.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
