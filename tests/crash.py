@@ -354,15 +354,18 @@ class Box:
                 assert await self.look(clone) == cloned.sums
             await clone.kill()
             self.registry.remove(id_)
-        self.registry.reap()
-        left = {path.name for path in self.paths.sandboxes.iterdir() if path.name[0] != "."}
-        assert left == {self.vm.id}, f"left of clones: {left}"
-        assert {path.name for path in self.paths.runtime.iterdir()} == {self.vm.id}
+        wait_for(self.is_alone, what="what is left of clones to be reaped")
         wait_for(self.only_ours, what="QEMUs of clones to end")
 
     def clone_is_settled(self, id_: str) -> bool:
         entry = self.registry.inspect(id_)
         return entry is None or not entry.is_live or entry.run is not None
+
+    def is_alone(self) -> bool:
+        """A directory without a record is reaped once its maker cannot be at work any more."""
+        self.registry.reap()
+        directories = (*self.paths.sandboxes.iterdir(), *self.paths.runtime.iterdir())
+        return {path.name for path in directories if path.name[0] != "."} == {self.vm.id}
 
     def only_ours(self) -> bool:
         return len(our_processes(str(self.paths.data))) == 2 + len(self.waiting())

@@ -98,6 +98,10 @@ class PtyTerminal:
         """The terminal's modes, as termios has them."""
         return termios.tcgetattr(self.master)
 
+    def restore_modes(self) -> None:
+        """Have its modes as they were at first, as a shell does when a program has stopped."""
+        termios.tcsetattr(self.master, termios.TCSANOW, self.before)
+
     @property
     def text(self) -> str:
         """What the screen shows."""

@@ -212,6 +212,55 @@ def test_stopped_and_continued_it_is_as_before() -> None:
         given_back(terminal)
 
 
+BUSY = """
+import os, signal, sys
+from quicksand_tui.app import run_app
+from textual.drivers._writer_thread import WriterThread
+write = WriterThread.write
+def interrupted(self, text):
+    if "Images" in text:
+        with self._queue.mutex:
+            WriterThread.write = write
+            os.kill(os.getpid(), signal.{signal})
+    write(self, text)
+WriterThread.write = interrupted
+sys.exit(run_app())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTSTP", "SIGCONT"])
+def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
+    script = [sys.executable, "-c", BUSY.format(signal=name)]
+    with PtyTerminal(script, answers=WHOLE) as terminal:
+        if name == "SIGTSTP":
+            wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+            given_back(terminal)
+            terminal.kill(signal.SIGCONT)
+        terminal.sees("Sandboxes", "q quit")
+        terminal.type(b"?")
+        terminal.sees("esc closes")
+        terminal.type(b"qq")
+        assert terminal.ends() == 0
+        given_back(terminal)
+
+
+def test_after_a_stop_that_nobody_can_handle_it_has_the_terminal_again() -> None:
+    with PtyTerminal(APP, answers=WHOLE) as terminal:
+        terminal.sees("Sandboxes")
+        terminal.kill(signal.SIGSTOP)
+        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        terminal.restore_modes()  # as a shell does
+        seen = len(terminal.output)
+        terminal.kill(signal.SIGCONT)
+        wait_for(lambda: b"\x1b[?1049h" in terminal.output[seen:], what="the other screen")
+        wait_for(lambda: not terminal.modes[3] & termios.ICANON, what="the app's modes")
+        terminal.type(b"?")
+        terminal.sees("esc closes")
+        terminal.type(b"qq")
+        assert terminal.ends() == 0
+        given_back(terminal)
+
+
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
