@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from quicksand_tui.guest_network import Traffic, parse_traffic
 from quicksand_tui.snapshot import GuestView, ProcessView
 from quicksand_tui.text import sanitise
-
-if TYPE_CHECKING:
-    from quicksand.guest_files import GuestFiles
 
 ANSWER_S = 5.0
 BUSIEST = 50
 """Processes that are told."""
 COMMAND_LIMIT = 200
 USER_LIMIT = 32
-NETWORK_FILE = "/proc/net/dev"
-NETWORK_FILE_MAX = 64 * 1024
-"""Bytes that are read of it: some hundred interfaces."""
 
 
 async def look_inside(sandbox_id: str) -> GuestView:
@@ -31,7 +23,6 @@ async def look_inside(sandbox_id: str) -> GuestView:
         async with asyncio.timeout(ANSWER_S):
             stats = await sandbox.stats()
             processes = await sandbox.processes()
-            traffic = await _read_traffic(sandbox.files)
     finally:
         sandbox.close()
     busiest = sorted(processes, key=lambda process: -process.cpu_s)[:BUSIEST]
@@ -43,7 +34,7 @@ async def look_inside(sandbox_id: str) -> GuestView:
         load=stats.guest_load,
         processes=stats.guest_processes,
         uptime_s=stats.guest_uptime_s,
-        traffic=traffic,
+        traffic=stats.guest_traffic,
         busiest=tuple(
             ProcessView(
                 pid=process.pid,
@@ -55,12 +46,3 @@ async def look_inside(sandbox_id: str) -> GuestView:
             for process in busiest
         ),
     )
-
-
-async def _read_traffic(files: GuestFiles) -> Traffic | None:
-    from quicksand.errors import AgentRefusedError
-
-    try:
-        return parse_traffic(await files.read(NETWORK_FILE, length=NETWORK_FILE_MAX))
-    except AgentRefusedError:
-        return None  # a guest without /proc/net

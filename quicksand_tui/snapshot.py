@@ -18,7 +18,8 @@ from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, Tra
 from quicksand_tui.text import age_text, size_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.guest_network import Traffic
+    from quicksand.guest_traffic import GuestTraffic
+
     from quicksand_tui.panes.link import GuestTerminal, Sink
     from quicksand_tui.run_many import CommandOutput
 
@@ -145,7 +146,7 @@ class GuestView:
     """Over one minute."""
     processes: int
     uptime_s: float
-    traffic: Traffic | None = None
+    traffic: GuestTraffic | None = None
     """None if it has no network, or does not tell."""
     busiest: tuple[ProcessView, ...] = ()
     """By CPU time, those that used most of it first."""

@@ -9,7 +9,9 @@ from quicksand_tui.spark import sparkline
 from quicksand_tui.text import age_text, clip, percent_text, size_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.guest_network import Traffic, TrafficRates
+    from quicksand.guest_traffic import GuestTraffic
+
+    from quicksand_tui.guest_network import TrafficRates
 
 LABEL_WIDTH = 9
 VALUE_WIDTH = 14
@@ -64,7 +66,7 @@ def _host_lines(view: SandboxView, width: int) -> list[list[Part]]:
     ]
 
 
-def _network_line(traffic: Traffic, rates: TrafficRates | None, width: int) -> list[Part]:
+def _network_line(traffic: GuestTraffic, rates: TrafficRates | None, width: int) -> list[Part]:
     if rates is None:
         value = f"↓ {size_text(traffic.received)} ↑ {size_text(traffic.sent)} in all"
     else:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import pytest
 from quicksand import template_maker
 from quicksand.config import SandboxConfig
@@ -32,8 +33,10 @@ ID_MAX = 80
 
 def pytest_configure() -> None:
     """A shell has what it runs in the background ignore Ctrl-C; and so would the programs that
-    tests interrupt, which would never end."""
+    tests interrupt, which would never end. And no example is too slow on a busy host."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile("patient", deadline=None)
+    hypothesis.settings.load_profile("patient")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quicksand.events import Event, EventKind
     from quicksand.execution import Command, ExecuteResult
     from quicksand.guest_files import GuestFile, GuestFiles
+    from quicksand.guest_traffic import GuestTraffic
     from quicksand.host.arch import Architecture
     from quicksand.images.named import AlpineSandbox, DebianSandbox, UbuntuSandbox
     from quicksand.images.resolve import ImageProvider, ResolvedImage
@@ -62,6 +63,7 @@ __all__ = [
     "GuestFile",
     "GuestFiles",
     "GuestProcess",
+    "GuestTraffic",
     "HostUsage",
     "ImageProvider",
     "MachineType",
@@ -97,6 +99,7 @@ _HOMES = {
     "host.arch": ("Architecture",),
     "images.named": ("AlpineSandbox", "DebianSandbox", "UbuntuSandbox"),
     "images.resolve": ("ImageProvider", "ResolvedImage"),
+    "guest_traffic": ("GuestTraffic",),
     "qemu.accelerator": ("AcceleratorStatus",),
     "registry": ("Entry", "Status"),
     "runtime": (

@@ -12,6 +12,8 @@ from typing import Any
 
 from quicksand.agent.session import Session
 from quicksand.errors import AgentProtocolError
+from quicksand.guest_files import GuestFiles
+from quicksand.guest_traffic import GuestTraffic, read_traffic
 from quicksand.host.paths import paths
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Entry
@@ -45,6 +47,8 @@ class SandboxStats:
     """The guest's load average over one minute."""
     guest_processes: int
     guest_uptime_s: float
+    guest_traffic: GuestTraffic | None
+    """None if the guest does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,7 @@ async def read_stats(entry: Entry, session: Callable[[], Awaitable[Session]]) ->
     """Read both sides. Raises as `Session.request` does, AgentProtocolError for nonsense."""
     host = await asyncio.to_thread(host_usage, entry)
     info = await (await session()).request("info")
+    traffic = await read_traffic(GuestFiles(session))
     try:
         return SandboxStats(
             host=host,
@@ -95,6 +100,7 @@ async def read_stats(entry: Entry, session: Callable[[], Awaitable[Session]]) ->
             guest_load=float(info["load"][0]),
             guest_processes=int(info["processes"]),
             guest_uptime_s=float(info["uptime_s"]),
+            guest_traffic=traffic,
         )
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise AgentProtocolError("the agent's information makes no sense") from error

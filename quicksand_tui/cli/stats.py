@@ -25,7 +25,7 @@ SAMPLE_S = 0.5
 GUEST_S = 5.0
 """How long a guest may take to answer."""
 
-HEADS = ("NAME", "CPU", "RSS", "DISK", "GUEST MEMORY", "GUEST DISK", "LOAD", "PROCESSES")
+HEADS = ("NAME", "CPU", "RSS", "DISK", "GUEST MEMORY", "GUEST DISK", "LOAD", "PROCESSES", "NET I/O")
 HOME = "\x1b[H\x1b[J"
 
 
@@ -52,6 +52,7 @@ class Reading:
             "guest": None,
         }
         if (guest := self.guest) is not None:
+            traffic = guest.guest_traffic
             facts["guest"] = {
                 "memory_total": guest.guest_memory_total,
                 "memory_available": guest.guest_memory_available,
@@ -60,6 +61,8 @@ class Reading:
                 "load": guest.guest_load,
                 "processes": guest.guest_processes,
                 "uptime_s": guest.guest_uptime_s,
+                "received": None if traffic is None else traffic.received,
+                "sent": None if traffic is None else traffic.sent,
             }
         return facts
 
@@ -68,7 +71,9 @@ class Reading:
 
         host = (self.name, f"{self.cpu_percent:.1f} %", show_size(self.rss), show_size(self.disk))
         if (guest := self.guest) is None:
-            return (*host, self.error or "-", "", "", "")
+            return (*host, self.error or "-", "", "", "", "")
+        traffic = guest.guest_traffic
+        moved = traffic and f"{show_size(traffic.received)} / {show_size(traffic.sent)}"
         memory = guest.guest_memory_total - guest.guest_memory_available
         disk = guest.guest_disk_total - guest.guest_disk_free
         return (
@@ -77,6 +82,7 @@ class Reading:
             f"{show_size(disk)} of {show_size(guest.guest_disk_total)}",
             f"{guest.guest_load:.2f}",
             guest.guest_processes,
+            moved or "-",
         )
 
 

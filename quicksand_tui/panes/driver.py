@@ -109,8 +109,8 @@ class RawDriver(LinuxDriver):
         if self._probe is not None:
             self._probe.taken_over = False
 
-    # Textual stops and goes on within the handlers of the signals. What these interrupt may hold the
-    # lock of what is to be written, which both want: so they wait until the loop calls them.
+    # Textual stops and goes on within the handlers of the signals. What these interrupt may hold
+    # the lock of what is to be written, which both want: so they wait until the loop calls them.
 
     def _sigtstp_application(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(super()._sigtstp_application)
@@ -120,7 +120,7 @@ class RawDriver(LinuxDriver):
 
     def _go_on(self) -> None:
         if self._auto_restart and not self._must_signal_resume:
-            # It was a SIGSTOP: the shell has the terminal as it likes, and we have given back nothing.
+            # After a SIGSTOP the shell has the terminal as it likes, and was given back nothing.
             self.suspend_application_mode()
             self._must_signal_resume = True
         super()._sigcont_application()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +21,10 @@ from quicksand import (
 )
 from quicksand.errors import AcceleratorError
 from quicksand.host.arch import Architecture
-from quicksand.host.paths import Paths
+from quicksand.host.files import read_json
+from quicksand.host.paths import Paths, paths
 from quicksand.qemu.accelerator import (
+    KEPT_MAX,
     PROBE_TIMEOUT_S,
     find_accelerator,
     probe,
@@ -32,6 +37,17 @@ from tests.conftest import our_processes, wait_for
 pytestmark = pytest.mark.vm
 
 HOST = Architecture.host()
+
+CLIENT = """
+import asyncio, sys
+from pathlib import Path
+from quicksand.config import Accelerator
+from quicksand.host.arch import Architecture
+from quicksand.qemu.accelerator import probe
+from quicksand.qemu.binaries import QemuBinaries
+binaries = QemuBinaries(system=Path(sys.argv[1]), img=None, version=(9, 0, 0))
+asyncio.run(probe(binaries, Accelerator.TCG, Architecture.host()))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +116,34 @@ async def test_a_broken_accelerator_is_found_out_in_time_and_leaves_no_process(
     assert not verdict.works
     assert reason in verdict.reason
     wait_for(lambda: not our_processes(str(tmp_path)), what="the probe to end")
+
+
+def test_a_probe_does_not_outlive_a_killed_client(tmp_path: Path) -> None:
+    fake(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, tmp_path / "qemu-system-x86_64"])
+    wait_for(lambda: len(our_processes(str(tmp_path))) > 1, what="the probe to hang")
+    client.kill()
+    client.wait()
+    wait_for(lambda: not our_processes(str(tmp_path)), what="the probe to end")
+
+
+async def test_the_same_qemu_in_two_places_has_one_verdict(tmp_path: Path) -> None:
+    log = tmp_path / "calls"
+    binaries = fake(tmp_path, f"echo x >> {log}; exit 0")
+    (tmp_path / "link").symlink_to(tmp_path)
+    linked = replace(binaries, system=tmp_path / "link" / binaries.system.name)
+    for found in (binaries, linked):
+        await probe_cached(found, Accelerator.TCG, HOST)
+    assert log.read_text() == "x\n"
+
+
+async def test_verdicts_do_not_pile_up(tmp_path: Path) -> None:
+    for number in range(KEPT_MAX + 2):
+        (tmp_path / str(number)).mkdir()
+        await probe_cached(fake(tmp_path / str(number), "exit 0"), Accelerator.TCG, HOST)
+    kept = read_json(paths().cache / "accelerators.json")
+    assert len(kept) == KEPT_MAX + 1
+    assert any(f"/{KEPT_MAX + 1}/" in key for key in kept)
 
 
 async def test_a_verdict_is_kept_until_qemu_changes(tmp_path: Path) -> None:

@@ -512,9 +512,7 @@ async def test_descriptors_without_end_are_hung_up_on(scene: Scene) -> None:
     assert len(os.listdir(f"/proc/{scene.owner.keeper_pid}/fd")) <= before + MARGIN
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
         st.sampled_from(["op", "name", "argv", "descriptors", "on"]),

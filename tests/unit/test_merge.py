@@ -96,7 +96,7 @@ def assert_merges(
 SIZES = st.none() | st.integers(1, SIZE_MAX + 3 * CLUSTER)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(made=st.lists(ODD, min_size=1, max_size=5), size=SIZES, compress=st.booleans())
 def test_it_reads_as_its_layers_whatever_their_sizes_and_clusters(
     made: list[Made], size: int | None, compress: bool
@@ -105,7 +105,7 @@ def test_it_reads_as_its_layers_whatever_their_sizes_and_clusters(
         assert_merges(Path(directory), made, size=size, compress=compress, known=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(made=st.lists(EVEN, min_size=1, max_size=5), compress=st.booleans())
 def test_where_clusters_fit_the_base_is_not_needed(made: list[Made], compress: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -115,7 +115,7 @@ def test_where_clusters_fit_the_base_is_not_needed(made: list[Made], compress: b
         }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(made=st.lists(ODD, min_size=1, max_size=5), size=SIZES)
 def test_a_base_can_be_hidden(made: list[Made], size: int | None) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -381,7 +381,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     flips=st.lists(
         st.tuples(st.integers(0, 6 * CLUSTER - 1), st.binary(min_size=1, max_size=8)),

@@ -151,7 +151,7 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
             check_qcow2(path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(flips=st.lists(st.tuples(st.integers(0, 199), st.integers(0, 255)), min_size=1, max_size=8))
 def test_damaged_headers_are_taken_or_refused_never_anything_else(
     tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]
@@ -169,7 +169,7 @@ def test_damaged_headers_are_taken_or_refused_never_anything_else(
     assert found.backing_file is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(content=st.binary(max_size=2000))
 def test_arbitrary_bytes_are_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

@@ -351,7 +351,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(values=st.lists(st.dictionaries(st.text(), JSON, max_size=5), min_size=1, max_size=2))
 def test_any_json_comes_back(values: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -371,7 +371,7 @@ def with_trailer(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return image.read_bytes()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     flips=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), min_size=1, max_size=6),
     cut=st.integers(0, 600),

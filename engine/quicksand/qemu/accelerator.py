@@ -19,10 +19,15 @@ from quicksand.host.arch import Architecture
 from quicksand.host.boot import boot_id
 from quicksand.host.files import read_json, write_json
 from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.threads import to_the_end
+from quicksand.qemu import probe_guard
 from quicksand.qemu.binaries import QemuBinaries
 
 PROBE_TIMEOUT_S = 4.0
 """A working accelerator needs 0.1 s for the probe, on a loaded host a second."""
+
+KEPT_MAX = 50
+"""Verdicts that are remembered: nobody has more QEMUs."""
 
 EXIT_PORT = 0x501
 PROBE_VALUE = 0x2A
@@ -158,7 +163,7 @@ async def probe_cached(
     verdict = await probe(binaries, accelerator, arch)
     # Other boots' verdicts are worthless: keep this boot's only.
     boot = boot_id()
-    kept = {k: v for k, v in known.items() if k.startswith(boot)}
+    kept = dict([item for item in known.items() if item[0].startswith(boot)][-KEPT_MAX:])
     kept[key] = {"works": verdict.works, "reason": verdict.reason, "seconds": verdict.seconds}
     make_private_dir(cache.parent)
     write_json(cache, kept, durable=False)
@@ -199,24 +204,30 @@ async def _run_probe(
     binaries: QemuBinaries, accelerator: Accelerator, arch: Architecture, rom: Path
 ) -> str:
     """ "" if the guest's instructions ran, else why not."""
-    process = await asyncio.create_subprocess_exec(
-        str(binaries.system),
-        *binaries.firmware_arguments,
-        *plan_probe(accelerator, arch, rom),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **binaries.env},
-    )
-    try:
-        async with asyncio.timeout(PROBE_TIMEOUT_S):
-            _, stderr = await process.communicate()
-    except TimeoutError:
-        return f"a guest on it did not run its first instructions within {PROBE_TIMEOUT_S:g} s"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    argv = [sys.executable, "-I", "-S", probe_guard.__file__]
+    argv += [*(f"{name}={value}" for name, value in binaries.env.items()), "--"]
+    argv += [str(binaries.system), *binaries.firmware_arguments]
+    lifeline_read, lifeline = os.pipe()
+    with contextlib.ExitStack() as cut:
+        cut.callback(os.close, lifeline)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                *plan_probe(accelerator, arch, rom),
+                stdin=lifeline_read,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        finally:
+            os.close(lifeline_read)
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                _, stderr = await process.communicate()
+        except TimeoutError:
+            return f"a guest on it did not run its first instructions within {PROBE_TIMEOUT_S:g} s"
+        finally:
+            cut.close()
+            await to_the_end(process.wait())
     expected = PROBE_STATUS if arch is Architecture.X86_64 else 0
     if process.returncode == expected:
         return ""
@@ -257,9 +268,10 @@ def _hint(accelerator: Accelerator) -> str:
 
 
 def _cache_key(binaries: QemuBinaries, accelerator: Accelerator, arch: Architecture) -> str:
-    found = binaries.system.stat()
+    system = binaries.system.resolve()  # it may be reached by links, in more than one place
+    found = system.stat()
     user = os.getuid() if hasattr(os, "getuid") else 0
     return (
-        f"{boot_id()}:{binaries.system}:{found.st_mtime_ns}:{found.st_size}:"
+        f"{boot_id()}:{system}:{found.st_mtime_ns}:{found.st_size}:"
         f"{user}:{accelerator}:{arch.value}"
     )

@@ -184,4 +184,11 @@ async def test_information_is_plausible(vm: Sandbox) -> None:
     assert 0 < stats.guest_memory_available <= stats.guest_memory_total
     assert stats.guest_disk_total > 2**30
     assert stats.host.rss > 50 * 2**20
+    assert stats.guest_traffic is not None
+    # The host lets nothing through, but has an address there.
+    await vm.execute("timeout 5 bash -c '</dev/tcp/10.0.2.2/1'", timeout=30)
+    traffic = (await vm.stats()).guest_traffic
+    assert traffic is not None
+    assert stats.guest_traffic.received < traffic.received < 2**20
+    assert stats.guest_traffic.sent < traffic.sent < 2**20
     assert any("agent" in process.command for process in await vm.processes())

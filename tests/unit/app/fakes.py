@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+from quicksand.guest_traffic import GuestTraffic
 from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.actions import default_keymap
 from quicksand_tui.application import QuicksandApp
-from quicksand_tui.guest_network import Traffic
 from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
 from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.run_many import CommandOutput
@@ -134,7 +134,7 @@ GUEST = GuestView(
     load=0.42,
     processes=61,
     uptime_s=9000.0,
-    traffic=Traffic(received=48 * MIB, sent=3 * MIB),
+    traffic=GuestTraffic(received=48 * MIB, sent=3 * MIB),
     busiest=(
         ProcessView(
             pid=412, user="root", rss=14 * MIB, cpu_s=73.4, command="python3 -m http.server"

@@ -64,7 +64,7 @@ def test_the_bundles_are_good(ground: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "packed"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_flipped_bytes(ground: Path, kind: str, data: st.DataObject) -> None:
     bundle = bytearray((ground / kind).read_bytes())
@@ -80,7 +80,7 @@ def test_flipped_bytes(ground: Path, kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "packed"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_truncations(ground: Path, kind: str, data: st.DataObject) -> None:
     bundle = (ground / kind).read_bytes()
@@ -88,7 +88,7 @@ def test_truncations(ground: Path, kind: str, data: st.DataObject) -> None:
     assert not attempt(ground, bundle[:cut])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_pieces_that_change_places_or_come_twice(ground: Path, data: st.DataObject) -> None:
     bundle = (ground / "full").read_bytes()

@@ -209,9 +209,7 @@ def ground() -> dict[str, bytes]:
     return {}
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bytes_and_truncations(
     there: Home, bundle: bytes, ground: dict[str, bytes], data: st.DataObject

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand.guest_traffic import GuestTraffic
 from rich.cells import cell_len
 
-from quicksand_tui.guest_network import Traffic, TrafficRates
+from quicksand_tui.guest_network import TrafficRates
 from quicksand_tui.snapshot import ProcessView, UseHistory
 from quicksand_tui.spark import sparkline
 from quicksand_tui.stats_view import stats_lines
@@ -42,7 +43,7 @@ def test_lines_fit(width: int) -> None:
 
 
 def test_the_network_is_told_as_totals_and_then_as_rates() -> None:
-    guest = replace(GUEST, traffic=Traffic(received=3 << 20, sent=2048))
+    guest = replace(GUEST, traffic=GuestTraffic(received=3 << 20, sent=2048))
     rates = TrafficRates(received=1 << 20, sent=1024, history=(0.0, 5.0, 9.0))
     for told, expected in ((None, "↓ 3.0M ↑ 2.0K in all"), (rates, "↓ 1.0M/s ↑ 1.0K/s")):
         lines = texts_of(stats_lines(WEB, guest, "", 60, told))

@@ -285,9 +285,7 @@ def structures(disk: bytes) -> list[int]:
     return found
 
 
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_flipped_bytes_raise_anything_but_our_error(
     victims: list[bytes], data: st.DataObject, offsets: dict[int, list[int]]

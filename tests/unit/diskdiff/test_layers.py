@@ -87,7 +87,7 @@ def test_a_subcluster_image_is_refused_by_name(tmp_path: Path) -> None:
 CHANGES = st.dictionaries(st.integers(0, CLUSTERS - 1), st.none() | st.integers(1, 255), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(layers=st.lists(CHANGES, min_size=1, max_size=5), fork=st.integers(0, 5), data=st.data())
 def test_layers_read_as_their_model_and_only_what_is_not_shared_may_differ(
     layers: list[dict[int, int | None]], fork: int, data: st.DataObject
@@ -186,7 +186,7 @@ def test_a_table_that_is_used_twice_is_refused(tmp_path: Path) -> None:
     close_chain(chain)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 5 * CLUSTER - 1), st.integers(0, 255)), max_size=8))
 def test_no_bytes_raise_anything_but_our_error(flips: list[tuple[int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -321,7 +321,7 @@ KEYS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     data=OUTPUT,
     keys=st.lists(KEYS, max_size=25),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quicksand_tui.panes import layout
@@ -108,7 +108,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(STEPS, st.integers(0, 120), st.integers(0, 60))
 def test_whatever_is_done_panes_do_not_overlap(
     steps: list[tuple[object, int]], width: int, height: int
@@ -160,7 +159,6 @@ def test_a_line_is_found_by_its_cells_and_dragged() -> None:
     assert places["c"] == Rect(41, 21, 40, 4)
 
 
-@settings(deadline=None)
 @given(
     ways=st.lists(st.tuples(st.integers(0, 5), st.sampled_from(Way)), max_size=5),
     room=st.tuples(st.integers(1, 90), st.integers(1, 40)),

@@ -130,7 +130,7 @@ def test_what_never_ends_is_not_kept_for_ever() -> None:
     assert len(made._rest) < 100_000
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from([*KEYS, *ANSWERS, b"\x1d%", b"x"]), max_size=8),
     st.lists(st.integers(1, 7), min_size=1),
@@ -152,7 +152,6 @@ def test_cuts_make_no_difference(tokens: list[bytes], cuts: list[int]) -> None:
     assert for_app[0] == for_app[1]
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_nothing_is_lost_and_nothing_raises(chunks: list[bytes]) -> None:
     made, clock = splitter()

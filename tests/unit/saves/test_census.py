@@ -81,7 +81,7 @@ def test_what_is_freed_is_what_was_counted(places: Paths, store: SaveStore) -> N
     assert left - Footprint(store.root).size == promised
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(links=st.lists(st.sets(st.integers(0, 4), min_size=1), max_size=6))
 def test_every_file_is_counted_once_and_belongs_to_those_with_all_its_links(
     tmp_path: Path, links: list[set[int]]

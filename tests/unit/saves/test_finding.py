@@ -85,7 +85,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=HOSTILE)
 def test_a_hostile_name_leads_nowhere(places: Paths, tmp_path: Path, name: str) -> None:
     with pytest.raises(SaveNotFoundError):

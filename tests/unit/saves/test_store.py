@@ -243,7 +243,7 @@ def test_a_whole_save_whose_name_was_lost_on_its_way_goes_to_the_trash(store: Sa
     assert names(store) == {".lock", TRASH}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.binary(max_size=200)
     | st.builds(

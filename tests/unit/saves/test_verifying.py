@@ -74,7 +74,7 @@ def test_a_whole_save_is_whole(places: Paths, store: SaveStore) -> None:
         assert (verdict.is_whole, verdict.deep) == (True, deep)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(layer=st.integers(0, 2), data=st.data())
 def test_any_changed_byte_is_found(
     places: Paths, store: SaveStore, layer: int, data: st.DataObject

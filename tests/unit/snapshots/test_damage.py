@@ -166,9 +166,7 @@ def seen(box: Box) -> None:
             assert node.id == box.first.id
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_changed_bytes_in_a_record_are_an_error_or_harmless(box: Box, data: st.DataObject) -> None:
     path = box.mark(box.first)

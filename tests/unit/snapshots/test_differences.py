@@ -105,7 +105,7 @@ def expected(scene: Scene) -> tuple[dict[int, tuple[int, int]], list[int]]:
     return where, new
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(scenes())
 def test_every_page_is_where_a_look_at_it_alone_would_find_it(scene: Scene) -> None:
     runs, new = scene.sort()
@@ -148,7 +148,6 @@ def test_a_page_that_became_zero_is_not_stored_again() -> None:
 # Stretches
 
 
-@settings(deadline=None)
 @given(st.lists(st.booleans(), max_size=5 * BLOCK), st.booleans())
 def test_stretches_are_the_verdicts_of_the_pages(verdicts: list[bool], whole: bool) -> None:
     def test(first: int, pages: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.errors import MachineError
 from quicksand.snapshots import guest_ram
@@ -271,7 +271,6 @@ def test_a_dead_process_is_an_error_everywhere(child: Child, collected: bool) ->
 # Pure parts
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40)), max_size=40), st.integers(1, 12))
 def test_batches_are_all_pages_in_order_and_none_is_too_large(
     gaps: list[tuple[int, int]], room: int
@@ -289,7 +288,6 @@ def test_batches_are_all_pages_in_order_and_none_is_too_large(
     assert moved == [p for first, n in runs for p in range(first, first + n)]
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.data())
 def test_the_patterns_say_what_the_bits_mean(tops: bytes, data: st.DataObject) -> None:
     marks = tops.translate(guest_ram._IS_WRITTEN)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError
 from quicksand.host.files import try_lock
@@ -87,14 +87,12 @@ INTERNAL_NODES = NODES.flatmap(
 # Records
 
 
-@settings(deadline=None)
 @given(HEADS, st.none() | HEADS)
 def test_a_head_comes_back_as_it_was(head: Head, previous: Head | None) -> None:
     head = replace(head, previous=previous)
     assert Head.from_json(json.loads(json.dumps(head.to_json()))) == head
 
 
-@settings(deadline=None)
 @given(NODES | INTERNAL_NODES)
 def test_a_checkpoint_comes_back_as_it_was(node: Node) -> None:
     assert Node.from_json(json.loads(json.dumps(node.to_json()))) == node

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.errors import DiskSpaceError, HistoryError, PathError
 from quicksand.snapshots import pages
@@ -62,7 +62,6 @@ def by_page(runs: list[Run]) -> dict[int, tuple[int, int]]:
 # The index
 
 
-@settings(deadline=None)
 @given(run_lists())
 def test_an_index_comes_back_as_it_was(runs: list[Run]) -> None:
     index = index_of(runs)
@@ -131,7 +130,6 @@ def test_impossible_runs_are_refused(runs: list[Run]) -> None:
 # Overlays
 
 
-@settings(deadline=None)
 @given(run_lists(), run_lists())
 def test_an_overlay_is_as_one_dictionary_over_another(over: list[Run], under: list[Run]) -> None:
     found = overlay_runs(over, under)
@@ -140,7 +138,6 @@ def test_an_overlay_is_as_one_dictionary_over_another(over: list[Run], under: li
     assert merge_runs(found) == found
 
 
-@settings(deadline=None)
 @given(run_lists())
 def test_merged_runs_are_the_same_pages_in_as_few_runs_as_can_be(runs: list[Run]) -> None:
     split = [run.part(page, page + 1) for run in runs for page in range(run.first, run.end)]

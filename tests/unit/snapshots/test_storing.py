@@ -245,9 +245,7 @@ def share_by_copying(target: int, source: int) -> bool:
 
 @pytest.mark.parametrize("share", [share_nothing, share_by_copying])
 @pytest.mark.parametrize("tracked", [False, True])
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_whatever_happens_every_checkpoint_gives_back_its_memory(
     monkeypatch: pytest.MonkeyPatch, share: Any, tracked: bool, steps: list[Any]
@@ -356,9 +354,7 @@ def test_the_images_of_many_branches_cost_no_more_than_what_was_written(
     box.check()
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32))
 def test_all_that_is_written_to_disk_is_proportional_to_the_pages_that_changed(seed: int) -> None:
     dice = random.Random(seed)

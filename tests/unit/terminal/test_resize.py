@@ -343,7 +343,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     text=st.lists(WORDS, max_size=60).map("".join), sizes=st.lists(st.integers(2, 30), max_size=5)
 )

@@ -302,7 +302,7 @@ def test_places_that_are_not_there_are_the_nearest_that_are() -> None:
     assert move(terminal, Position(99, 99), Motion.DOWN) == (3, 9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     size=SIZES,
     data=OUTPUT,
