@@ -362,6 +362,14 @@ ACTIONS: tuple[Action, ...] = (
         group=Group.APP,
     ),
     Action(
+        id="suspend",
+        keys=("ctrl+z",),
+        label="suspend",
+        tooltip="Back to the shell; fg brings the app here again",
+        group=Group.APP,
+        footer=False,
+    ),
+    Action(
         id="quit",
         keys=("q",),
         label="quit",

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from quicksand_tui.actions import Scope
 from quicksand_tui.snapshot import Failure, NewSpec, SandboxView
-from quicksand_tui.text import clip
+from quicksand_tui.text import TITLE_CELLS, clip
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from quicksand_tui.saves_spec import Told
 
 T = TypeVar("T")
-TITLE_CELLS = 40
 
 
 class Dialogs:

@@ -9,9 +9,8 @@ from quicksand_tui.form import Field, Form, Values
 from quicksand_tui.past import NOTE_LIMIT, CheckpointView
 from quicksand_tui.snapshot import CheckpointSpec, CloneSpec, SandboxView, Snapshot
 from quicksand_tui.spec import checkpoint_command, clone_command, find_tag_problem
-from quicksand_tui.text import clip, sanitise
+from quicksand_tui.text import TITLE_CELLS, clip, sanitise
 
-TITLE_CELLS = 40
 CLONES_MAX = 100
 TAG_LIMIT = 128
 

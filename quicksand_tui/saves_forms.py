@@ -21,11 +21,10 @@ from quicksand_tui.saves_commands import (
 )
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec
 from quicksand_tui.snapshot import SandboxView, Snapshot
-from quicksand_tui.text import clip, size_text
+from quicksand_tui.text import TITLE_CELLS, clip, size_text
 
 NO, YES = "no", "yes"
 THIN, FULL = "thin", "full"
-TITLE_CELLS = 40
 PATH_MAX = 1000
 
 

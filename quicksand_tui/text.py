@@ -12,6 +12,9 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 COMBINING_MAX = 4
 """Marks on one letter. Languages need two or three; more is an attack on the line above."""
 
+TITLE_CELLS = 40
+"""Of a name in a dialog's title: with the words around it it fits in 80 columns."""
+
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC with their end

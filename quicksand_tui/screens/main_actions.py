@@ -253,6 +253,9 @@ class MainActions:
     def do_command(self) -> None:
         self._app.dialogs.open_command_line()
 
+    def do_suspend(self) -> None:
+        self._app.action_suspend_process()
+
     def do_palette(self) -> None:
         self._app.action_command_palette()
 

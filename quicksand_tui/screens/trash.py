@@ -24,11 +24,9 @@ from quicksand_tui.saves_view import (
 from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.screens.browsing import BrowsingScreen
 from quicksand_tui.snapshot import Selection
-from quicksand_tui.text import clip
+from quicksand_tui.text import TITLE_CELLS, clip
 from quicksand_tui.widgets.browser import Browser, Listing
 from quicksand_tui.widgets.facts import Line
-
-TITLE_CELLS = 40
 
 TRASH: Listing[TrashedView] = Listing(
     title="Trash",

@@ -228,6 +228,19 @@ sys.exit(run_app())
 """
 
 
+def test_ctrl_z_is_as_in_other_programs() -> None:
+    with PtyTerminal(APP, answers=WHOLE) as terminal:
+        terminal.sees("Sandboxes")
+        terminal.type(b"\x1a")
+        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        given_back(terminal)
+        terminal.kill(signal.SIGCONT)
+        terminal.sees("q quit")
+        terminal.type(b"q")
+        assert terminal.ends() == 0
+        given_back(terminal)
+
+
 @pytest.mark.parametrize("name", ["SIGTSTP", "SIGCONT"])
 def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
     script = [sys.executable, "-c", BUSY.format(signal=name)]
