@@ -4,8 +4,8 @@ Strings and bytes are small, and the garbage collector need not look at them: te
 lists cost 20 MB and slow everything else down. The bytes are one of flags, then a record for each
 run of cells with one style; no record means that all are `PLAIN`.
 
-Blanks at the end are left off, except where the line goes on in the next row. Where a cell holds
-more than one character, `SEPARATOR` stands between cells, as otherwise the cells could not be told.
+Blanks at the end are left off, except where the line goes on in the next row. A cell that holds
+more than one character stands between two `SEPARATOR`s, as otherwise it could not be told.
 """
 
 from __future__ import annotations
@@ -141,7 +141,13 @@ class Packer:
     def texts(self, packed: Packed) -> list[str]:
         """What its cells hold; of wide characters the first of the two."""
         if packed.attributes[0] & _CLUSTERS:
-            return packed.text.split(SEPARATOR)
+            texts: list[str] = []
+            for number, part in enumerate(packed.text.split(SEPARATOR)):
+                if number % 2:
+                    texts.append(part)
+                else:
+                    texts += part
+            return texts
         return list(packed.text)
 
     def text_widths(self, texts: list[str]) -> list[int]:
@@ -162,7 +168,7 @@ class Packer:
         """Pack what `texts` gives, of which the last is not blank if the line ends here."""
         text, flags = "".join(texts), wrap | mark << _MARK_SHIFT
         if len(text) != len(texts):
-            text, flags = SEPARATOR.join(texts), flags | _CLUSTERS
+            text, flags = _separated(texts), flags | _CLUSTERS
         if styles and styles[-1][1] == self._plain:
             styles = styles[:-1]
         records = [_LENGTH.pack(count) + record for count, record in styles]
@@ -247,7 +253,11 @@ def _separate(text: str, cells: list[str]) -> tuple[str, int]:
     """The text of cells, with separators if they are needed, and the flag that says so."""
     if len(text) == len(cells) - cells.count(""):
         return text, 0
-    return SEPARATOR.join(filter(None, cells)), _CLUSTERS
+    return _separated(cells), _CLUSTERS
+
+
+def _separated(cells: list[str]) -> str:
+    return "".join([c if len(c) < 2 else f"{SEPARATOR}{c}{SEPARATOR}" for c in cells])
 
 
 def _styled_length(styles: list[Style], length: int, end: int) -> int:

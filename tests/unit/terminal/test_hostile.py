@@ -157,10 +157,8 @@ def test_lines_that_cost_much_are_fewer() -> None:
     for _ in range(1100):
         terminal.feed(line.encode() + b"\r\n")
     kept = terminal.screen_line - terminal.first_line
-    size = sum(
-        sys.getsizeof(packed.text) + len(packed.attributes)
-        for packed in terminal._screen.scrollback
-    )
+    texts, attributes = terminal._screen.scrollback.freeze()
+    size = sum(map(sys.getsizeof, [*texts, *attributes]))
     assert 300 < kept < 1000
     assert size < 1000 * 1200
 
