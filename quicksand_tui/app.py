@@ -9,6 +9,7 @@ from collections.abc import MutableMapping
 
 from quicksand_tui.probe import over_ssh
 from quicksand_tui.probing import Probe, terminals_file
+from quicksand_tui.spared_imports import spare_imports
 from quicksand_tui.state_files import StateFile, state_dir
 from quicksand_tui.text import ascii_only
 from quicksand_tui.theme_choice import AUTO, FILE_NAME, ThemeChoice, theme_wish
@@ -69,6 +70,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
     is_ssh = spare_the_line(os.environ)
+    spare_imports()
     from quicksand_tui.application import QuicksandApp
     from quicksand_tui.config import ConfigFile
     from quicksand_tui.places import config_file, is_config_named

@@ -21,7 +21,8 @@ def command(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from quicksand_tui.cli.main import COMPLETE_VARIABLE, cli
+    from quicksand_tui.cli.group import cli
+    from quicksand_tui.cli.main import COMPLETE_VARIABLE
     from quicksand_tui.cli.output import PROGRAM
 
     found = get_completion_class(shell)

@@ -227,10 +227,26 @@ async def test_events_tell_pause_and_end(places: Paths) -> None:
     assert seen[-1] == "stopped"
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.06, 0.1, 0.3, 1.0])
-async def test_a_cancelled_start_leaves_nothing(places: Paths, delay: float) -> None:
-    sandbox = Sandbox(image="debian", name="never")
+@pytest.mark.parametrize("templates", ["use", "off"])
+@pytest.mark.parametrize(
+    ("stage", "delay"),
+    [("image", 0.0), ("image", 0.01), ("disk", 0.0), ("qemu", 0.0), ("qemu", 0.03)]
+    + [("guest", 0.0), ("guest", 0.05)],
+)
+async def test_a_cancelled_start_leaves_nothing(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, templates: str, stage: str, delay: float
+) -> None:
+    monkeypatch.setenv("QUICKSAND_TEMPLATES", templates)
+    begun = asyncio.Event()
+
+    def progress(now: str, step: int, steps: int) -> None:
+        if now == stage:
+            begun.set()
+
+    sandbox = Sandbox(image="debian", name="never", progress_callback=progress)
     task = asyncio.create_task(sandbox.start())
+    async with asyncio.timeout(30):
+        await begun.wait()
     await asyncio.sleep(delay)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -53,3 +53,8 @@ def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
     loaded = modules_after("import quicksand_tui.application")
     heavy = ("quicksand.", "quicksand_tui.terminal.", "quicksand_tui.panes.pane", "tomllib")
     assert not [name for name in loaded if name.startswith(heavy)]
+
+
+def test_opening_the_app_needs_no_reader_of_command_lines() -> None:
+    loaded = modules_after("import quicksand_tui.__main__, quicksand_tui.cli.main")
+    assert not [name for name in loaded if name.split(".")[0] in ("click", "quicksand", "textual")]

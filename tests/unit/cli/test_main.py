@@ -11,7 +11,8 @@ import pytest
 from quicksand.host.paths import Paths
 
 from quicksand_tui.cli.exits import MEANINGS, Exit
-from quicksand_tui.cli.main import cli, run
+from quicksand_tui.cli.group import cli
+from quicksand_tui.cli.main import run
 from quicksand_tui.cli.verbs import VERBS, Verb
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 

@@ -1,0 +1,178 @@
+"""All commands and the app's options, as click has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from quicksand_tui import __version__
+from quicksand_tui.cli.exits import MEANINGS, Exit
+from quicksand_tui.cli.main import COMPLETE_VARIABLE
+from quicksand_tui.cli.opening import has_terminal, open_app
+from quicksand_tui.cli.output import PROGRAM, complain
+from quicksand_tui.cli.verbs import VERBS, Verb
+
+WITH_COMMAND = ("run", "exec")
+"""Commands whose arguments are a command of the guest."""
+
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def app_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of the app, which stand where a command would."""
+    for option in reversed(
+        (
+            click.option("--theme", metavar="NAME", help="Colours for this run, or auto."),
+            click.option("--ascii", is_flag=True, help="Draw with ASCII only."),
+            click.option("--read-only", is_flag=True, help="Change nothing, open no shell."),
+            click.option(
+                "--screenshot",
+                metavar="FILE",
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="Write a picture (.svg, .png) instead; needs no terminal.",
+            ),
+            click.option("--screen", metavar="NAME", help="Of this screen, or NAME:SANDBOX."),
+            click.option("--size", metavar="WxH", help="In columns and rows; 120x36."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+class Commands(click.Group):
+    """The commands of the table, imported one by one as they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb.name for verb in VERBS if verb.exists]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = next((v for v in VERBS if v.name == cmd_name), None)
+        return verb.load() if verb is not None and verb.exists else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            import difflib
+
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+            guess = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"there is no command {name!r}{guess}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[Verb]] = {}
+        for verb in VERBS:
+            if verb.exists:
+                sections.setdefault(verb.section, []).append(verb)
+        for title, verbs in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.name, verb.summary) for verb in verbs])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+
+
+@click.group(PROGRAM, cls=Commands, context_settings=SETTINGS, invoke_without_command=True)
+@click.version_option(__version__, prog_name=PROGRAM)
+@app_options
+@click.pass_context
+def cli(ctx: click.Context, /, **options: Any) -> int | None:
+    """Sandboxes that are real Linux VMs: no root, no daemon, no Docker.
+
+    Without a command, on a terminal, this opens the app. Everything that the app does is a
+    command too; `COMMAND --help` tells more.
+    """
+    if ctx.invoked_subcommand is None:
+        return _open(options)
+    for name, value in options.items():
+        if value:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is for the app, not for {ctx.invoked_subcommand}")
+    return None
+
+
+def invoke(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Raises what the command does."""
+    try:
+        with cli.make_context(PROGRAM, list(argv)) as ctx:
+            code = cli.invoke(ctx)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        code = _explain_usage(error, argv)
+    except click.Abort:
+        code = Exit.INTERRUPTED
+    return code if isinstance(code, int) else Exit.OK
+
+
+def complete() -> int:
+    """Answer a shell that completes a command line; the exit code."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(cli, {}, PROGRAM, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
+
+
+def _explain_usage(error: click.ClickException, argv: Sequence[str]) -> int:
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f"`{ctx.command_path if ctx is not None else PROGRAM} --help` tells more"
+    if isinstance(error, click.NoSuchOption) and "--" not in argv and argv[0] in WITH_COMMAND:
+        hint = f"if {error.option_name} is the command's, put -- before the command"
+    complain(_sentence(error.format_message()), hint=hint)
+    return Exit.USAGE
+
+
+def _sentence(message: str) -> str:
+    """click's message in our style: it begins small and has no full stop."""
+    message = message.strip().removesuffix(".")
+    return message[:1].lower() + message[1:]
+
+
+def _open(options: dict[str, Any]) -> int:
+    """The app, or a picture of it."""
+    if options["screenshot"] is not None:
+        return _take_picture(options)
+    if not has_terminal():
+        with cli.make_context(PROGRAM, ["ps"]) as ctx:
+            click.echo(cli.get_help(ctx), err=True)
+        return Exit.USAGE
+    for name in ("screen", "size"):
+        if options[name] is not None:
+            raise click.UsageError(f"--{name} is of a picture; say where: --screenshot FILE")
+    return open_app(
+        theme=options["theme"] or "",
+        ascii_glyphs=options["ascii"],
+        read_only=options["read_only"],
+    )
+
+
+def _take_picture(options: dict[str, Any]) -> int:
+    from quicksand_tui.shots import DEFAULT_SIZE, ShotSpec, parse_screen, parse_size
+
+    try:
+        screen, sandbox = parse_screen(options["screen"] or "main")
+        size = parse_size(options["size"]) if options["size"] is not None else DEFAULT_SIZE
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    spec = ShotSpec(
+        screen=screen,
+        sandbox=sandbox,
+        size=size,
+        theme=options["theme"] or "",
+        ascii_glyphs=options["ascii"],
+    )
+    from quicksand_tui.screenshot import ScreenshotError, take
+
+    try:
+        take(options["screenshot"], spec)
+    except ScreenshotError as error:
+        complain(error)
+        return Exit.FAILURE
+    return Exit.OK
