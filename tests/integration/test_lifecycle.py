@@ -230,8 +230,12 @@ async def test_events_tell_pause_and_end(places: Paths) -> None:
 @pytest.mark.parametrize("templates", ["use", "off"])
 @pytest.mark.parametrize(
     ("stage", "delay"),
-    [("image", 0.0), ("image", 0.01), ("disk", 0.0), ("qemu", 0.0), ("qemu", 0.03)]
-    + [("guest", 0.0), ("guest", 0.05)],
+    [
+        *(("image", delay) for delay in (0.0, 0.01)),
+        *(("disk", delay) for delay in (0.0, 0.02)),
+        *(("qemu", delay) for delay in (0.0, 0.03)),
+        *(("guest", delay) for delay in (0.0, 0.05)),
+    ],
 )
 async def test_a_cancelled_start_leaves_nothing(
     places: Paths, monkeypatch: pytest.MonkeyPatch, templates: str, stage: str, delay: float

@@ -26,6 +26,7 @@ except ImportError as error:
 
 
 def test_names_are_what_they_were() -> None:
-    done = subprocess.run([sys.executable, "-c", SPARED], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", SPARED], check=True, stdout=subprocess.PIPE, text=True
+    )
     assert "cannot import name 'nothing' from 'textual.types'" in done.stdout
