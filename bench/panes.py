@@ -33,7 +33,8 @@ from pathlib import Path
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.panes.link import UNREAD_MAX, LinkState, LinkStatus, Sink
 from quicksand_tui.service import EngineService
-from quicksand_tui.snapshot import SandboxView, ShellView, Snapshot, State
+from quicksand_tui.services import ShellView
+from quicksand_tui.snapshot import SandboxView, Snapshot, State
 
 COLUMNS, ROWS = 160, 45
 KEYS_WITHOUT_FLOOD = 100

@@ -24,25 +24,16 @@ from quicksand_tui import reasons
 from quicksand_tui.actions import default_keymap
 from quicksand_tui.cockpit.layout import Part
 from quicksand_tui.dialogs import Dialogs
-from quicksand_tui.happenings import Happening, happenings
-from quicksand_tui.keymap import Prefix
 from quicksand_tui.operations import Operations
 from quicksand_tui.pane_keys import PaneKeys
 from quicksand_tui.panes.driver import CommandTyped, RawDriver, RawInput, TerminalAnswered
 from quicksand_tui.probe import UNKNOWN
-from quicksand_tui.probing import Probe
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.settings import Settings
-from quicksand_tui.snapshot import (
-    NewSpec,
-    SandboxView,
-    Service,
-    Snapshot,
-    State,
-)
+from quicksand_tui.snapshot import SandboxView, Snapshot, State
 from quicksand_tui.terminal_loan import Ended, FullShell, Loan
 from quicksand_tui.theme_choice import ThemeChoice
 from quicksand_tui.themes import THEMES, fitting_theme
@@ -51,7 +42,12 @@ from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.command_history import CommandHistory
+    from quicksand_tui.happenings import Happening
+    from quicksand_tui.keymap import Prefix
+    from quicksand_tui.probing import Probe
     from quicksand_tui.saves_operations import SavesOperations
+    from quicksand_tui.services import Service
+    from quicksand_tui.specs import NewSpec
 
 EVENTS_MAX = 1000
 LOOK_WAIT_S = 5.0
@@ -238,6 +234,15 @@ class QuicksandApp(App[int]):
         )
         self._show()
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Before there is a screen, only what the sheets' variables are: Textual would parse all of
+        them here, and then again with the screen."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+            self.stylesheet.update(self, animate=animate)
+
     def remember(self, name: str, value: object) -> None:
         """Have a value for the next run, too."""
         if self.remembered.put(name, value):
@@ -251,6 +256,8 @@ class QuicksandApp(App[int]):
         """Look at the disk now and then, and at once when asked to."""
         self._painted_first()
         self.main.complete()
+        from quicksand_tui.happenings import happenings
+
         while True:
             fresh, self._look_fresh = self._look_fresh, False
             self._look_again.clear()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from quicksand_tui.command_text import LENGTH_MAX
-from quicksand_tui.state_files import StateFile
+
+if TYPE_CHECKING:
+    from quicksand_tui.state_files import StateFile
 
 LINES_MAX = 200
 

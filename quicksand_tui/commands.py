@@ -10,14 +10,17 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from quicksand_tui import reasons
 from quicksand_tui.action import Action, Group, Scope
 from quicksand_tui.actions import in_scope
 from quicksand_tui.command_text import CommandError, split_words, whole_words
-from quicksand_tui.past import CheckpointView
-from quicksand_tui.saved import SaveView
 from quicksand_tui.snapshot import ImageView, SandboxView, Selection, Snapshot
+
+if TYPE_CHECKING:
+    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.saved import SaveView
 
 SELECTED = "."
 """In place of a sandbox's name: the selected one."""

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.screen import Screen
 
 from quicksand_tui.actions import Scope
-from quicksand_tui.snapshot import Failure, NewSpec, SandboxView
 from quicksand_tui.text import TITLE_CELLS, clip
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.failures import Failure
     from quicksand_tui.form import Form, Values
     from quicksand_tui.past import CheckpointView
     from quicksand_tui.saved import SaveView
     from quicksand_tui.saves_spec import Told
+    from quicksand_tui.snapshot import SandboxView
+    from quicksand_tui.specs import NewSpec
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from quicksand_tui.failures import Failure, OperationError
 from quicksand_tui.run_many import CommandOutput
-from quicksand_tui.snapshot import Failure, OperationError
 from quicksand_tui.text import sanitise_lines
 
 OUTPUT_MAX = 64 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from quicksand_tui.snapshot import GuestView, ProcessView
+from quicksand_tui.guest_view import GuestView, ProcessView
 from quicksand_tui.text import sanitise
 
 ANSWER_S = 5.0

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from quicksand_tui.past import CheckpointView
-from quicksand_tui.snapshot import CheckpointSpec
-
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.specs import CheckpointSpec
 
 CLONES_AT_ONCE = 2
 """Started beside each other: more would only wait for the CPU."""

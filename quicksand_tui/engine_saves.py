@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand_tui.failures import Failure, OperationError
 from quicksand_tui.saved import VerdictView
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
-from quicksand_tui.snapshot import Failure, OperationError, Progress, Report
+from quicksand_tui.services import Progress, Report
 from quicksand_tui.text import pause_text, sanitise, size_text
 
 if TYPE_CHECKING:

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass
 
-from quicksand_tui.snapshot import Failure
 from quicksand_tui.text import sanitise, sanitise_lines
 
 LOG_LINES = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, for people."""
+
+    title: str
+    message: str
+    hint: str = ""
+    log: tuple[str, ...] = ()
+    """The last lines of what QEMU or the guest said."""
+
+
+class OperationError(Exception):
+    """Raised by a `Service`. Carries what to show."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 def describe_failure(title: str, error: BaseException) -> Failure:

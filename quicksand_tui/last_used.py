@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from quicksand_tui.remembered import Remembered
 from quicksand_tui.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.remembered import Remembered
 
 NAME = "new_sandbox"
 """As `Remembered` has it."""

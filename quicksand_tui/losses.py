@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from quicksand_tui.past import CheckpointView
 from quicksand_tui.saved import SaveView, TrashedView, freed_together
 from quicksand_tui.saves_view import came_from_text
-from quicksand_tui.snapshot import SandboxView
 from quicksand_tui.text import age_text, clip, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.snapshot import SandboxView
 
 NOTE_CELLS = 120
 NAME_CELLS = 30

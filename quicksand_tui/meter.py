@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from quicksand_tui.snapshot import Progress
+if TYPE_CHECKING:
+    from quicksand_tui.services import Progress
 
 TELL_EVERY_S = 0.15
 PATIENCE_S = 1.0

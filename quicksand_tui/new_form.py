@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from quicksand_tui.form import Field, Form, Option, Values
 from quicksand_tui.last_used import Last
 from quicksand_tui.saved import SavesView, SaveView
 from quicksand_tui.saves_view import trouble_of
-from quicksand_tui.snapshot import ImageView, NewSpec, Snapshot
 from quicksand_tui.spec import (
     NETWORK_NOTES,
     NETWORKS,
@@ -19,7 +19,11 @@ from quicksand_tui.spec import (
     run_command,
     suggest_name,
 )
+from quicksand_tui.specs import NewSpec
 from quicksand_tui.text import clip, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.snapshot import ImageView, Snapshot
 
 PRESETS = {"small": ("512M", "1"), "medium": ("1G", "2"), "large": ("2G", "4")}
 LAST, OWN, AS_SAVED = "last", "own", "as saved"

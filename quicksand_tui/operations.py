@@ -13,28 +13,20 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand_tui import reasons
 from quicksand_tui.actions import Scope, default_keymap, find_action
+from quicksand_tui.command_record import CommandRecord
+from quicksand_tui.failures import Failure, OperationError
 from quicksand_tui.meter import Meter
-from quicksand_tui.past import CheckpointView
-from quicksand_tui.snapshot import (
-    SAVE_VERBS,
-    CheckpointSpec,
-    CloneSpec,
-    CommandRecord,
-    Failure,
-    Job,
-    NewSpec,
-    OperationError,
-    Progress,
-    SandboxView,
-    Service,
-    Verb,
-)
-from quicksand_tui.spec import checkpoint_command, clone_command, run_command
+from quicksand_tui.snapshot import SAVE_VERBS, Job, SandboxView, Verb
 from quicksand_tui.text import clip, pause_text, sanitise, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.services import Progress, Report, Service
+    from quicksand_tui.specs import CheckpointSpec, CloneSpec, NewSpec
 
 LOG_MAX = 200
 NAMES_SHOWN = 3
@@ -45,7 +37,7 @@ TAG_CELLS = 40
 RunWorker = Callable[[Coroutine[Any, Any, None], str], None]
 """Runs a coroutine in the background under a name, and keeps it until it ends."""
 
-Operation = Callable[[Callable[[Progress], None]], Coroutine[Any, Any, str | None]]
+Operation = Callable[["Report"], Coroutine[Any, Any, str | None]]
 """Carries an action out, reporting its progress; gives what to tell ("": nothing), if its row does
 not."""
 
@@ -128,6 +120,8 @@ class Operations:
     # Beginning
 
     def create(self, spec: NewSpec) -> None:
+        from quicksand_tui.spec import run_command
+
         key = f"new:{spec.name}"
         job = Job(
             sandbox_id=key,
@@ -163,6 +157,8 @@ class Operations:
         self._begin_on(sandbox, Verb.DELETE, lambda _: self._service.delete(sandbox.id))
 
     def checkpoint(self, sandbox: SandboxView, spec: CheckpointSpec) -> None:
+        from quicksand_tui.spec import checkpoint_command
+
         async def take(_: object) -> str:
             made = await self._service.checkpoint(sandbox.id, spec)
             tier = f" ({made.tier}: {made.tier_note})" if made.tier != "pages" else ""
@@ -198,6 +194,8 @@ class Operations:
         self._begin_on(sandbox, Verb.START, go, command)
 
     def clone(self, sandbox: SandboxView, spec: CloneSpec) -> None:
+        from quicksand_tui.spec import clone_command
+
         async def make(_: object) -> str:
             names = await self._service.clone(sandbox.id, spec.count, at=spec.at)
             shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")

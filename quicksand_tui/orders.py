@@ -10,18 +10,12 @@ from quicksand_tui.command_text import CommandError
 from quicksand_tui.commands import Target, selection_of, why_not
 from quicksand_tui.saves_checks import find_save_name_problem
 from quicksand_tui.saves_spec import SaveSpec
-from quicksand_tui.snapshot import (
-    CheckpointSpec,
-    CloneSpec,
-    NewSpec,
-    SandboxView,
-    Selection,
-    Snapshot,
-)
 from quicksand_tui.spec import find_name_problem, find_problems, find_tag_problem
+from quicksand_tui.specs import CheckpointSpec, CloneSpec, NewSpec
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
 
 
 def check(target: Target, snapshot: Snapshot, selection: Selection) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from quicksand_tui.actions import Scope, find_action
 from quicksand_tui.form import Field, Form, Values
 from quicksand_tui.past import NOTE_LIMIT, CheckpointView
-from quicksand_tui.snapshot import CheckpointSpec, CloneSpec, SandboxView, Snapshot
 from quicksand_tui.spec import checkpoint_command, clone_command, find_tag_problem
+from quicksand_tui.specs import CheckpointSpec, CloneSpec
 from quicksand_tui.text import TITLE_CELLS, clip, sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.snapshot import SandboxView, Snapshot
 
 CLONES_MAX = 100
 TAG_LIMIT = 128

@@ -12,6 +12,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quicksand.errors import QuicksandError
 from quicksand.host.memory import available_memory
@@ -21,7 +22,6 @@ from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.registry import Entry, Registry
 from quicksand.stats import allocated_size, process_usage
 
-from quicksand_tui.past import PastView
 from quicksand_tui.past_reader import PastReader
 from quicksand_tui.snapshot import (
     NO_HISTORY,
@@ -33,6 +33,9 @@ from quicksand_tui.snapshot import (
     UseHistory,
 )
 from quicksand_tui.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.past import PastView
 
 USAGE_EVERY_S = 2.0
 READINGS_MAX = 120

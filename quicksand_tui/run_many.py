@@ -9,20 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from quicksand_tui.actions import find_action
-from quicksand_tui.operations import Operations
-from quicksand_tui.snapshot import (
-    Job,
-    OperationError,
-    Progress,
-    Report,
-    SandboxView,
-    Service,
-    State,
-    Verb,
-)
+from quicksand_tui.failures import OperationError
+from quicksand_tui.services import Progress, Report, Service
+from quicksand_tui.snapshot import Job, SandboxView, State, Verb
 from quicksand_tui.text import clip, sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.operations import Operations
 
 AT_ONCE = 8
 TIMEOUT_S = 60.0

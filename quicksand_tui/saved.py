@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
-    from quicksand_tui.snapshot import Report
+    pass
 
 FileKey = tuple[int, int]
 """Device and inode."""
@@ -145,35 +144,3 @@ def total_size(views: Iterable[SaveView]) -> int:
 
 
 NO_SAVES = SavesView(loaded=False)
-
-
-class SavesService(Protocol):
-    """What a service does about saves. Keys are those of the views. Operations raise
-    OperationError; cancelling one returns after everything it had begun is undone."""
-
-    def read_saves(self, *, fresh: bool = False) -> SavesView:
-        """Look at all saves and the trash. Blocks, with thousands of them for seconds; called in a
-        thread, never twice at a time. Gives the same object as before where nothing has changed;
-        ``fresh`` looks all the same. Never raises for what it finds."""
-
-    async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
-        """Keep a sandbox's disk, running or not, among the user's own saves."""
-
-    async def delete_saves(self, keys: Sequence[str], report: Report, *, now: bool) -> Told:
-        """Move saves to the trash, or remove them for good ``now``. A cancellation leaves those
-        that are not yet removed."""
-
-    async def restore_saves(self, keys: Sequence[str], report: Report, *, name: str = "") -> Told:
-        """Bring back what is in the trash, under another ``name`` if one is given."""
-
-    async def purge_saves(self, keys: Sequence[str]) -> Told:
-        """Remove some of the trash for good."""
-
-    async def export_save(self, key: str, spec: ExportSpec, report: Report) -> Told: ...
-
-    async def import_bundle(self, spec: ImportSpec, report: Report) -> Told:
-        """Take what a bundle holds: a save, a stopped sandbox, or an image."""
-
-    async def verify_saves(self, keys: Sequence[str], report: Report, *, deep: bool) -> Told:
-        """Look at saves from outside, or ``deep`` at every byte; the views tell it afterwards. That
-        one is not whole is an OperationError."""

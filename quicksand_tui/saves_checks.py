@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from quicksand_tui.saved import SaveView
-from quicksand_tui.snapshot import Snapshot
 from quicksand_tui.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.saved import SaveView
+    from quicksand_tui.snapshot import Snapshot
 
 ENDING = ".quicksand"
 

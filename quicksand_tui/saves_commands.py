@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from quicksand_tui.actions import Scope, find_action
-from quicksand_tui.saved import SaveView, TrashedView
-from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec
 from quicksand_tui.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.saved import SaveView, TrashedView
+    from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec
 
 
 def command_of(action_id: str, *words: str, scope: Scope = Scope.SAVES) -> str:

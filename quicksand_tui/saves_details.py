@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.saved import SaveView, TrashedView
 from quicksand_tui.saves_view import (
     NAME_CELLS,
     came_from_text,
@@ -14,10 +13,11 @@ from quicksand_tui.saves_view import (
     names_text,
     trouble_of,
 )
-from quicksand_tui.snapshot import Snapshot
 from quicksand_tui.text import age_text, clip, size_text
 
 if TYPE_CHECKING:
+    from quicksand_tui.saved import SaveView, TrashedView
+    from quicksand_tui.snapshot import Snapshot
     from quicksand_tui.widgets.facts import Line, Part
 
 

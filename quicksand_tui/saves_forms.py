@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from quicksand_tui.form import Field, Form, Values
-from quicksand_tui.saved import SaveView, TrashedView
 from quicksand_tui.saves_checks import (
     find_save_name_problem,
     look_at_source,
@@ -20,8 +20,11 @@ from quicksand_tui.saves_commands import (
     save_command,
 )
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec
-from quicksand_tui.snapshot import SandboxView, Snapshot
 from quicksand_tui.text import TITLE_CELLS, clip, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.saved import SaveView, TrashedView
+    from quicksand_tui.snapshot import SandboxView, Snapshot
 
 NO, YES = "no", "yes"
 THIN, FULL = "thin", "full"

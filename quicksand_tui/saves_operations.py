@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.operations import Operation, Operations
-from quicksand_tui.saved import SavesService, SaveView, TrashedView
 from quicksand_tui.saves_commands import (
     discard_command,
     export_command,
@@ -19,8 +17,13 @@ from quicksand_tui.saves_commands import (
     verify_command,
 )
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
-from quicksand_tui.snapshot import Job, Report, SandboxView, Verb
+from quicksand_tui.services import Report, SavesService
+from quicksand_tui.snapshot import Job, SandboxView, Verb
 from quicksand_tui.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.operations import Operation, Operations
+    from quicksand_tui.saved import SaveView, TrashedView
 
 Work = Callable[[Report], Coroutine[Any, Any, Told]]
 

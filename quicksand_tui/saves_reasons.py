@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from quicksand_tui.saved import SaveView
+from typing import TYPE_CHECKING
+
 from quicksand_tui.saves_view import DOING, names_text, trouble_of
 from quicksand_tui.snapshot import Job, Selection, Snapshot, Verb
+
+if TYPE_CHECKING:
+    from quicksand_tui.saved import SaveView
 
 
 def _none(snapshot: Snapshot, what: str) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from quicksand_tui.saved import NO_SAVES, SavesService, SavesView
+from quicksand_tui.saved import NO_SAVES, SavesView
+
+if TYPE_CHECKING:
+    from quicksand_tui.services import SavesService
 
 LOOK_EVERY_S = 0.5
 LOOK_WAIT_S = 5.0

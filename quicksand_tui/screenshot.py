@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.pilot import Pilot
 
@@ -16,8 +17,10 @@ from quicksand_tui.actions import find_action
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.shots import SHOTS, ShotSpec
-from quicksand_tui.snapshot import Service
 from quicksand_tui.theme_choice import ThemeChoice
+
+if TYPE_CHECKING:
+    from quicksand_tui.services import Service
 
 LOADED_WAIT_S = 30.0
 """For the first look at the disk."""

@@ -10,32 +10,23 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui import engine_past
-from quicksand_tui.failures import describe_failure
-from quicksand_tui.logs import FileLog
-from quicksand_tui.past import CheckpointView
-from quicksand_tui.saved import SavesView
-from quicksand_tui.snapshot import (
-    CheckpointSpec,
-    GuestView,
-    LogKind,
-    LogSource,
-    NewSpec,
-    OperationError,
-    Progress,
-    Report,
-    ShellView,
-    Snapshot,
-)
+from quicksand_tui.failures import OperationError, describe_failure
 from quicksand_tui.text import sanitise
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
+    from quicksand_tui.guest_view import GuestView
     from quicksand_tui.panes.link import GuestTerminal, Sink
+    from quicksand_tui.past import CheckpointView
     from quicksand_tui.reader import Reader
     from quicksand_tui.run_many import CommandOutput
+    from quicksand_tui.saved import SavesView
     from quicksand_tui.saves_reader import SavesReader
     from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
+    from quicksand_tui.services import LogKind, LogSource, Progress, Report, ShellView
+    from quicksand_tui.snapshot import Snapshot
+    from quicksand_tui.specs import CheckpointSpec, NewSpec
 
 STAGES = {
     "image": "find the image",
@@ -85,8 +76,10 @@ class EngineService:
         from quicksand.host.paths import paths
         from quicksand.layout import sandbox_dir
 
+        from quicksand_tui.logs import FileLog
+
         place = sandbox_dir(paths(), sandbox_id)
-        return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
+        return FileLog(place.console_log if kind == "console" else place.qemu_log)
 
     # Operations
 
@@ -108,7 +101,7 @@ class EngineService:
                 progress_callback=progress,
                 **machine_options(spec),
             )
-            report(Progress(sandbox.id))
+            report(_progress(sandbox.id))
             await _start(sandbox)
 
         await self._run(f"{spec.name} did not start", operation)
@@ -121,7 +114,7 @@ class EngineService:
             sandbox._progress = lambda stage, step, steps: report(
                 _progress(sandbox_id, stage, step, steps)
             )
-            report(Progress(sandbox_id))
+            report(_progress(sandbox_id))
             await _start(sandbox, at=at)
 
         await self._run("The sandbox did not start", operation)
@@ -362,7 +355,9 @@ async def _until_done(ended: asyncio.Future[BaseException | None]) -> None:
             await asyncio.shield(ended)
 
 
-def _progress(sandbox_id: str, stage: str, step: int, steps: int) -> Progress:
+def _progress(sandbox_id: str, stage: str = "", step: int = -1, steps: int = 0) -> Progress:
+    from quicksand_tui.services import Progress
+
     return Progress(sandbox_id, STAGES.get(stage, stage), step + 1, steps)
 
 
@@ -389,6 +384,8 @@ async def _pause(sandbox_id: str, *, paused: bool) -> None:
 
 async def _left_shells(sandbox_id: str) -> list[ShellView]:
     from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.services import ShellView
 
     sandbox = Sandbox.attach(sandbox_id)
     try:

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from quicksand_tui.config import Config, ConfigFile, Loaded, Problem
-from quicksand_tui.keymap import Keymap
 
 if TYPE_CHECKING:
+    from quicksand_tui.keymap import Keymap
     from quicksand_tui.saves_spec import Told
 
 

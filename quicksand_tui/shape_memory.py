@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quicksand_tui.cockpit.layout import Shape, Tab
-from quicksand_tui.remembered import Remembered
+
+if TYPE_CHECKING:
+    from quicksand_tui.remembered import Remembered
 
 NAME = "layout"
 """As `Remembered` has it."""

@@ -7,21 +7,17 @@ module is needed for the first paint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from quicksand_tui.keymap import NO_KEYS, Keymap
 from quicksand_tui.past import NO_PAST, CheckpointView, PastView
-from quicksand_tui.saved import NO_SAVES, SavesService, SavesView, SaveView, TrashedView
+from quicksand_tui.saved import NO_SAVES, SavesView, SaveView, TrashedView
 from quicksand_tui.text import age_text, size_text
 
 if TYPE_CHECKING:
-    from quicksand.guest_traffic import GuestTraffic
-
-    from quicksand_tui.panes.link import GuestTerminal, Sink
-    from quicksand_tui.run_many import CommandOutput
+    pass
 
 
 class State(StrEnum):
@@ -120,36 +116,6 @@ class ImageView:
     @property
     def key(self) -> str:
         return self.name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessView:
-    """A process of a guest, as the guest tells it. All text is fit to be shown."""
-
-    pid: int
-    user: str
-    rss: int
-    """Bytes."""
-    cpu_s: float
-    command: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestView:
-    """What a guest says of itself."""
-
-    memory_total: int
-    memory_used: int
-    disk_total: int
-    disk_used: int
-    load: float
-    """Over one minute."""
-    processes: int
-    uptime_s: float
-    traffic: GuestTraffic | None = None
-    """None if it has no network, or does not tell."""
-    busiest: tuple[ProcessView, ...] = ()
-    """By CPU time, those that used most of it first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,185 +286,3 @@ class Selection:
     def trash(self) -> tuple[TrashedView, ...]:
         """As `saves`, in the trash."""
         return self.marked_trash or ((self.trashed,) if self.trashed is not None else ())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloneSpec:
-    """Clones to be made, as typed."""
-
-    count: int = 1
-    at: str = ""
-    """The id of a checkpoint; "" for the present."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointSpec:
-    """A checkpoint to be taken, as typed."""
-
-    tag: str = ""
-    """ "" lets the engine number it."""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSpec:
-    """A sandbox to be made, as typed; `quicksand_tui.spec` checks it. What is "" is the engine's to
-    choose."""
-
-    image: str
-    """What a command calls the image, or the save that it begins with."""
-    name: str
-    save: str = ""
-    """The key of that save."""
-    memory: str = "512M"
-    cpus: str = "1"
-    network: str = "mounts_only"
-    ports: str = ""
-    """Of this host and of the guest, as in "8080:80, 0:22"."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """What went wrong, for people."""
-
-    title: str
-    message: str
-    hint: str = ""
-    log: tuple[str, ...] = ()
-    """The last lines of what QEMU or the guest said."""
-
-
-class OperationError(Exception):
-    """Raised by a `Service`. Carries what to show."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellView:
-    """A terminal in a guest that nobody looks at. All text is fit to be shown."""
-
-    session: str
-    """The guest's name for it; exactly as it has it."""
-    command: str
-    created: float
-    """Unix time, by the guest's clock."""
-
-
-class LogKind(StrEnum):
-    CONSOLE = "console"
-    QEMU = "qemu"
-
-
-class LogSource(Protocol):
-    """A log that grows. `read` blocks for a disk read, so it is called in a thread."""
-
-    def read(self) -> str:
-        """What was added since the last call; the first time, the end of what there is."""
-
-    def close(self) -> None:
-        """Let go of it; also while another thread reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where an operation is."""
-
-    sandbox_id: str
-    """"" for one that knows none; that of a new sandbox as soon as it has one."""
-    stage: str = ""
-    step: int = 0
-    steps: int = 0
-    done: int = 0
-    total: int = 0
-    """Bytes, where they are counted."""
-
-
-Report = Callable[[Progress], None]
-"""Called from any thread."""
-
-
-class Service(SavesService, Protocol):
-    """The only door to the engine. Operations raise OperationError; cancelling one returns after
-    everything it had begun is undone."""
-
-    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
-        """Look at the disk. Blocks for milliseconds; called in a thread, never twice at a time.
-
-        CPU and memory are read of the running sandboxes in ``visible`` only. ``fresh`` forgets what
-        was remembered. Never raises for what it finds.
-        """
-
-    async def create(self, spec: NewSpec, report: Report) -> None:
-        """Start a new sandbox that outlives the app. The first report gives its id."""
-
-    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> None:
-        """Start a stopped one, at the checkpoint of the id ``at`` if there is one; it outlives the
-        app."""
-
-    async def stop(self, sandbox_id: str) -> None: ...
-
-    async def kill(self, sandbox_id: str) -> None: ...
-
-    async def pause(self, sandbox_id: str) -> None: ...
-
-    async def resume(self, sandbox_id: str) -> None: ...
-
-    async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
-        """The terminals that were left in it, newest first. Never raises for what it finds: who
-        cannot be asked has none."""
-
-    async def delete(self, sandbox_id: str) -> None:
-        """Remove a sandbox and its disk; one that runs is killed."""
-
-    async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
-        """Keep this instant of one that runs or is paused."""
-
-    async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
-        """Go back to a checkpoint; the present is kept."""
-
-    async def undo(self, sandbox_id: str) -> CheckpointView:
-        """Take the last revert back."""
-
-    async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None: ...
-
-    async def clone(self, sandbox_id: str, count: int, *, at: str = "") -> tuple[str, ...]:
-        """Make sandboxes that go on from this instant, or from the checkpoint of the id ``at``;
-        they outlive the app. All or none. Gives their names."""
-
-    async def pin_checkpoint(self, sandbox_id: str, checkpoint_id: str, *, pinned: bool) -> None:
-        """Keep a checkpoint from being deleted, or no longer."""
-
-    async def note_checkpoint(self, sandbox_id: str, checkpoint_id: str, note: str) -> None: ...
-
-    async def look_inside(self, sandbox_id: str) -> GuestView:
-        """Ask the guest of a running sandbox how it is."""
-
-    async def run_command(
-        self, sandbox_id: str, command: str, *, timeout_s: float
-    ) -> CommandOutput:
-        """Run a shell's command in a running sandbox to its end; after ``timeout_s`` it is ended.
-        Of its output 64 KiB are kept."""
-
-    def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
-    ) -> GuestTerminal:
-        """A terminal in a guest, a new one or, with ``session``, one that is there."""
-
-    def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource: ...
-
-    def close(self) -> None:
-        """Let go of everything; sandboxes go on. Blocks until nothing of ours is half done."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandRecord:
-    """A line of the command log: what an action does, as the command that does the same."""
-
-    command: str
-    outcome: str = "running"
-    """ "running", "done", "failed" or "cancelled"."""
-    seconds: float | None = None
-    sandbox_id: str = field(default="", compare=False)

@@ -6,14 +6,17 @@ import contextlib
 import re
 import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import find_action
-from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.reasons import NO_IMAGE
 from quicksand_tui.saves_view import trouble_of
-from quicksand_tui.snapshot import CheckpointSpec, CloneSpec, NewSpec, Snapshot
 from quicksand_tui.text import clip, sanitise, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.past import CheckpointView, PastView
+    from quicksand_tui.snapshot import Snapshot
+    from quicksand_tui.specs import CheckpointSpec, CloneSpec, NewSpec
 
 COMMAND_MAX = 4000
 _FORWARD = re.compile(r"(?:([0-9]{1,5}):)?([0-9]{1,5})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.snapshot import GuestView, SandboxView
 from quicksand_tui.spark import sparkline
 from quicksand_tui.text import age_text, clip, percent_text, size_text
 
@@ -12,6 +11,8 @@ if TYPE_CHECKING:
     from quicksand.guest_traffic import GuestTraffic
 
     from quicksand_tui.guest_network import TrafficRates
+    from quicksand_tui.guest_view import GuestView
+    from quicksand_tui.snapshot import SandboxView
 
 LABEL_WIDTH = 9
 VALUE_WIDTH = 14

@@ -9,23 +9,22 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from quicksand_tui.actions import find_action
-from quicksand_tui.snapshot import Failure, SandboxView
+from quicksand_tui.failures import Failure
 from quicksand_tui.text import plain, sanitise, sanitise_lines
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.snapshot import SandboxView
 
 STDERR_KEPT = 4096
 OWN_FAILURES = (1, 2, 125)
 """Statuses by which `quicksand-tui shell` may mean that it failed itself, not the shell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """How the program ended. ``failure`` if it said why on stderr."""
 
     status: int

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from quicksand_tui.state_files import StateFile
+if TYPE_CHECKING:
+    from quicksand_tui.state_files import StateFile
 
 AUTO = "auto"
 """Instead of a theme's name: the one that fits the terminal."""

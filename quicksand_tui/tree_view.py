@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from quicksand_tui.forest import Forest, Marks
-from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.text import age_text, pause_text, size_text
 from quicksand_tui.view import Cell, Column, Row
+
+if TYPE_CHECKING:
+    from quicksand_tui.past import CheckpointView, PastView
 
 STEM_MAX = 16
 """Cells of what stands before a checkpoint: of a tree with more branches, the right end."""

@@ -10,13 +10,14 @@ from quicksand.errors import RevertedError
 from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.output import complain, say
 from quicksand_tui.cli.relay import Wish, starting
-from quicksand_tui.cli.runner import Signals
 from quicksand_tui.cli.terminal import Relay, leave, terminal_env, terminal_size
 from quicksand_tui.cli.text import clean
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
     from quicksand.shell import Shell, ShellInfo
+
+    from quicksand_tui.cli.runner import Signals
 
 
 async def run_in_terminal(

@@ -19,13 +19,14 @@ from quicksand.errors import AgentUnreachableError, QuicksandError
 from quicksand_tui.cli.attaching import why_gone
 from quicksand_tui.cli.keys import DetachKeys
 from quicksand_tui.cli.modes import ModeTracker
-from quicksand_tui.cli.runner import Signals
 from quicksand_tui.cli.streams import FdWriter
 
 if TYPE_CHECKING:
     from quicksand.execution import ExitStatus
     from quicksand.sandbox import Sandbox
     from quicksand.shell import Shell
+
+    from quicksand_tui.cli.runner import Signals
 
 READ_SIZE = 64 * 1024
 TYPED_MAX = 256 * 1024

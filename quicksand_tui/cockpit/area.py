@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.app import ComposeResult
@@ -12,19 +13,24 @@ from textual.widget import Widget
 
 from quicksand_tui.actions import Scope
 from quicksand_tui.cockpit.layout import Tab
-from quicksand_tui.cockpit.log import LogPanel
-from quicksand_tui.cockpit.shells import Shells
-from quicksand_tui.cockpit.stats import StatsPanel
-from quicksand_tui.happenings import Happening
-from quicksand_tui.snapshot import CommandRecord, SandboxView, Selection, Service, Snapshot
 from quicksand_tui.view import MUTED, ROLES, state_text
 from quicksand_tui.widgets.details import Details
 from quicksand_tui.widgets.facts import STYLES
 from quicksand_tui.widgets.tab_bar import TabBar
 
+if TYPE_CHECKING:
+    from quicksand_tui.cockpit.log import LogPanel
+    from quicksand_tui.cockpit.shells import Shells
+    from quicksand_tui.cockpit.stats import StatsPanel
+    from quicksand_tui.command_record import CommandRecord
+    from quicksand_tui.happenings import Happening
+    from quicksand_tui.services import Service
+    from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
+
 
 class Area(Vertical):
-    """Shows one of its tabs. What is not shown costs nothing, but for shells, which run on."""
+    """Shows one of its tabs. What is not shown costs nothing, but for shells, which run on. Of the
+    tabs only the details are there for the first paint; the others are not even imported."""
 
     def __init__(
         self,
@@ -37,20 +43,41 @@ class Area(Vertical):
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        self._service = service
+        self._events = events
+        self._commands = commands
+        self._ascii = ascii_only
         self.mouse_released = mouse_released
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
-        self.shells = Shells(service, ascii_only=ascii_only, id="shells-tab")
-        self.logs = LogPanel(service, events, commands, ascii_only=ascii_only, id="log-panel")
-        self.stats = StatsPanel(service, ascii_only=ascii_only, id="stats")
         self._tab = Tab.DETAILS
-        self._parts: dict[Tab, Widget] = {
-            Tab.DETAILS: self.details,
-            Tab.SHELLS: self.shells,
-            Tab.LOG: self.logs,
-            Tab.STATS: self.stats,
-        }
+        self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
+        """Those that are mounted."""
+
+    @cached_property
+    def shells(self) -> Shells:
+        from quicksand_tui.cockpit.shells import Shells
+
+        return Shells(self._service, ascii_only=self._ascii, id="shells-tab")
+
+    @cached_property
+    def logs(self) -> LogPanel:
+        from quicksand_tui.cockpit.log import LogPanel
+
+        return LogPanel(
+            self._service, self._events, self._commands, ascii_only=self._ascii, id="log-panel"
+        )
+
+    @cached_property
+    def stats(self) -> StatsPanel:
+        from quicksand_tui.cockpit.stats import StatsPanel
+
+        return StatsPanel(self._service, ascii_only=self._ascii, id="stats")
+
+    @property
+    def _is_complete(self) -> bool:
+        return len(self._parts) > 1
 
     def compose(self) -> ComposeResult:
         yield self._bar
@@ -59,12 +86,16 @@ class Area(Vertical):
 
     def complete(self) -> None:
         """Add the tabs that need not be there for the first paint."""
-        if not self.is_attached or self.shells.is_attached:
+        if not self.is_attached or self._is_complete:
             return
-        for tab, part in self._parts.items():
-            if part is not self.details:
-                part.display = tab is self._tab
-                self.mount(part)
+        for tab, part in (
+            (Tab.SHELLS, self.shells),
+            (Tab.LOG, self.logs),
+            (Tab.STATS, self.stats),
+        ):
+            self._parts[tab] = part
+            part.display = tab is self._tab
+            self.mount(part)
 
     @property
     def tab(self) -> Tab:
@@ -81,6 +112,7 @@ class Area(Vertical):
 
     def focus_tab(self) -> bool:
         """Give what is shown the focus; False if there is nothing that takes it."""
+        self.complete()
         if self._tab is Tab.SHELLS:
             if self.shells.workspace is None:
                 return False
@@ -95,7 +127,7 @@ class Area(Vertical):
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
             self.details.show(snapshot, selection)
-        if not self.shells.is_attached:
+        if not self._is_complete:
             return
         self.shells.keep_only({view.id for view in snapshot.sandboxes})
         self.shells.show(sandbox)

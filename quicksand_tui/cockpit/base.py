@@ -8,10 +8,10 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from quicksand_tui.actions import Scope
 from quicksand_tui.text import plain
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions import Scope
     from quicksand_tui.application import QuicksandApp
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from quicksand_tui.cockpit.area import Area
 from quicksand_tui.cockpit.layout import Arrangement, Part, Shape, arrange
-from quicksand_tui.cockpit.lists import Lists
-from quicksand_tui.cockpit.tree import TreePanel
+
+if TYPE_CHECKING:
+    from quicksand_tui.cockpit.area import Area
+    from quicksand_tui.cockpit.lists import Lists
+    from quicksand_tui.cockpit.tree import TreePanel
 
 
 class _Places(Layout):

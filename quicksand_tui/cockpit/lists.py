@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from quicksand_tui.saved import SaveView
 from quicksand_tui.saves_view import (
     ORDERS as SAVE_ORDERS,
 )
@@ -35,6 +34,9 @@ from quicksand_tui.view import (
 )
 from quicksand_tui.widgets.browser import Browser, Listing
 from quicksand_tui.widgets.tab_bar import TabBar
+
+if TYPE_CHECKING:
+    from quicksand_tui.saved import SaveView
 
 SANDBOXES: Listing[SandboxView] = Listing(
     title="Sandboxes",

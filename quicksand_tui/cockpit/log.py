@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -17,13 +17,17 @@ from textual.widgets import Input
 
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
-from quicksand_tui.happenings import Happening
 from quicksand_tui.screens.base import bindings_of
-from quicksand_tui.snapshot import CommandRecord, LogKind, LogSource, SandboxView, Service
+from quicksand_tui.services import LogKind, LogSource, Service
 from quicksand_tui.text import sanitise_lines
 from quicksand_tui.widgets.command_line import OUTCOMES
 from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from quicksand_tui.command_record import CommandRecord
+    from quicksand_tui.happenings import Happening
+    from quicksand_tui.snapshot import SandboxView
 
 POLL_S = 0.5
 

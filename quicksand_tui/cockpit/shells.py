@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Static
 
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
 from quicksand_tui.keymap import Keymap, key_text
-from quicksand_tui.panes.messages import PaneCopied, PanePrefixed, WorkspaceEmptied
+from quicksand_tui.panes.messages import PaneCopied, PanePrefixed, ShellsLeft, WorkspaceEmptied
 from quicksand_tui.panes.ways import Side, Way
-from quicksand_tui.snapshot import SandboxView, Service, State
+from quicksand_tui.snapshot import SandboxView, State
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.pane import Pane
     from quicksand_tui.panes.workspace import Workspace
+    from quicksand_tui.services import Service
 
 
 class _Waiting(Static, can_focus=True):
@@ -45,9 +45,6 @@ class Shells(PartWidget, Vertical):
     """
 
     scope = Scope.PANES
-
-    class Left(Message):
-        """The last shell of the sandbox that is shown is gone."""
 
     def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
@@ -159,7 +156,7 @@ class Shells(PartWidget, Vertical):
         self._opening = ""
         self._typed.clear()
         if self._nothing.has_focus:
-            self.post_message(self.Left())
+            self.post_message(ShellsLeft())
 
     def focus_current(self) -> None:
         if self.workspace is not None:
@@ -174,7 +171,7 @@ class Shells(PartWidget, Vertical):
             self.show(self._sandbox)
             # Else the focus would go wherever comes next.
             self.screen.set_focus(self._nothing)
-            self.post_message(self.Left())
+            self.post_message(ShellsLeft())
         event.workspace.remove()
 
     @on(PaneCopied)

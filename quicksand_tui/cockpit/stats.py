@@ -12,13 +12,16 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.snapshot import GuestView, OperationError, SandboxView, Service, State
+from quicksand_tui.failures import OperationError
+from quicksand_tui.snapshot import SandboxView, State
 from quicksand_tui.stats_view import stats_lines
 from quicksand_tui.text import plain
 from quicksand_tui.view import MUTED
 
 if TYPE_CHECKING:
     from quicksand_tui.guest_network import TrafficRates
+    from quicksand_tui.guest_view import GuestView
+    from quicksand_tui.services import Service
 
 ASK_EVERY_S = 2.0
 STYLES = {"muted": MUTED, "heading": "bold", "accent": "$text-accent", "": ""}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,14 +14,16 @@ from textual.widgets import Static
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
 from quicksand_tui.forest import FANCY, PLAIN
-from quicksand_tui.keymap import Keymap
-from quicksand_tui.past import CheckpointView
 from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.snapshot import SandboxView, Snapshot, State
 from quicksand_tui.text import clip
 from quicksand_tui.tree_view import TreeLine, plan_tree_columns, tree_lines, tree_rows
-from quicksand_tui.view import Row
 from quicksand_tui.widgets.long_table import LongTable
+
+if TYPE_CHECKING:
+    from quicksand_tui.keymap import Keymap
+    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.view import Row
 
 NAME_CELLS = 30
 

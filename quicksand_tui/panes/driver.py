@@ -6,7 +6,7 @@ import contextlib
 import os
 import selectors
 from codecs import getincrementaldecoder
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from textual import constants
 from textual._xterm_parser import XTermParser
@@ -17,7 +17,9 @@ from textual.message import Message
 from quicksand_tui.panes.raw_input import ESCAPE_WAIT_S, InputSplitter, Piece
 from quicksand_tui.panes.slim import slim
 from quicksand_tui.probe import ReplyReader, TerminalAbilities
-from quicksand_tui.probing import Probe
+
+if TYPE_CHECKING:
+    from quicksand_tui.probing import Probe
 
 READ_SIZE = 64 * 1024
 IDLE_S = 0.1

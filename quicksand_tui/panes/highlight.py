@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quicksand_tui.panes.selection import Selection, Shape
-from quicksand_tui.terminal import Lines, Terminal
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal import Lines, Terminal
 
 
 class Highlight:

@@ -45,6 +45,10 @@ class PaneCopied(PaneMessage):
         self.size = size
 
 
+class ShellsLeft(Message):
+    """The last shell of the sandbox that is shown is gone."""
+
+
 class WorkspaceEmptied(Message):
     """The last pane is gone."""
 

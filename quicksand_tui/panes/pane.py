@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.geometry import Region, Size
@@ -15,7 +15,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.copy_mode import CopyMode
 from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
 from quicksand_tui.panes.link import (
@@ -40,6 +39,9 @@ from quicksand_tui.terminal import (
     TitleChanged,
 )
 from quicksand_tui.text import size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.panes.copy_mode import CopyMode
 
 SLICE = 4 * 1024
 """Bytes that are parsed at one go: mostly 1 ms; of what is made to be slow some 100."""

@@ -11,13 +11,13 @@ from rich.style import Style
 from textual.cache import LRUCache
 from textual.strip import Strip
 
-from quicksand_tui.panes.copy_mode import CopyMode
 from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.selection import columns_of
 from quicksand_tui.panes.strips import joined, line_strip, painted, reversed_at
 from quicksand_tui.terminal import CursorShape
 
 if TYPE_CHECKING:
+    from quicksand_tui.panes.copy_mode import CopyMode
     from quicksand_tui.panes.pane import Pane
 
 STRIPS_MAX = 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -10,7 +11,9 @@ from rich.style import Style
 from textual.strip import Strip
 
 from quicksand_tui.panes.colours import rich_style
-from quicksand_tui.terminal import Run
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal import Run
 
 
 def line_strip(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
-from quicksand_tui.actions import Action, Scope
 from quicksand_tui.keymap import UNBOUND
-from quicksand_tui.snapshot import Selection
+
+if TYPE_CHECKING:
+    from quicksand_tui.actions import Action, Scope
+    from quicksand_tui.snapshot import Selection
 
 
 def refuse_paste(event: events.Paste) -> str:

@@ -14,7 +14,6 @@ from quicksand_tui.actions import find_action
 from quicksand_tui.saves_reasons import job_to_cancel
 from quicksand_tui.saves_view import counts_text, jobs_text
 from quicksand_tui.screens.base import ActionScreen, refuse_paste
-from quicksand_tui.snapshot import Snapshot
 from quicksand_tui.text import plain
 from quicksand_tui.widgets.action_bar import ActionBar
 from quicksand_tui.widgets.browser import Browser, Keyed, Listing
@@ -23,6 +22,7 @@ from quicksand_tui.widgets.facts import Facts, Line
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.snapshot import Snapshot
 
 T = TypeVar("T", bound=Keyed)
 

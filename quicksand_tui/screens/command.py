@@ -16,17 +16,17 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from quicksand_tui.command_history import CommandHistory
 from quicksand_tui.command_text import LENGTH_MAX, CommandError
 from quicksand_tui.commands import Kind, Target, Verb, parse, resolve
 from quicksand_tui.completion import Candidate, Completion, complete
 from quicksand_tui.orders import check
-from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
 from quicksand_tui.text import clip, plain
 from quicksand_tui.view import MUTED
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.command_history import CommandHistory
+    from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
 
 SHOWN = 8
 """Candidates at a time."""

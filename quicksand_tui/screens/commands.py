@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,9 +12,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import CommandRecord
 from quicksand_tui.text import plain
 from quicksand_tui.widgets.command_line import command_content
+
+if TYPE_CHECKING:
+    from quicksand_tui.command_record import CommandRecord
 
 NOTHING = "Nothing was done yet. Each action of yours will be here as a command."
 

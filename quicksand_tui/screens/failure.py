@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,7 +11,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import Failure
+
+if TYPE_CHECKING:
+    from quicksand_tui.failures import Failure
 
 
 class FailureScreen(Dialog[None]):

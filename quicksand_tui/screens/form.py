@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
@@ -15,10 +15,12 @@ from textual.widgets import Button, Input, Label, Static
 
 from quicksand_tui.form import Field, Form, Option, Values
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import Snapshot
 from quicksand_tui.text import plain
 from quicksand_tui.widgets.choice import Choice
 from quicksand_tui.widgets.line_input import LineInput
+
+if TYPE_CHECKING:
+    from quicksand_tui.snapshot import Snapshot
 
 REACTIONS_MAX = 8
 """Changes that follow from one another; a form that needs more contradicts itself."""

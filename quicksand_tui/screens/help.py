@@ -13,7 +13,6 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from quicksand_tui.action import Action
 from quicksand_tui.actions import ACTIONS, MOVES, Group, Scope, default_keymap, in_scope
 from quicksand_tui.keymap import Keymap, key_text
 from quicksand_tui.pane_actions import COPY_MODE_KEYS
@@ -24,6 +23,7 @@ from quicksand_tui.view import GLYPHS, MUTED, ROLES
 from quicksand_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
+    from quicksand_tui.action import Action
     from quicksand_tui.application import QuicksandApp
 
 KEY_WIDTH = 11

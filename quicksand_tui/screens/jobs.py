@@ -23,15 +23,15 @@ from quicksand_tui.jobs_view import (
     key_of_ended,
     plan_jobs_columns,
 )
-from quicksand_tui.operations import EndedJob, Operations
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import Job, Snapshot
 from quicksand_tui.text import plain
-from quicksand_tui.view import Row
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.operations import EndedJob, Operations
+    from quicksand_tui.snapshot import Job, Snapshot
+    from quicksand_tui.view import Row
 
 KEYS = "enter tells more · c cancels · esc closes"
 

@@ -20,13 +20,12 @@ from quicksand_tui.cockpit.base import Asked
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.layout import STEP, Part, Shape, Tab, widened
 from quicksand_tui.cockpit.lists import Lists
-from quicksand_tui.cockpit.shells import Shells
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.panes.messages import PaneChanged
+from quicksand_tui.panes.messages import PaneChanged, ShellsLeft
 from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
-from quicksand_tui.snapshot import CommandRecord, NewSpec, Panel, SandboxView, Selection, Snapshot
+from quicksand_tui.snapshot import Panel, SandboxView, Selection, Snapshot
 from quicksand_tui.text import plain
 from quicksand_tui.view import counts_text, host_text
 from quicksand_tui.widgets.action_bar import ActionBar
@@ -35,6 +34,8 @@ from quicksand_tui.widgets.command_line import CommandLine
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.command_record import CommandRecord
+    from quicksand_tui.specs import NewSpec
 
 USUAL_WIDTH = 70
 """Cells below which the first line says nothing of the host."""
@@ -95,12 +96,7 @@ class MainScreen(ActionScreen):
         self.cockpit = Cockpit(self.lists, self.checkpoints, self.area, shape, id="cockpit")
         self.area.choose(shape.tab)
         self.main_actions = MainActions(self)
-        self._handlers: dict[Scope, Any] = {
-            Scope.MAIN: self.main_actions,
-            Scope.TREE: TreeActions(self),
-            Scope.LOG: self.area.logs,
-            Scope.PANES: self.area.shells,
-        }
+        self._tree_actions = TreeActions(self)
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -358,7 +354,7 @@ class MainScreen(ActionScreen):
             # By then the focus is where the command has put it.
             self.call_after_refresh(self.tui.pane_keys.command_done)
 
-    @on(Shells.Left)
+    @on(ShellsLeft)
     def _shells_left(self) -> None:
         if self.part is Part.AREA and self.area.tab is Tab.SHELLS:
             self.go_to(Part.LISTS)
@@ -405,6 +401,13 @@ class MainScreen(ActionScreen):
     def _method(self, action_id: str, scope: Scope) -> Callable[[], None]:
         """What carries an action out: the part's own method, or else the screen's."""
         name = f"do_{action_id}"
-        found = getattr(self._handlers[scope], name, None)
-        method = found or getattr(self._handlers[Scope.MAIN], name)
+        part: object = self.main_actions
+        match scope:
+            case Scope.TREE:
+                part = self._tree_actions
+            case Scope.LOG:
+                part = self.area.logs
+            case Scope.PANES:
+                part = self.area.shells
+        method = getattr(part, name, None) or getattr(self.main_actions, name)
         return cast("Callable[[], None]", method)

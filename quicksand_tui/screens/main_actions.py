@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from quicksand_tui import losses
 from quicksand_tui.actions import find_action
 from quicksand_tui.cockpit.layout import Part, Tab
-from quicksand_tui.past import CheckpointView
-from quicksand_tui.snapshot import CheckpointSpec, NewSpec, Panel, SandboxView, Selection, State
+from quicksand_tui.snapshot import Panel, SandboxView, Selection, State
 from quicksand_tui.text import clip
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
     from quicksand_tui.operations import Operations
+    from quicksand_tui.past import CheckpointView
     from quicksand_tui.screens.main import MainScreen
+    from quicksand_tui.specs import NewSpec
 
 TITLE_CELLS = 30
 
@@ -148,6 +149,8 @@ class MainActions:
     # Instants
 
     def do_checkpoint(self) -> None:
+        from quicksand_tui.specs import CheckpointSpec
+
         about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
             self._app.dialogs.ask_for_checkpoint(chosen[0])

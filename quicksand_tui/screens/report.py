@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -10,9 +10,11 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.saves_spec import Told
 from quicksand_tui.screens.base import Dialog
 from quicksand_tui.text import plain
+
+if TYPE_CHECKING:
+    from quicksand_tui.saves_spec import Told
 
 
 class ReportScreen(Dialog[None]):

@@ -16,15 +16,15 @@ from textual.widgets import Input, Label, Static
 from quicksand_tui.run_many import AT_ONCE, TIMEOUT_S, RunMany, RunState
 from quicksand_tui.run_many_view import describe_run, plan_run_columns, run_row
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import SandboxView, Snapshot
 from quicksand_tui.text import plain
-from quicksand_tui.view import Row
 from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.log_view import LogView
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.snapshot import SandboxView, Snapshot
+    from quicksand_tui.view import Row
 
 TYPING = "enter runs it · tab goes to the table · esc leaves"
 RUNNING = "esc cancels · enter shows one"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,8 +12,10 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import ShellView
 from quicksand_tui.text import age_text, plain, sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.services import ShellView
 
 NEW = ""
 """The result for a new terminal."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import BindingType
 
 from quicksand_tui import losses, saves_forms
 from quicksand_tui.actions import Scope, in_scope
-from quicksand_tui.form import Values
 from quicksand_tui.saved import TrashedView
 from quicksand_tui.saves_details import describe_trashed
 from quicksand_tui.saves_view import (
@@ -26,7 +25,10 @@ from quicksand_tui.screens.browsing import BrowsingScreen
 from quicksand_tui.snapshot import Selection
 from quicksand_tui.text import TITLE_CELLS, clip
 from quicksand_tui.widgets.browser import Browser, Listing
-from quicksand_tui.widgets.facts import Line
+
+if TYPE_CHECKING:
+    from quicksand_tui.form import Values
+    from quicksand_tui.widgets.facts import Line
 
 TRASH: Listing[TrashedView] = Listing(
     title="Trash",

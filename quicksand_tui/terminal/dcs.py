@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.terminal.modes import CursorShape
-from quicksand_tui.terminal.state import State
 from quicksand_tui.terminal.style import sgr_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.state import State
 
 SHAPES: Final = (CursorShape.BLOCK, CursorShape.UNDERLINE, CursorShape.BAR)
 """DECSCUSR has two numbers for each from 1 on, blinking and not."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from quicksand_tui.terminal.packing import Packed, Packer
+from typing import TYPE_CHECKING
+
 from quicksand_tui.terminal.rows import NO_WRAP, Run
 from quicksand_tui.terminal.scrollback import stored_line
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.packing import Packed, Packer
 
 
 class FrozenLines:

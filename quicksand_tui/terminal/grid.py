@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quicksand_tui.terminal.cursor import SavedCursor
-from quicksand_tui.terminal.packing import Packer
 from quicksand_tui.terminal.rows import NO_WRAP, Row
-from quicksand_tui.terminal.scrollback import Scrollback
 from quicksand_tui.terminal.style import PLAIN, Style
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.packing import Packer
+    from quicksand_tui.terminal.scrollback import Scrollback
 
 
 class Grid:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.terminal.csi import handle_csi
 from quicksand_tui.terminal.dcs import handle_dcs
 from quicksand_tui.terminal.events import Bell
 from quicksand_tui.terminal.osc import handle_osc
-from quicksand_tui.terminal.state import State
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.state import State
 
 _DESIGNATIONS: Final = "()*+"
 """Of G0 to G3."""

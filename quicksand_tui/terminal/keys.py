@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from quicksand_tui.terminal.modes import Modes
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.modes import Modes
 
 _SHIFT, _ALT, _CTRL, _META = 1, 2, 4, 8
 _MODIFIERS: Final = {"shift": _SHIFT, "alt": _ALT, "ctrl": _CTRL, "meta": _META, "super": _META}

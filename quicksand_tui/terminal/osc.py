@@ -10,7 +10,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from quicksand_tui.terminal.events import (
@@ -22,8 +22,10 @@ from quicksand_tui.terminal.events import (
 )
 from quicksand_tui.terminal.palette import Special, colour_text, parse_colour
 from quicksand_tui.terminal.rows import Mark
-from quicksand_tui.terminal.state import State
 from quicksand_tui.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.state import State
 
 TITLE_MAX: Final = 256
 BODY_MAX: Final = 1024

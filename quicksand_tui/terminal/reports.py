@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.terminal.modes import ansi_state, private_state
-from quicksand_tui.terminal.state import State
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.state import State
 
 VERSION_LIKE: Final = 380
 """Told as the version in DA2. Programs take it for xterm's patch level: vim wants 277 for SGR

@@ -6,15 +6,19 @@ tested here but the tab does as DEC STD 070 says.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quicksand_tui.terminal.charsets import Charsets
 from quicksand_tui.terminal.cursor import Cursor, SavedCursor, Tabs
 from quicksand_tui.terminal.grid import Grid
-from quicksand_tui.terminal.modes import Modes
 from quicksand_tui.terminal.packing import Packed, Packer
 from quicksand_tui.terminal.reflow import Layout, Point, reflow, screen_top
 from quicksand_tui.terminal.rows import FULL_WRAP, Mark, Row
 from quicksand_tui.terminal.scrollback import Scrollback
 from quicksand_tui.terminal.style import PLAIN, Style, Styles
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.modes import Modes
 
 
 class Screen:

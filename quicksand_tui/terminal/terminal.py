@@ -9,19 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.terminal import keys, mouse, paste
-from quicksand_tui.terminal.events import Event
 from quicksand_tui.terminal.frozen import FrozenLines
 from quicksand_tui.terminal.interpreter import Interpreter
-from quicksand_tui.terminal.modes import CursorShape, Modes
-from quicksand_tui.terminal.mouse import MouseEvent
-from quicksand_tui.terminal.packing import Packed
 from quicksand_tui.terminal.palette import Colours, Palette
 from quicksand_tui.terminal.parser import Parser
 from quicksand_tui.terminal.rows import BLANK, NO_WRAP, SHORT_WRAP, Row, Run
 from quicksand_tui.terminal.state import State
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.events import Event
+    from quicksand_tui.terminal.modes import CursorShape, Modes
+    from quicksand_tui.terminal.mouse import MouseEvent
+    from quicksand_tui.terminal.packing import Packed
 
 COLUMNS_MIN: Final = 2
 """What a character of two columns needs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quicksand_tui.terminal.rows import (
     CLUSTERS,
     FULL_WRAP,
@@ -11,7 +13,6 @@ from quicksand_tui.terminal.rows import (
     WIDE,
     Row,
 )
-from quicksand_tui.terminal.screen import Screen
 from quicksand_tui.terminal.style import PLAIN
 from quicksand_tui.terminal.width import (
     NOT_SHOWN,
@@ -22,6 +23,9 @@ from quicksand_tui.terminal.width import (
     joins,
     widens,
 )
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.screen import Screen
 
 
 class Writer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from textual import events
@@ -12,7 +12,9 @@ from textual.widgets import Static
 
 from quicksand_tui.actions import Action, Scope, in_scope
 from quicksand_tui.keymap import NO_KEYS
-from quicksand_tui.snapshot import Selection, Snapshot
+
+if TYPE_CHECKING:
+    from quicksand_tui.snapshot import Selection, Snapshot
 
 
 class ActionBar(Static):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,11 +14,13 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from quicksand_tui.snapshot import Snapshot
 from quicksand_tui.text import plain
-from quicksand_tui.view import Row
 from quicksand_tui.widgets.line_input import LineInput
 from quicksand_tui.widgets.long_table import LongTable, PlanColumns
+
+if TYPE_CHECKING:
+    from quicksand_tui.snapshot import Snapshot
+    from quicksand_tui.view import Row
 
 
 class Keyed(Protocol):

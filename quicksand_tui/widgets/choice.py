@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from textual import events
@@ -11,9 +11,11 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from quicksand_tui.form import Option
 from quicksand_tui.text import clip, plain, sanitise
 from quicksand_tui.view import MUTED
+
+if TYPE_CHECKING:
+    from quicksand_tui.form import Option
 
 FILTERED_FROM = 6
 """Options below which nobody has to type to find one."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.snapshot import CommandRecord
 from quicksand_tui.text import clip, plain
 from quicksand_tui.view import MUTED
+
+if TYPE_CHECKING:
+    from quicksand_tui.command_record import CommandRecord
 
 OUTCOMES = {
     "running": ("…", MUTED),

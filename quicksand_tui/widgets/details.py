@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from quicksand_tui.past import CheckpointView, PastView
+from typing import TYPE_CHECKING
+
 from quicksand_tui.saves_details import describe_save
 from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Selection, Snapshot, State
 from quicksand_tui.text import age_text, clip, pause_text, percent_text, size_text
 from quicksand_tui.view import ROLES, state_text
 from quicksand_tui.widgets.facts import Facts, Line, Part
+
+if TYPE_CHECKING:
+    from quicksand_tui.past import CheckpointView, PastView
 
 TCG_WARNING = "no security boundary"
 TIPS = (

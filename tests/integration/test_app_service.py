@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from quicksand_tui.engine_commands import LINES_MAX, OUTPUT_MAX
+from quicksand_tui.failures import OperationError
 from quicksand_tui.service import EngineService
-from quicksand_tui.snapshot import NewSpec, OperationError, State
+from quicksand_tui.snapshot import State
+from quicksand_tui.specs import NewSpec
 
 pytestmark = pytest.mark.vm
 

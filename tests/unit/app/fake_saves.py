@@ -15,7 +15,7 @@ from quicksand_tui.saved import (
     total_size,
 )
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
-from quicksand_tui.snapshot import Progress, Report
+from quicksand_tui.services import Progress, Report
 
 NOW = 1_800_000_000.0
 KIB, MIB = 1 << 10, 1 << 20

@@ -14,27 +14,15 @@ from textual.pilot import Pilot
 
 from quicksand_tui.actions import default_keymap
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.failures import Failure, OperationError
+from quicksand_tui.guest_view import GuestView, ProcessView
 from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
 from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.run_many import CommandOutput
+from quicksand_tui.services import LogKind, Progress, Report, ShellView
 from quicksand_tui.settings import Settings
-from quicksand_tui.snapshot import (
-    CheckpointSpec,
-    Failure,
-    GuestView,
-    HostView,
-    ImageView,
-    LogKind,
-    NewSpec,
-    OperationError,
-    ProcessView,
-    Progress,
-    Report,
-    SandboxView,
-    ShellView,
-    Snapshot,
-    State,
-)
+from quicksand_tui.snapshot import HostView, ImageView, SandboxView, Snapshot, State
+from quicksand_tui.specs import CheckpointSpec, NewSpec
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
 

@@ -13,7 +13,8 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.snapshot import Selection, ShellView, State
+from quicksand_tui.services import ShellView
+from quicksand_tui.snapshot import Selection, State
 from quicksand_tui.state_files import StateFile
 from tests.unit.app.fake_saves import APP
 from tests.unit.app.fakes import (

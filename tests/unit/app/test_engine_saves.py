@@ -19,10 +19,12 @@ from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import Options
 from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore
 
+from quicksand_tui.failures import OperationError
 from quicksand_tui.saved import SaveView
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.service import EngineService
-from quicksand_tui.snapshot import NewSpec, OperationError, Progress
+from quicksand_tui.services import Progress
+from quicksand_tui.specs import NewSpec
 from tests.unit.saves.making import make_published, make_save
 
 

@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.failures import Failure
 from quicksand_tui.jobs_view import (
     cancel_text,
     ended_row,
@@ -24,7 +25,7 @@ from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.report import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.snapshot import Failure, Job, Verb
+from quicksand_tui.snapshot import Job, Verb
 from quicksand_tui.text import plain
 from quicksand_tui.view import PADDING
 from tests.unit.app.fake_saves import MIB

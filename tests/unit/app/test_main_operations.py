@@ -9,10 +9,11 @@ from textual.widgets import Button
 
 from quicksand_tui.app import farewell
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.failures import Failure
 from quicksand_tui.screens.commands import CommandsScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
-from quicksand_tui.snapshot import Failure, SandboxView, State
+from quicksand_tui.snapshot import SandboxView, State
 from quicksand_tui.widgets.command_line import CommandLine
 from tests.unit.app.fakes import (
     BROKEN,

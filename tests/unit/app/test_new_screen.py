@@ -12,7 +12,7 @@ from textual.widgets import Input
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.last_used import NAME, Last, recall_last
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.snapshot import NewSpec
+from quicksand_tui.specs import NewSpec
 from quicksand_tui.widgets.choice import Choice
 from tests.unit.app.fake_saves import DEV, view_of
 from tests.unit.app.fakes import (

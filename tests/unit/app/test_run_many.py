@@ -12,10 +12,11 @@ from textual.pilot import Pilot
 
 from quicksand_tui import reasons
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.failures import Failure
 from quicksand_tui.run_many import AT_ONCE, CommandOutput, Run, RunState, exec_command
 from quicksand_tui.run_many_view import describe_run, plan_run_columns, run_row
 from quicksand_tui.screens.run_many import OutputScreen, RunManyScreen
-from quicksand_tui.snapshot import Failure, SandboxView, Selection, State
+from quicksand_tui.snapshot import SandboxView, Selection, State
 from quicksand_tui.view import PADDING
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (

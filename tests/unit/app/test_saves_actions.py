@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Button, Input
 
+from quicksand_tui.failures import Failure
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
@@ -15,7 +16,6 @@ from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.report import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.snapshot import Failure
 from tests.unit.app.fake_saves import APP, DAMAGED, DEV, LOST, LOW, SAVES, saved, view_of
 from tests.unit.app.fakes import DB, WEB, FakeService, screen_text, select, shown, toasts, until
 from tests.unit.app.saves_screens import browsing, go_to, last_command, rows, saves_shown

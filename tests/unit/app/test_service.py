@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import pytest
 from quicksand.errors import BootTimeoutError, NameTakenError
 
-from quicksand_tui.failures import LOG_LINES, describe_failure
+from quicksand_tui.failures import LOG_LINES, OperationError, describe_failure
 from quicksand_tui.service import EngineService
-from quicksand_tui.snapshot import NewSpec, OperationError, Progress
+from quicksand_tui.services import Progress
+from quicksand_tui.specs import NewSpec
 
 
 @pytest.fixture

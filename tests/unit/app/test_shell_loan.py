@@ -11,9 +11,10 @@ import pytest
 from pytest import CaptureFixture
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.failures import Failure
 from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.shells import ShellsScreen
-from quicksand_tui.snapshot import Failure, ShellView
+from quicksand_tui.services import ShellView
 from quicksand_tui.terminal_loan import Ended, Loan, shell_argv
 from tests.unit.app.fakes import NOW, WEB, FakeService, ready, screen_text, until
 

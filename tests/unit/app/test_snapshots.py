@@ -14,11 +14,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.failures import Failure
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.run_many import CommandOutput
 from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.snapshot import Failure, LogKind, ShellView, Snapshot, UseHistory
+from quicksand_tui.services import LogKind, ShellView
+from quicksand_tui.snapshot import Snapshot, UseHistory
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,

@@ -12,7 +12,6 @@ import pytest
 from quicksand.config import SandboxConfig
 
 from quicksand_tui import losses
-from quicksand_tui.snapshot import CheckpointSpec, NewSpec
 from quicksand_tui.spec import (
     checkpoint_command,
     find_problems,
@@ -22,6 +21,7 @@ from quicksand_tui.spec import (
     run_command,
     suggest_name,
 )
+from quicksand_tui.specs import CheckpointSpec, NewSpec
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import AUTO, CLEAN, EMPTY, FULL, NOW, PAST, WEB, WEB_PAST
 

@@ -14,7 +14,7 @@ from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.snapshot import ShellView
+from quicksand_tui.services import ShellView
 from tests.unit.app.fakes import (
     NOW,
     SIZE,
