@@ -77,9 +77,10 @@ class EngineService:
         from quicksand.layout import sandbox_dir
 
         from quicksand_tui.logs import FileLog
+        from quicksand_tui.services import LogKind
 
         place = sandbox_dir(paths(), sandbox_id)
-        return FileLog(place.console_log if kind == "console" else place.qemu_log)
+        return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
 
     # Operations
 
@@ -93,7 +94,7 @@ class EngineService:
 
             def progress(stage: str, step: int, steps: int) -> None:
                 if sandbox is not None:
-                    report(_progress(sandbox.id, stage, step, steps))
+                    report(_progress(sandbox.id, stage, step + 1, steps))
 
             sandbox = Sandbox(
                 image=spec.save or spec.image,
@@ -112,7 +113,7 @@ class EngineService:
 
             sandbox = Sandbox.open(sandbox_id)
             sandbox._progress = lambda stage, step, steps: report(
-                _progress(sandbox_id, stage, step, steps)
+                _progress(sandbox_id, stage, step + 1, steps)
             )
             report(_progress(sandbox_id))
             await _start(sandbox, at=at)
@@ -355,10 +356,10 @@ async def _until_done(ended: asyncio.Future[BaseException | None]) -> None:
             await asyncio.shield(ended)
 
 
-def _progress(sandbox_id: str, stage: str = "", step: int = -1, steps: int = 0) -> Progress:
+def _progress(sandbox_id: str, stage: str = "", step: int = 0, steps: int = 0) -> Progress:
     from quicksand_tui.services import Progress
 
-    return Progress(sandbox_id, STAGES.get(stage, stage), step + 1, steps)
+    return Progress(sandbox_id, STAGES.get(stage, stage), step, steps)
 
 
 async def _start(sandbox: Sandbox, *, at: str = "") -> None:
