@@ -20,6 +20,10 @@ OLDEST = (7, 2, 0)
 """JSON -netdev and -blockdev as we use them are all there from 7.2 on (QEMU changelog)."""
 
 VERSION_TIMEOUT_S = 20.0
+
+KEPT_MAX = 50
+"""Versions that are remembered: nobody has more QEMUs."""
+
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 
 
@@ -148,8 +152,9 @@ def _relocation(root: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
 
 def _version(system: Path, env: Mapping[str, str]) -> tuple[int, int, int] | None:
     """The program's version. Remembered until the file changes: running it costs 30 ms."""
-    found = system.stat()
-    key = f"{system}:{found.st_size}:{found.st_mtime_ns}"
+    program = system.resolve()  # links may lead there from more than one place
+    found = program.stat()
+    key = f"{program}:{found.st_size}:{found.st_mtime_ns}"
     cache = paths().cache / "qemu-versions.json"
     try:
         known = read_json(cache)
@@ -171,5 +176,6 @@ def _version(system: Path, env: Mapping[str, str]) -> tuple[int, int, int] | Non
         return None
     version = int(match[1]), int(match[2]), int(match[3])
     make_private_dir(cache.parent)
-    write_json(cache, {**known, key: list(version)}, durable=False)
+    kept = dict([*known.items()][-KEPT_MAX:])
+    write_json(cache, {**kept, key: list(version)}, durable=False)
     return version
