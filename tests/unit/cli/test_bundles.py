@@ -130,9 +130,14 @@ def test_errors_say_what_to_do(
     assert "has no checkpoints" in capsys.readouterr().err
     assert run(["import", str(file)]) == Exit.FAILURE
     assert f"cannot read {file}" in capsys.readouterr().err
-    file.write_bytes(b"\x1b[2Jno tar" * 100)
-    assert run(["import", str(file)]) == Exit.FAILURE
-    assert "cannot be imported: it is no tar" in capsys.readouterr().err
+    for content, what in (
+        (b"\x1b[2Jno tar" * 100, "it is no bundle: it is no tar\n"),
+        (b"hello\n", "it is no bundle, or cut off: it holds 6 bytes\n"),
+        (b"", "it is empty, or cut off\n"),
+    ):
+        file.write_bytes(content)
+        assert run(["import", str(file)]) == Exit.FAILURE
+        assert f"cannot be imported: {what}" in capsys.readouterr().err
     run(["export", "env", str(file)])
     settle(other, monkeypatch)
     capsys.readouterr()

@@ -109,13 +109,14 @@ class TarReader:
         self._left = 0
         """Bytes of the present member that have not been read."""
         self._fill = 0
+        self._begun = False
 
     def next(self) -> Header | None:
         """The next member, None at the end. The one before it has been read whole."""
         assert self._left == 0, "read it first"
         self._skip_padding()
         size: int | None = None
-        block = self._block()
+        block = self._block() if self._begun else self._first_block()
         if extended := block[156:157] == b"x":
             size = self._read_pax(_parse(block)[1])
             block = self._block()
@@ -184,6 +185,17 @@ class TarReader:
             total += len(data)
             if total > END_MAX or data.count(0) != len(data):
                 raise ValueError("its end is followed by something else")
+
+    def _first_block(self) -> bytes:
+        self._begun = True
+        block = self._source.read(BLOCK)
+        if not block:
+            raise ValueError("it is empty, or cut off")
+        if len(block) < BLOCK:
+            raise ValueError(f"it is no bundle, or cut off: it holds {len(block)} bytes")
+        if any(block) and block[257:265] not in _MAGICS:
+            raise ValueError("it is no bundle: it is no tar")
+        return block
 
     def _block(self) -> bytes:
         return self._exactly(BLOCK)
