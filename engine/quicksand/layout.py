@@ -194,6 +194,13 @@ class RuntimeDir:
         except OSError:
             return self.machine("none")
 
+    def names(self) -> list[str]:
+        """What is in it; nothing once all that ran has ended, for then it is gone."""
+        try:
+            return [path.name for path in self.root.iterdir()]
+        except FileNotFoundError:
+            return []
+
     def make(self, machine: str) -> MachineDir:
         """Make the directory of the sandbox, if need be, and of one of its machines. Raises
         PathError when sockets' paths in it would be too long, OSError."""

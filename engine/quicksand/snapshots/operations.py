@@ -74,10 +74,10 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
 def _remove_unborn(runtime: RuntimeDir, machine: MachineDir) -> None:
     """Remove directories of machines that a client was about to launch when it was killed. We hold
     the history's lock, so nobody is about to at this moment."""
-    for path in runtime.root.iterdir():
-        is_one = path.name.isdigit() and path.name != machine.name
-        if is_one and not runtime.machine(path.name).waiting.exists():
-            remove_tree(path)
+    for name in runtime.names():
+        is_one = name.isdigit() and name != machine.name
+        if is_one and not runtime.machine(name).waiting.exists():
+            remove_tree(runtime.machine(name).root)
 
 
 async def take_checkpoint(

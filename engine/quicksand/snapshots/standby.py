@@ -104,9 +104,9 @@ async def forget_removed(registry: Registry, record: Record) -> None:
 def find_all(live: Live) -> list[Waiting]:
     """There is at most one, unless a client died in between."""
     found = []
-    for path in live.runtime.root.glob("*/waiting.json"):
+    for name in live.runtime.names():
         with contextlib.suppress(OSError, ValueError):
-            found.append(Waiting.from_json(read_json(path)))
+            found.append(Waiting.from_json(read_json(live.runtime.machine(name).waiting)))
     return found
 
 

@@ -42,7 +42,7 @@ class Successor:
     @classmethod
     def new(cls, live: Live, node: Node) -> Self:
         """One that is still to be launched."""
-        taken = {path.name for path in live.runtime.root.iterdir()}
+        taken = set(live.runtime.names())
         name = next(str(n) for n in range(2, 10**6) if str(n) not in taken)
         return cls(live, node, Head.going_on(node, machine=name))
 
