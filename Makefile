@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 QUICKSAND := .venv/bin/quicksand-tui
 
-.PHONY: help run setup test check unit vm e2e agent soak screenshots clean
+.PHONY: help run python setup test check unit vm e2e agent soak screenshots clean
 
 help:            ## show this
 	@sed -n 's/^\([a-z0-9]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -11,32 +11,34 @@ help:            ## show this
 run: setup       ## prepare this machine, then open the app (without a terminal: run the demo)
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(QUICKSAND); else exec $(QUICKSAND) demo; fi
 
-setup:           ## prepare only: Python environment, QEMU, default image
+python:
 	@sh scripts/bootstrap.sh
+
+setup: python    ## prepare only: Python environment, QEMU, default image
 	@$(QUICKSAND) setup
 
 test: setup      ## lint, types, unit tests, tests on real VMs, tests in tmux
 	@sh scripts/test.sh
 
-check:           ## lint and types only
+check: python    ## lint and types only
 	@sh scripts/test.sh check
 
-unit:            ## unit tests only
+unit: setup      ## unit tests only
 	@$(PYTHON) -m pytest -n 2 --dist loadfile tests/unit
 
-vm:              ## tests on real VMs only
+vm: setup        ## tests on real VMs only
 	@$(PYTHON) -m pytest tests/integration
 
-e2e:             ## end-to-end tests in tmux only
+e2e: setup       ## end-to-end tests in tmux only
 	@$(PYTHON) -m pytest tests/e2e
 
 agent:           ## build the guest agent (needs Rust; users do not)
 	@sh guest-agent/build.sh
 
-soak:            ## the tests that take longer than CI allows
+soak: setup      ## the tests that take longer than CI allows
 	@$(PYTHON) -m pytest -m soak tests
 
-screenshots:     ## the README's pictures, from real sandboxes
+screenshots: setup ## the README's pictures, from real sandboxes
 	@$(PYTHON) scripts/screenshots.py
 
 clean:           ## remove what can be made again in this checkout
