@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import MutableMapping
 
@@ -107,6 +108,9 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         app.run(mouse=settings.config.mouse)
     finally:
         gc.enable()
+        # Textual's handlers need the app, and stay when it is over.
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            signal.signal(number, signal.SIG_DFL)
         service.close()
     if app.return_code:
         return app.return_code

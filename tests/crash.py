@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from quicksand import PortForward, Sandbox
@@ -354,7 +355,12 @@ class Box:
                 assert await self.look(clone) == cloned.sums
             await clone.kill()
             self.registry.remove(id_)
-        wait_for(self.is_alone, what="what is left of clones to be reaped")
+        self.registry.reap()
+        left = self.directories(self.paths.sandboxes) - {self.vm.id}
+        whole = {id_ for id_ in left if sandbox_dir(self.paths, id_).record.exists()}
+        assert not whole, f"left of clones: {whole}"
+        assert self.directories(self.paths.runtime) == {self.vm.id}
+        wait_for(self.is_alone, what="directories without a record to be reaped")
         wait_for(self.only_ours, what="QEMUs of clones to end")
 
     def clone_is_settled(self, id_: str) -> bool:
@@ -364,8 +370,11 @@ class Box:
     def is_alone(self) -> bool:
         """A directory without a record is reaped once its maker cannot be at work any more."""
         self.registry.reap()
-        directories = (*self.paths.sandboxes.iterdir(), *self.paths.runtime.iterdir())
-        return {path.name for path in directories if path.name[0] != "."} == {self.vm.id}
+        return self.directories(self.paths.sandboxes) == {self.vm.id}
+
+    @staticmethod
+    def directories(root: Path) -> set[str]:
+        return {path.name for path in root.iterdir() if path.name[0] != "."}
 
     def only_ours(self) -> bool:
         return len(our_processes(str(self.paths.data))) == 2 + len(self.waiting())

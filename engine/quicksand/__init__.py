@@ -96,10 +96,10 @@ _HOMES = {
     "events": ("Event", "EventKind"),
     "execution": ("Command", "ExecuteResult"),
     "guest_files": ("GuestFile", "GuestFiles"),
+    "guest_traffic": ("GuestTraffic",),
     "host.arch": ("Architecture",),
     "images.named": ("AlpineSandbox", "DebianSandbox", "UbuntuSandbox"),
     "images.resolve": ("ImageProvider", "ResolvedImage"),
-    "guest_traffic": ("GuestTraffic",),
     "qemu.accelerator": ("AcceleratorStatus",),
     "registry": ("Entry", "Status"),
     "runtime": (

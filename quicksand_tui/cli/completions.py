@@ -22,8 +22,7 @@ def command(shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     from quicksand_tui.cli.group import cli
-    from quicksand_tui.cli.main import COMPLETE_VARIABLE
-    from quicksand_tui.cli.output import PROGRAM
+    from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM
 
     found = get_completion_class(shell)
     assert found is not None

@@ -11,9 +11,8 @@ import click
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.exits import MEANINGS, Exit
-from quicksand_tui.cli.main import COMPLETE_VARIABLE
 from quicksand_tui.cli.opening import has_terminal, open_app
-from quicksand_tui.cli.output import PROGRAM, complain
+from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM, complain
 from quicksand_tui.cli.verbs import VERBS, Verb
 
 WITH_COMMAND = ("run", "exec")

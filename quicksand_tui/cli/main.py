@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.opening import has_terminal, open_app
-from quicksand_tui.cli.output import abandon_stdout, complain, explain_os_error
-
-COMPLETE_VARIABLE = "_QUICKSAND_TUI_COMPLETE"
+from quicksand_tui.cli.output import COMPLETE_VARIABLE, abandon_stdout, complain, explain_os_error
 
 
 def run(argv: Sequence[str]) -> int:

@@ -13,6 +13,8 @@ from typing import Any
 from quicksand_tui.cli.text import clean, clean_lines
 
 PROGRAM = "quicksand-tui"
+COMPLETE_VARIABLE = "_QUICKSAND_TUI_COMPLETE"
+"""Environment: what a shell asks that completes a command line (click)."""
 
 
 def say(line: str) -> None:

@@ -22,9 +22,9 @@ from quicksand import (
 from quicksand.errors import AcceleratorError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import read_json
+from quicksand.host.findings import KEPT_MAX
 from quicksand.host.paths import Paths, paths
 from quicksand.qemu.accelerator import (
-    KEPT_MAX,
     PROBE_TIMEOUT_S,
     find_accelerator,
     probe,
@@ -142,7 +142,7 @@ async def test_verdicts_do_not_pile_up(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         await probe_cached(fake(tmp_path / str(number), "exit 0"), Accelerator.TCG, HOST)
     kept = read_json(paths().cache / "accelerators.json")
-    assert len(kept) == KEPT_MAX + 1
+    assert len(kept) == KEPT_MAX
     assert any(f"/{KEPT_MAX + 1}/" in key for key in kept)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from quicksand.host.files import read_json
-from quicksand.qemu.binaries import KEPT_MAX, _version
+from quicksand.host.findings import KEPT_MAX
+from quicksand.qemu.binaries import _version
 
 
 @pytest.fixture(autouse=True)
@@ -42,5 +43,5 @@ def test_what_is_remembered_is_bounded(tmp_path: Path, cache: Path) -> None:
     for number in range(KEPT_MAX + 3):
         assert _version(fake(tmp_path / str(number)), {}) == (9, 1, 2)
     known = read_json(cache)
-    assert len(known) == KEPT_MAX + 1
+    assert len(known) == KEPT_MAX
     assert any(f"/{KEPT_MAX + 2}/" in key for key in known)

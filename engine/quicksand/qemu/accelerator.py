@@ -11,23 +11,18 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from quicksand.config import Accelerator
 from quicksand.errors import AcceleratorError
 from quicksand.host.arch import Architecture
 from quicksand.host.boot import boot_id
-from quicksand.host.files import read_json, write_json
-from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.findings import Findings, program_key
 from quicksand.host.threads import to_the_end
 from quicksand.qemu import probe_guard
 from quicksand.qemu.binaries import QemuBinaries
 
 PROBE_TIMEOUT_S = 4.0
 """A working accelerator needs 0.1 s for the probe, on a loaded host a second."""
-
-KEPT_MAX = 50
-"""Verdicts that are remembered: nobody has more QEMUs."""
 
 EXIT_PORT = 0x501
 PROBE_VALUE = 0x2A
@@ -148,11 +143,8 @@ async def probe_cached(
 ) -> Verdict:
     """The probe's verdict, from the cache if it was made since boot with this very QEMU."""
     key = _cache_key(binaries, accelerator, arch)
-    cache = paths().cache / "accelerators.json"
-    known: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        known = read_json(cache)
-    found = known.get(key)
+    verdicts = Findings("accelerators.json")
+    found = verdicts.get(key)
     if not fresh and isinstance(found, dict) and {"works", "reason", "seconds"} <= found.keys():
         return Verdict(
             accelerator=accelerator,
@@ -161,12 +153,8 @@ async def probe_cached(
             seconds=float(found["seconds"]),
         )
     verdict = await probe(binaries, accelerator, arch)
-    # Other boots' verdicts are worthless: keep this boot's only.
-    boot = boot_id()
-    kept = dict([item for item in known.items() if item[0].startswith(boot)][-KEPT_MAX:])
-    kept[key] = {"works": verdict.works, "reason": verdict.reason, "seconds": verdict.seconds}
-    make_private_dir(cache.parent)
-    write_json(cache, kept, durable=False)
+    told = {"works": verdict.works, "reason": verdict.reason, "seconds": verdict.seconds}
+    verdicts.put(key, told)
     return verdict
 
 
@@ -268,10 +256,5 @@ def _hint(accelerator: Accelerator) -> str:
 
 
 def _cache_key(binaries: QemuBinaries, accelerator: Accelerator, arch: Architecture) -> str:
-    system = binaries.system.resolve()  # it may be reached by links, in more than one place
-    found = system.stat()
     user = os.getuid() if hasattr(os, "getuid") else 0
-    return (
-        f"{boot_id()}:{system}:{found.st_mtime_ns}:{found.st_size}:"
-        f"{user}:{accelerator}:{arch.value}"
-    )
+    return f"{boot_id()}:{program_key(binaries.system)}:{user}:{accelerator}:{arch.value}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import json
 import os
 import re
 import shutil
@@ -13,17 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from quicksand.errors import QemuNotFound, QemuTooOld
-from quicksand.host.files import read_json, write_json
-from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.findings import Findings, program_key
+from quicksand.host.paths import paths
 
 OLDEST = (7, 2, 0)
 """JSON -netdev and -blockdev as we use them are all there from 7.2 on (QEMU changelog)."""
 
 VERSION_TIMEOUT_S = 20.0
-
-KEPT_MAX = 50
-"""Versions that are remembered: nobody has more QEMUs."""
-
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 
 
@@ -152,16 +148,11 @@ def _relocation(root: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
 
 def _version(system: Path, env: Mapping[str, str]) -> tuple[int, int, int] | None:
     """The program's version. Remembered until the file changes: running it costs 30 ms."""
-    program = system.resolve()  # links may lead there from more than one place
-    found = program.stat()
-    key = f"{program}:{found.st_size}:{found.st_mtime_ns}"
-    cache = paths().cache / "qemu-versions.json"
-    try:
-        known = read_json(cache)
-        if isinstance(parts := known.get(key), list) and len(parts) == 3:
-            return int(parts[0]), int(parts[1]), int(parts[2])
-    except (OSError, ValueError, json.JSONDecodeError):
-        known = {}
+    key = program_key(system)
+    versions = Findings("qemu-versions.json")
+    with contextlib.suppress(TypeError, ValueError):
+        major, minor, patch = versions.get(key)
+        return int(major), int(minor), int(patch)
     try:
         output = subprocess.run(
             [system, "--version"],
@@ -175,7 +166,5 @@ def _version(system: Path, env: Mapping[str, str]) -> tuple[int, int, int] | Non
     if (match := _VERSION.search(output)) is None:
         return None
     version = int(match[1]), int(match[2]), int(match[3])
-    make_private_dir(cache.parent)
-    kept = dict([*known.items()][-KEPT_MAX:])
-    write_json(cache, {**kept, key: list(version)}, durable=False)
+    versions.put(key, version)
     return version

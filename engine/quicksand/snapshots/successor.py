@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Self
 
 from quicksand.agent.session import Session, connect, dial
-from quicksand.errors import HostError, MachineError
+from quicksand.errors import HostError, MachineError, QemuDiedError
 from quicksand.host.files import map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
@@ -41,8 +41,10 @@ class Successor:
 
     @classmethod
     def new(cls, live: Live, node: Node) -> Self:
-        """One that is still to be launched."""
+        """One that is still to be launched. Raises QemuDiedError if all has ended meanwhile."""
         taken = set(live.runtime.names())
+        if not taken:
+            raise QemuDiedError("QEMU ended before another one could take over")
         name = next(str(n) for n in range(2, 10**6) if str(n) not in taken)
         return cls(live, node, Head.going_on(node, machine=name))
 

@@ -212,6 +212,19 @@ def test_stopped_and_continued_it_is_as_before() -> None:
         given_back(terminal)
 
 
+def test_ctrl_z_is_as_in_other_programs() -> None:
+    with PtyTerminal(APP, answers=WHOLE) as terminal:
+        terminal.sees("Sandboxes")
+        terminal.type(b"\x1a")
+        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        given_back(terminal)
+        terminal.kill(signal.SIGCONT)
+        terminal.sees("q quit")
+        terminal.type(b"q")
+        assert terminal.ends() == 0
+        given_back(terminal)
+
+
 BUSY = """
 import os, signal, sys
 from quicksand_tui.app import run_app
@@ -228,19 +241,6 @@ sys.exit(run_app())
 """
 
 
-def test_ctrl_z_is_as_in_other_programs() -> None:
-    with PtyTerminal(APP, answers=WHOLE) as terminal:
-        terminal.sees("Sandboxes")
-        terminal.type(b"\x1a")
-        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
-        given_back(terminal)
-        terminal.kill(signal.SIGCONT)
-        terminal.sees("q quit")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
-        given_back(terminal)
-
-
 @pytest.mark.parametrize("name", ["SIGTSTP", "SIGCONT"])
 def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
     script = [sys.executable, "-c", BUSY.format(signal=name)]
@@ -254,6 +254,30 @@ def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
         terminal.sees("esc closes")
         terminal.type(b"qq")
         assert terminal.ends() == 0
+        given_back(terminal)
+
+
+LEAVING = """
+import os, signal, sys
+from quicksand_tui.app import run_app
+from quicksand_tui.service import EngineService
+def close(self):
+    for number in (signal.SIGTSTP, signal.SIGCONT):
+        os.kill(os.getpid(), number)
+    print("it goes on", flush=True)
+EngineService.close = close
+sys.exit(run_app())
+"""
+
+
+def test_a_signal_when_the_app_is_over_already_is_no_error() -> None:
+    """The kernel stops no program that has no shell to continue it, as this one."""
+    with PtyTerminal([sys.executable, "-c", LEAVING], answers=WHOLE) as terminal:
+        terminal.sees("q quit")
+        terminal.type(b"q")
+        assert terminal.ends() == 0
+        assert b"it goes on" in terminal.output
+        assert b"Traceback" not in terminal.output
         given_back(terminal)
 
 

@@ -131,7 +131,7 @@ def test_errors_say_what_to_do(
     assert run(["import", str(file)]) == Exit.FAILURE
     assert f"cannot read {file}" in capsys.readouterr().err
     for content, what in (
-        (b"\x1b[2Jno tar" * 100, "it is no bundle: it is no tar\n"),
+        (b"\x1b[2Jno tar" * 100, "it is no tar\n"),
         (b"hello\n", "it is no bundle, or cut off: it holds 6 bytes\n"),
         (b"", "it is empty, or cut off\n"),
     ):

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from quicksand.errors import QemuDiedError
 from quicksand.layout import RuntimeDir
 from quicksand.snapshots.operations import _remove_unborn
 from quicksand.snapshots.records import BLANK, PAGES
@@ -19,6 +21,9 @@ def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:
     assert runtime.names() == []
     _remove_unborn(runtime, runtime.current())
     assert find_all(live) == []
+    with pytest.raises(QemuDiedError, match="QEMU ended before"):
+        Successor.new(live, live)
+    assert not runtime.root.exists()
 
 
 def test_unborn_machines_are_removed_and_the_others_stay(tmp_path: Path) -> None:

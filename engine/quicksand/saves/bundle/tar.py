@@ -193,8 +193,6 @@ class TarReader:
             raise ValueError("it is empty, or cut off")
         if len(block) < BLOCK:
             raise ValueError(f"it is no bundle, or cut off: it holds {len(block)} bytes")
-        if any(block) and block[257:265] not in _MAGICS:
-            raise ValueError("it is no bundle: it is no tar")
         return block
 
     def _block(self) -> bytes:
