@@ -19,7 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from quicksand_tui.snapshot import SandboxView, Snapshot
+from quicksand_tui.listed import SandboxView
+from quicksand_tui.snapshot import Snapshot
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.fakes import HOST, MIB, WEB, FakeService
 
@@ -33,7 +34,13 @@ IDLE_S = 10.0
 class Ticking(FakeService):
     """The numbers change whenever the file that ``TICK`` names does."""
 
-    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
+    def read(
+        self,
+        *,
+        visible: Collection[str] = (),
+        network: Collection[str] = (),
+        fresh: bool = False,
+    ) -> Snapshot:
         turn = int(Path(os.environ["TICK"]).read_text() or "0")
         views = tuple(_sandbox(number, turn) for number in range(ROWS))
         return Snapshot(taken=1_700_000_000.0, sandboxes=views, host=HOST)

@@ -31,10 +31,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from quicksand_tui.application import QuicksandApp
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.panes.link import UNREAD_MAX, LinkState, LinkStatus, Sink
 from quicksand_tui.service import EngineService
 from quicksand_tui.services import ShellView
-from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.snapshot import Snapshot, State
 
 COLUMNS, ROWS = 160, 45
 KEYS_WITHOUT_FLOOD = 100
@@ -104,7 +105,13 @@ class Guest:
 class Service(EngineService):
     """One sandbox, whose terminals are `Guest`."""
 
-    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
+    def read(
+        self,
+        *,
+        visible: Collection[str] = (),
+        network: Collection[str] = (),
+        fresh: bool = False,
+    ) -> Snapshot:
         view = SandboxView(id="0" * 12, name="bench", state=State.RUNNING, image="debian")
         return Snapshot(taken=0.0, sandboxes=(view,))
 

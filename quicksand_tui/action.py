@@ -54,6 +54,8 @@ class Action:
     scope: Scope = Scope.MAIN
     footer: bool = True
     """Whether the footer shows it while it is possible."""
+    label_if_paused: str = ""
+    """The footer's word for paused sandboxes; with one, their footer shows it in any case."""
     changes: bool = False
     """Whether it changes anything, so that a read-only app refuses it."""
 

@@ -105,6 +105,7 @@ ACTIONS: tuple[Action, ...] = (
         disabled_reason=reasons.each(reasons.pause_or_resume),
         command="quicksand-tui pause {name}",
         footer=False,
+        label_if_paused="go on",
         changes=True,
     ),
     Action(

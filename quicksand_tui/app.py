@@ -18,6 +18,9 @@ from quicksand_tui.theme_choice import AUTO, FILE_NAME, ThemeChoice, theme_wish
 INTERRUPTED = 130
 """As shells have it: 128 and the signal's number."""
 
+COUNT_SAVES_AFTER_S = 1.0
+"""Of thousands of saves a look takes seconds, in a thread that holds up the others: who types at
+once comes first."""
 LOOK_EVERY_SSH_S = 2.0
 
 OVER_SSH = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0", "TEXTUAL_FPS": "15"}
@@ -99,6 +102,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         look_at_least_s=LOOK_EVERY_SSH_S if is_ssh else 0.0,
         theme=choice,
         probe=probe,
+        count_saves_after_s=COUNT_SAVES_AFTER_S,
     )
     try:
         if theme == AUTO:

@@ -33,7 +33,7 @@ from quicksand_tui.saves_watch import SavesWatch
 from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.settings import Settings
-from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.snapshot import Snapshot, State
 from quicksand_tui.terminal_loan import Ended, FullShell, Loan
 from quicksand_tui.theme_choice import ThemeChoice
 from quicksand_tui.themes import THEMES, fitting_theme
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from quicksand_tui.command_history import CommandHistory
     from quicksand_tui.happenings import Happening
     from quicksand_tui.keymap import Prefix
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.probing import Probe
     from quicksand_tui.saves_operations import SavesOperations
     from quicksand_tui.services import Service
@@ -85,10 +86,12 @@ class QuicksandApp(App[int]):
         look_at_least_s: float = 0.0,
         theme: ThemeChoice | None = None,
         probe: Probe | None = None,
+        count_saves_after_s: float | None = None,
     ) -> None:
         """``painted`` is called once, after the first paint; ``probe`` has the terminal. Without
         ``remembered``, what that keeps is forgotten when this ends. ``look_at_least_s``: seconds
-        between two looks at the disk, if the config does not want more."""
+        between two looks at the disk, if the config does not want more. ``count_saves_after_s``:
+        seconds from the first look to that at the saves; None leaves it until they are opened."""
         # Without colours Textual is to write none at all, not greys, and no black on black.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") is not None else None)
         self.service = service
@@ -99,6 +102,7 @@ class QuicksandApp(App[int]):
         self.settings = settings or Settings()
         self._clock = clock
         self._look_at_least_s = look_at_least_s
+        self._count_saves_after_s = count_saves_after_s
         self.probe = probe
         self.abilities = probe.abilities if probe is not None else UNKNOWN
         """What the terminal can do, as far as it has answered."""
@@ -262,8 +266,11 @@ class QuicksandApp(App[int]):
             fresh, self._look_fresh = self._look_fresh, False
             self._look_again.clear()
             lookers, self._lookers = self._lookers, []
-            visible = self.main.visible_sandboxes
-            world = await asyncio.to_thread(self._look_at_disk, visible, fresh)
+            main = self.main
+            visible, network = main.visible_sandboxes, main.sandboxes_with_network
+            if self._batch_count:
+                network = frozenset()  # a shell has the terminal
+            world = await asyncio.to_thread(self._look_at_disk, visible, network, fresh)
             self._take_config()
             before = replace(self._world, taken=world.taken)
             self.events.extend(happenings(self._world, world))
@@ -272,6 +279,8 @@ class QuicksandApp(App[int]):
             if world != before or stale or fresh:
                 self._painted = world.taken
                 self._show()
+            if not before.loaded and self._count_saves_after_s is not None:
+                self.set_timer(self._count_saves_after_s, self.watch_saves)
             for looker in lookers:
                 if not looker.done():
                     looker.set_result(None)
@@ -279,9 +288,11 @@ class QuicksandApp(App[int]):
                 every_s = max(self._look_at_least_s, self.settings.config.look_every_s)
                 await asyncio.wait_for(self._look_again.wait(), every_s)
 
-    def _look_at_disk(self, visible: frozenset[str], fresh: bool) -> Snapshot:
+    def _look_at_disk(
+        self, visible: frozenset[str], network: frozenset[str], fresh: bool
+    ) -> Snapshot:
         self.settings.look()
-        return self.service.read(visible=visible, fresh=fresh)
+        return self.service.read(visible=visible, network=network, fresh=fresh)
 
     def refresh_now(self, *, fresh: bool = False) -> None:
         """Look at the disk without waiting; ``fresh`` remembers nothing."""
@@ -374,7 +385,11 @@ class QuicksandApp(App[int]):
         from quicksand_tui.saves_operations import SavesOperations
 
         return SavesOperations(
-            self.service, self.operations, show=self.dialogs.show_report, clock=self._clock
+            self.service,
+            self.operations,
+            show=self.dialogs.show_report,
+            changed=self.watch_saves,
+            clock=self._clock,
         )
 
     def begin_from_save(self, spec: NewSpec) -> None:
@@ -383,8 +398,10 @@ class QuicksandApp(App[int]):
         self.main.create(spec)
 
     def watch_saves(self) -> None:
-        """Look at the saves as long as a screen wants them."""
-        if not self.saves.is_running:
+        """Look at the saves now, and as long as a screen wants them."""
+        if self.saves.is_running:
+            self.saves.refresh()
+        elif self.is_running:
             self.saves.is_running = True
             self.run_worker(self.saves.run(), name="saves", group="saves")
 
@@ -496,7 +513,12 @@ class QuicksandApp(App[int]):
             "Leave",
             lambda: self.exit(0),
             undo="What can be is cancelled and undone; a stop goes on in the guest.",
+            settled=(lambda: not self.operations.jobs, self._tell_settled),
         )
+
+    def _tell_settled(self) -> None:
+        """Not left by itself: whoever was about to cancel would type into another program."""
+        self.tell(f"Nothing is under way any more: {self.settings.keymap.hint('quit')} leaves")
 
     def _handle_signals(self) -> None:
         """End as on quitting, with the terminal restored. The exit status is a shell's 128 + n."""

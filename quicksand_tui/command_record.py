@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,4 +13,3 @@ class CommandRecord:
     outcome: str = "running"
     """ "running", "done", "failed" or "cancelled"."""
     seconds: float | None = None
-    sandbox_id: str = field(default="", compare=False)

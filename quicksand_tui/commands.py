@@ -16,9 +16,10 @@ from quicksand_tui import reasons
 from quicksand_tui.action import Action, Group, Scope
 from quicksand_tui.actions import in_scope
 from quicksand_tui.command_text import CommandError, split_words, whole_words
-from quicksand_tui.snapshot import ImageView, SandboxView, Selection, Snapshot
+from quicksand_tui.snapshot import Selection, Snapshot
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import ImageView, SandboxView
     from quicksand_tui.past import CheckpointView
     from quicksand_tui.saved import SaveView
 
@@ -153,7 +154,7 @@ def find_verb(word: str, verbs: Mapping[str, Verb]) -> Verb:
 
 
 def _near(word: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word[:100], list(names), n=2, cutoff=0.5)
+    near = difflib.get_close_matches(word[:100], list(names), n=2, cutoff=0.65)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from quicksand_tui.command_text import CommandError, current_word, quoted
 from quicksand_tui.commands import Argument, Kind, Verb, find_verb
-from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
+from quicksand_tui.snapshot import Selection, Snapshot
 from quicksand_tui.text import size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
 
 CANDIDATES_MAX = 200
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
     from quicksand_tui.failures import Failure
     from quicksand_tui.form import Form, Values
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.past import CheckpointView
     from quicksand_tui.saved import SaveView
     from quicksand_tui.saves_spec import Told
-    from quicksand_tui.snapshot import SandboxView
     from quicksand_tui.specs import NewSpec
 
 T = TypeVar("T")
@@ -60,14 +60,18 @@ class Dialogs:
         *,
         undo: str = "This cannot be undone.",
         harder: tuple[str, Callable[[], None]] | None = None,
+        settled: tuple[Callable[[], bool], Callable[[], None]] | None = None,
     ) -> None:
         """Ask before something is lost; ``then`` runs after a yes, and what ``harder`` has beside
-        its verb after the answer that does more."""
+        its verb after the answer that does more. ``settled``: whether there is nothing to ask
+        about any more, and what runs when the question closes for that."""
         from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
 
         def take(answer: Answer | None) -> None:
             if answer is Answer.HARDER and harder is not None:
                 harder[1]()
+            elif answer is Answer.SETTLED and settled is not None:
+                settled[1]()
             elif answer is Answer.YES:
                 then()
 
@@ -78,7 +82,8 @@ class Dialogs:
             undo=undo,
             harder=harder[0] if harder is not None else "",
         )
-        self._app.push_screen(ConfirmScreen(question), take)
+        is_settled = settled[0] if settled is not None else lambda: False
+        self._app.push_screen(ConfirmScreen(question, is_settled), take)
 
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
         """Show a form; ``then`` is given what was typed, if it is taken."""

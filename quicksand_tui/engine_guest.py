@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from typing import TYPE_CHECKING
 
 from quicksand_tui.guest_view import GuestView, ProcessView
 from quicksand_tui.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand.guest_traffic import GuestTraffic
 
 ANSWER_S = 5.0
 BUSIEST = 50
@@ -46,3 +51,19 @@ async def look_inside(sandbox_id: str) -> GuestView:
             for process in busiest
         ),
     )
+
+
+async def ask_traffic(sandbox_id: str) -> GuestTraffic | None:
+    """None if it cannot be asked now, or does not tell."""
+    from quicksand.errors import QuicksandError
+    from quicksand.sandbox import Sandbox
+
+    with contextlib.suppress(QuicksandError, TimeoutError, OSError):
+        # Looking on changes nothing: not even a clock that the user has set.
+        sandbox = Sandbox.attach(sandbox_id, set_clock=False)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await sandbox.traffic()
+        finally:
+            sandbox.close()
+    return None

@@ -43,6 +43,7 @@ def _bytes(report: Report) -> Bytes:
 
 
 async def save(sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
+    from quicksand.host.footprint import Footprint
     from quicksand.host.paths import paths
     from quicksand.host.threads import Stopped, to_the_end
     from quicksand.sandbox import Sandbox
@@ -72,7 +73,8 @@ async def save(sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
         raise
     finally:
         sandbox.close()
-    return _saved(made.name, made.require())
+    size = await asyncio.to_thread(lambda: Footprint(made.root).size)
+    return _saved(made.name, made.require(), size)
 
 
 async def _ended(work: asyncio.Task[object]) -> None:
@@ -81,9 +83,12 @@ async def _ended(work: asyncio.Task[object]) -> None:
         work.exception()  # seen: the cancellation is what counts
 
 
-def _saved(name: str, manifest: SaveManifest) -> Told:
-    size = size_text(sum(layer.size for layer in manifest.layers or ()))
-    summary = f"{sanitise(name)} is saved: {size}"
+def _saved(name: str, manifest: SaveManifest, size: int) -> Told:
+    """``size``: bytes that it takes on the disk, as the list of saves has it; of its files, which
+    have holes, the lengths are more."""
+    summary = f"{sanitise(name)} is saved: {size_text(size)}"
+    if manifest.unsynced:
+        summary += "; what its guest had not yet written to its disk is missing: go on, save again"
     if not manifest.volatile:
         return Told(summary=summary)
     shown = [sanitise(path) for path in manifest.volatile[:VOLATILE_SHOWN]]

@@ -21,6 +21,11 @@ class Failure:
     """The last lines of what QEMU or the guest said."""
 
 
+class UnsuccessfulError(Exception):
+    """Raised by an operation that got to its end, but not to what it was for. Its message is what
+    there is to tell: nobody is interrupted with it."""
+
+
 class OperationError(Exception):
     """Raised by a `Service`. Carries what to show."""
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.snapshot import Snapshot, State
 from quicksand_tui.text import clip
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.past import PastView
 
 TAG_CELLS = 60

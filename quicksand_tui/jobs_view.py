@@ -60,7 +60,7 @@ def ended_row(ended: EndedJob, now: float) -> Row:
         "what": Cell(f"{glyph} {word_of(ended.job)}", role),
         "name": Cell(ended.job.name, "muted"),
         "since": Cell(age_text(now - ended.ended), "muted"),
-        "progress": Cell(end_text(ended), "muted" if ended.failure is None else role),
+        "progress": Cell(end_text(ended), role if ended.outcome == "failed" else "muted"),
     }
     return Row(key_of_ended(ended), cells)
 
@@ -122,14 +122,15 @@ def cancel_text(job: Job) -> str:
 
 
 def describe_ended(ended: EndedJob, now: float) -> Told:
-    """All there is to know about one that did not fail."""
+    """All there is to know about one that has no failure to show."""
+    how = "It has failed" if ended.outcome == "failed" else f"It was {ended.outcome}"
     ago = f"{age_text(now - ended.ended)} ago, after {ended.seconds:.1f} s"
     said = ended.told or ("Nothing of it stays." if ended.outcome == "cancelled" else "")
-    lines = (f"It was {ended.outcome} {ago}.", *([said] if said else []), "", f"$ {ended.command}")
+    lines = (f"{how} {ago}.", *([said] if said else []), "", f"$ {ended.job.command}")
     return Told(summary=f"{word_of(ended.job)} {clip(ended.job.name, NAME_CELLS)}", lines=lines)
 
 
-def describe_job(job: Job, command: str, now: float) -> Told:
+def describe_job(job: Job, now: float) -> Told:
     lines = [f"Under way for {age_text(now - job.started)}: {job.progress or 'no news yet'}"]
-    lines += ["", f"$ {command}"] if command else []
+    lines += ["", f"$ {job.command}"] if job.command else []
     return Told(summary=f"{word_of(job)} {clip(job.name, NAME_CELLS)}", lines=tuple(lines))

@@ -10,8 +10,8 @@ from quicksand_tui.saves_view import came_from_text
 from quicksand_tui.text import age_text, clip, size_text
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.past import CheckpointView
-    from quicksand_tui.snapshot import SandboxView
 
 NOTE_CELLS = 120
 NAME_CELLS = 30
@@ -68,9 +68,9 @@ def of_checkpoint(sandbox: SandboxView, made: CheckpointView, now: float) -> lis
         losses.append("It is the one that undo goes back to.")
     if made.written:
         losses.append(f"Of its {size_text(made.written)}, what no other needs is freed.")
-    if children := sandbox.past.children(made.id):
-        stay = "s that follow it stay." if children > 1 else " that follows it stays."
-        losses.append(f"The {f'{children} ' if children > 1 else ''}checkpoint{stay}")
+    if count := sandbox.past.descendants(made.id):
+        stay = "s that follow it stay." if count > 1 else " that follows it stays."
+        losses.append(f"The {f'{count} ' if count > 1 else ''}checkpoint{stay}")
     return losses
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.form import Field, Form, Option, Values
 from quicksand_tui.last_used import Last
-from quicksand_tui.saved import SavesView, SaveView
+from quicksand_tui.saved import SaveView
 from quicksand_tui.saves_view import trouble_of
 from quicksand_tui.spec import (
     NETWORK_NOTES,
@@ -23,7 +23,9 @@ from quicksand_tui.specs import NewSpec
 from quicksand_tui.text import clip, size_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.snapshot import ImageView, Snapshot
+    from quicksand_tui.all_saves import SavesView
+    from quicksand_tui.listed import ImageView
+    from quicksand_tui.snapshot import Snapshot
 
 PRESETS = {"small": ("512M", "1"), "medium": ("1G", "2"), "large": ("2G", "4")}
 LAST, OWN, AS_SAVED = "last", "own", "as saved"

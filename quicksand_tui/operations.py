@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui import reasons
 from quicksand_tui.actions import Scope, default_keymap, find_action
 from quicksand_tui.command_record import CommandRecord
-from quicksand_tui.failures import Failure, OperationError
+from quicksand_tui.failures import Failure, OperationError, UnsuccessfulError
 from quicksand_tui.meter import Meter
-from quicksand_tui.snapshot import SAVE_VERBS, Job, SandboxView, Verb
+from quicksand_tui.snapshot import SAVE_VERBS, Job, Verb
 from quicksand_tui.text import clip, pause_text, sanitise, size_text
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.past import CheckpointView
     from quicksand_tui.services import Progress, Report, Service
     from quicksand_tui.specs import CheckpointSpec, CloneSpec, NewSpec
@@ -63,7 +64,6 @@ class EndedJob:
     number: int
     job: Job
     """As it was at the end."""
-    command: str
     outcome: str
     """ "done", "failed" or "cancelled"."""
     ended: float
@@ -286,9 +286,9 @@ class Operations:
         if self.read_only and job.verb is not Verb.VERIFY:
             self._tell(reasons.READ_ONLY)  # no action leads here: each has said so before
             return
-        record = CommandRecord(command, sandbox_id=job.sandbox_id)
+        record = CommandRecord(command)
         self.log.append(record)
-        self._jobs[job.sandbox_id] = job
+        job = self._jobs[job.sandbox_id] = replace(job, command=command)
         self._run_worker(
             self._carry_out(job, record, operation), f"{job.verb.value} {job.sandbox_id}"
         )
@@ -346,6 +346,8 @@ class Operations:
         except OperationError as error:
             outcome, failure = "failed", error.failure
             self._failed(failure)
+        except UnsuccessfulError as error:
+            outcome, told = "failed", str(error)
         finally:
             if outcome != "cancelled":
                 # Else the state from before the job would be shown for a moment after it.
@@ -355,29 +357,29 @@ class Operations:
                 last = self._jobs.pop(key, job)
                 del self._tasks[key]
             now = self._clock()
-            self.ended.append(
+            self._note_end(
+                record,
                 EndedJob(
                     number=next(self._numbers),
                     job=last,
-                    command=record.command,
                     outcome=outcome,
                     ended=now,
                     seconds=now - begun,
                     told=told or "",
                     failure=failure,
-                )
+                ),
             )
-            self._close_record(record, outcome, now - begun)
-            self._changed()
         if told:
             self._tell(told)
         elif told is None:
             self._done(f"{job.name} is {DONE_WORDS[job.verb]}" if outcome == "done" else "")
 
-    def _close_record(self, record: CommandRecord, outcome: str, seconds: float) -> None:
+    def _note_end(self, record: CommandRecord, ended: EndedJob) -> None:
+        self.ended.append(ended)
         for index, found in enumerate(self.log):
             if found is record:
-                self.log[index] = replace(record, outcome=outcome, seconds=seconds)
+                self.log[index] = replace(record, outcome=ended.outcome, seconds=ended.seconds)
+        self._changed()
 
 
 def _as_argument(made: CheckpointView) -> tuple[str, ...]:

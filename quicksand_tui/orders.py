@@ -15,7 +15,8 @@ from quicksand_tui.specs import CheckpointSpec, CloneSpec, NewSpec
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
+    from quicksand_tui.listed import SandboxView
+    from quicksand_tui.snapshot import Selection, Snapshot
 
 
 def check(target: Target, snapshot: Snapshot, selection: Selection) -> None:

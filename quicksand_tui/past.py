@@ -68,9 +68,18 @@ class PastView:
     def find(self, id_: str | None) -> CheckpointView | None:
         return next((made for made in self.checkpoints if made.id == id_), None)
 
-    def children(self, id_: str) -> int:
-        """How many descend from it directly."""
-        return sum(made.parent == id_ for made in self.checkpoints)
+    def descendants(self, id_: str) -> int:
+        """How many descend from it, directly or not."""
+        children: dict[str | None, list[str]] = {}
+        for made in self.checkpoints:
+            children.setdefault(made.parent, []).append(made.id)
+        seen, waiting = {id_}, [id_]
+        while waiting:
+            # Files may say that one descends from itself.
+            found = [child for child in children.get(waiting.pop(), []) if child not in seen]
+            seen.update(found)
+            waiting += found
+        return len(seen) - 1
 
 
 NO_PAST = PastView()

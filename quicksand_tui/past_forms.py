@@ -13,7 +13,8 @@ from quicksand_tui.specs import CheckpointSpec, CloneSpec
 from quicksand_tui.text import TITLE_CELLS, clip, sanitise
 
 if TYPE_CHECKING:
-    from quicksand_tui.snapshot import SandboxView, Snapshot
+    from quicksand_tui.listed import SandboxView
+    from quicksand_tui.snapshot import Snapshot
 
 CLONES_MAX = 100
 TAG_LIMIT = 128

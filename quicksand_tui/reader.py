@@ -22,16 +22,9 @@ from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.registry import Entry, Registry
 from quicksand.stats import allocated_size, process_usage
 
+from quicksand_tui.listed import NO_HISTORY, ImageView, SandboxView, UseHistory
 from quicksand_tui.past_reader import PastReader
-from quicksand_tui.snapshot import (
-    NO_HISTORY,
-    HostView,
-    ImageView,
-    SandboxView,
-    Snapshot,
-    State,
-    UseHistory,
-)
+from quicksand_tui.snapshot import HostView, Snapshot, State
 from quicksand_tui.text import sanitise
 
 if TYPE_CHECKING:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from quicksand_tui import saves_reasons
-from quicksand_tui.snapshot import Panel, SandboxView, Selection, Snapshot, State, Verb
+from quicksand_tui.snapshot import Panel, Selection, Snapshot, State, Verb
+
+if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
 
 Reason = Callable[[Snapshot, Selection], str | None]
 """Why an action is not possible now; None if it is."""

@@ -12,12 +12,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions import find_action
-from quicksand_tui.failures import OperationError
+from quicksand_tui.failures import OperationError, UnsuccessfulError
 from quicksand_tui.services import Progress, Report, Service
-from quicksand_tui.snapshot import Job, SandboxView, State, Verb
+from quicksand_tui.snapshot import Job, State, Verb
 from quicksand_tui.text import clip, sanitise
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.operations import Operations
 
 AT_ONCE = 8
@@ -133,6 +134,7 @@ class RunMany:
             self._operations.cancel(self._job_id)
 
     async def _run_all(self, chosen: Sequence[Run], command: str, report: Report) -> str:
+        """Raises UnsuccessfulError if it has not ended with 0 in all of them."""
         turns = asyncio.Semaphore(AT_ONCE)
         stage = clip(sanitise(command), COMMAND_CELLS)
         ended = 0
@@ -157,7 +159,10 @@ class RunMany:
             self._changed()
         outputs = (self._runs[one.sandbox_id].output for one in chosen)
         fine = sum(output is not None and output.exit_code == 0 for output in outputs)
-        return f"{stage}: {fine} of {len(chosen)} ended with 0"
+        told = f"{stage}: {fine} of {len(chosen)} ended with 0"
+        if fine < len(chosen):
+            raise UnsuccessfulError(told)
+        return told
 
     async def _run_one(self, sandbox_id: str, command: str) -> None:
         """Never raises for how it ends, but when it is cancelled."""

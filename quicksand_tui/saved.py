@@ -61,6 +61,8 @@ class SaveView:
     """What a sandbox that begins with it gets, in words."""
     frozen: bool = False
     """The guest's file system stood still when it was saved."""
+    unsynced: bool = False
+    """Its guest could not write out what it had in memory."""
     volatile: tuple[str, ...] = ()
     """Paths of the guest that were in memory only."""
     trouble: str = ""
@@ -98,23 +100,6 @@ class TrashedView:
     """Why it could not be used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavesView:
-    """All saves at one moment."""
-
-    loaded: bool = True
-    """False before the first look at them."""
-    saves: tuple[SaveView, ...] = ()
-    trash: tuple[TrashedView, ...] = ()
-    """The latest first."""
-    error: str = ""
-    """Why they cannot be read, or ""."""
-    size: int = 0
-    """Bytes of all saves, each file counted once."""
-    trash_frees: int = 0
-    """Bytes that are free when the trash is empty."""
-
-
 def freed_together(views: Iterable[SaveView | TrashedView]) -> int:
     """Bytes that would be free if all these were gone for good: also those of files that only
     they share."""
@@ -137,6 +122,3 @@ def total_size(views: Iterable[SaveView]) -> int:
         own += view.own
         shared |= {key: allocated for key, (allocated, _, _) in view.shared_files.items()}
     return own + sum(shared.values())
-
-
-NO_SAVES = SavesView(loaded=False)

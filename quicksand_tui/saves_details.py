@@ -37,6 +37,9 @@ def describe_save(view: SaveView, snapshot: Snapshot) -> list[Line]:
         lines.append(("Descent", descent))
     if view.machine:
         lines.append(("Gives", [(view.machine, "")]))
+    if view.unsynced:
+        what = "what its guest had not yet written to its disk: it was paused, or did not answer"
+        lines.append(("Lacks", [(what, "warning")]))
     if view.volatile:
         what = f"{names_text(view.volatile)}: only in the guest's memory then"
         lines.append(("Lacks", [(what, "muted")]))

@@ -23,8 +23,9 @@ from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec
 from quicksand_tui.text import TITLE_CELLS, clip, size_text
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.saved import SaveView, TrashedView
-    from quicksand_tui.snapshot import SandboxView, Snapshot
+    from quicksand_tui.snapshot import Snapshot
 
 NO, YES = "no", "yes"
 THIN, FULL = "thin", "full"

@@ -18,10 +18,11 @@ from quicksand_tui.saves_commands import (
 )
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.services import Report, SavesService
-from quicksand_tui.snapshot import Job, SandboxView, Verb
+from quicksand_tui.snapshot import Job, Verb
 from quicksand_tui.text import sanitise
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.operations import Operation, Operations
     from quicksand_tui.saved import SaveView, TrashedView
 
@@ -37,12 +38,15 @@ class SavesOperations:
         operations: Operations,
         *,
         show: Callable[[Told], None],
+        changed: Callable[[], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``show``: called with what is more than a line."""
+        """``show``: called with what is more than a line; ``changed``: when saves may have come or
+        gone."""
         self._service = service
         self._operations = operations
         self._show = show
+        self._changed = changed
         self._clock = clock
         self._numbers = itertools.count(1)
 
@@ -131,7 +135,10 @@ class SavesOperations:
 
     def _telling(self, work: Work) -> Operation:
         async def carry_out(report: Report) -> str:
-            told = await work(report)
+            try:
+                told = await work(report)
+            finally:
+                self._changed()
             if not told.lines:
                 return told.summary
             self._show(told)

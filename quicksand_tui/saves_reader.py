@@ -21,15 +21,8 @@ from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.store import TRASH, TRASH_KEPT_S, SaveStore, Trashed
 from quicksand.saves.workspaces import known_stores, workspaces_dir
 
-from quicksand_tui.saved import (
-    NO_SAVES,
-    SavesView,
-    SaveView,
-    TrashedView,
-    VerdictView,
-    freed_together,
-    total_size,
-)
+from quicksand_tui.all_saves import NO_SAVES, SavesView
+from quicksand_tui.saved import SaveView, TrashedView, VerdictView, freed_together, total_size
 from quicksand_tui.text import sanitise, size_text
 
 SLOW_EVERY_S = 10.0
@@ -187,6 +180,7 @@ def _with_manifest(view: SaveView, manifest: SaveManifest) -> SaveView:
         layers=None if manifest.layers is None else len(manifest.layers),
         machine=_machine(manifest),
         frozen=manifest.frozen,
+        unsynced=manifest.unsynced,
         volatile=tuple(sanitise(path) for path in manifest.volatile[:VOLATILE_MAX]),
     )
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.saved import SavesView, SaveView, TrashedView, freed_together
 from quicksand_tui.snapshot import Job, Snapshot, Verb
 from quicksand_tui.text import age_text, clip, size_text
 from quicksand_tui.view import PADDING, Cell, Column, Row
+
+if TYPE_CHECKING:
+    from quicksand_tui.all_saves import SavesView
+    from quicksand_tui.saved import SaveView, TrashedView
+
+    Test = Callable[[SaveView], bool]
 
 DOING = {
     Verb.EXPORT: "exporting",
@@ -43,8 +48,6 @@ ORDERS = ("name", "age", "size", "frees")
 TRASH_ORDERS = ("removed", "name", "frees")
 PROBLEM = "problem"
 """The word that finds what has one."""
-
-Test = Callable[[SaveView], bool]
 
 _FIELDS: dict[str, Callable[[SaveView], str]] = {
     "name": lambda view: view.name,
@@ -231,7 +234,11 @@ def jobs_text(snapshot: Snapshot) -> str:
 
 
 def marked_text(marked: Sequence[SaveView | TrashedView]) -> str:
-    return f"{len(marked)} marked: {size_text(freed_together(marked))}" if marked else ""
+    if not marked:
+        return ""
+    from quicksand_tui.saved import freed_together
+
+    return f"{len(marked)} marked: {size_text(freed_together(marked))}"
 
 
 def empty_saves_text(saves: SavesView, query: str) -> str:

@@ -1,4 +1,4 @@
-"""Looks at the saves while somebody sees them."""
+"""Looks at the saves while somebody sees them, and once where only their number is shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from quicksand_tui.saved import NO_SAVES, SavesView
+from quicksand_tui.all_saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
     from quicksand_tui.services import SavesService
@@ -37,13 +37,16 @@ class SavesWatch:
         """Wait for a look that begins after they asked."""
 
     async def run(self) -> None:
-        """Look now and then, and at once when asked to, until nobody wants it."""
+        """Look once; then now and then, and at once when asked to, until nobody wants it."""
         self.is_running = True
         try:
-            while self._is_wanted():
+            while True:
                 await self._look_once()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._again.wait(), LOOK_EVERY_S)
+                if self._is_wanted():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._again.wait(), LOOK_EVERY_S)
+                elif not self._again.is_set():
+                    return
         finally:
             self.is_running = False
             self._release(self._lookers)
@@ -73,7 +76,7 @@ class SavesWatch:
 
     async def look(self) -> None:
         """Look, and return when it is shown; at once if nobody sees it."""
-        if not self.is_running:
+        if not self.is_running or not self._is_wanted():
             return
         looker = asyncio.get_running_loop().create_future()
         self._lookers.append(looker)

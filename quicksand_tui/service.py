@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui import engine_past
@@ -16,17 +16,19 @@ from quicksand_tui.text import sanitise
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
+    from quicksand_tui.all_saves import SavesView
+    from quicksand_tui.guest_network import TrafficRates
     from quicksand_tui.guest_view import GuestView
     from quicksand_tui.panes.link import GuestTerminal, Sink
     from quicksand_tui.past import CheckpointView
     from quicksand_tui.reader import Reader
     from quicksand_tui.run_many import CommandOutput
-    from quicksand_tui.saved import SavesView
     from quicksand_tui.saves_reader import SavesReader
     from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
     from quicksand_tui.services import LogKind, LogSource, Progress, Report, ShellView
     from quicksand_tui.snapshot import Snapshot
     from quicksand_tui.specs import CheckpointSpec, NewSpec
+    from quicksand_tui.traffic_watch import TrafficWatch
 
 STAGES = {
     "image": "find the image",
@@ -49,17 +51,50 @@ class EngineService:
         self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._beginning = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._traffic: TrafficWatch | None = None
+        self._traffic_task: asyncio.Task[None] | None = None
 
     # Reading
 
-    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
+    def read(
+        self,
+        *,
+        visible: Collection[str] = (),
+        network: Collection[str] = (),
+        fresh: bool = False,
+    ) -> Snapshot:
         if self._reader is None:
             # The engine's modules are loaded here, in the reading thread, after the first paint.
             from quicksand_tui.reader import Reader
 
             self._reader = Reader()
-        return self._reader.read(frozenset(visible), fresh=fresh)
+        from quicksand_tui.guest_network import with_traffic
+
+        snapshot = self._reader.read(frozenset(visible), fresh=fresh)
+        return with_traffic(snapshot, self._traffic_of(network))
+
+    def _traffic_of(self, sandbox_ids: Collection[str]) -> Mapping[str, TrafficRates]:
+        """What is known of these; they are asked from now on."""
+        if self._traffic is None:
+            if not sandbox_ids:
+                return {}
+            from quicksand_tui.engine_guest import ask_traffic
+            from quicksand_tui.traffic_watch import TrafficWatch
+
+            self._traffic = TrafficWatch(ask_traffic)
+        self._traffic.want(sandbox_ids)
+        if sandbox_ids:
+            self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)
+        return self._traffic.rates
+
+    def _watch_traffic(self, watch: TrafficWatch) -> None:
+        """On the engine's loop. It ends by itself when nobody looks any more."""
+        if self._traffic_task is None or self._traffic_task.done():
+            self._traffic_task = asyncio.create_task(watch.run(), name="quicksand-traffic")
+            self._tasks.add(self._traffic_task)
+            self._traffic_task.add_done_callback(self._tasks.discard)
 
     def read_saves(self, *, fresh: bool = False) -> SavesView:
         return self._saves.read(fresh=fresh)
@@ -307,13 +342,14 @@ class EngineService:
             raise OperationError(describe_failure(title, error)) from error
 
     def _engine_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=_serve, args=(self._loop,), name="quicksand-engine", daemon=True
-            )
-            self._thread.start()
-        return self._loop
+        with self._beginning:  # the reading thread and the UI's may both want it
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="quicksand-engine", daemon=True
+                )
+                self._thread.start()
+            return self._loop
 
     def _cancel_all(self) -> None:
         """Cancel each once: a second time would interrupt its undoing."""

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from quicksand_tui.all_saves import SavesView
     from quicksand_tui.guest_view import GuestView
     from quicksand_tui.panes.link import GuestTerminal, Sink
     from quicksand_tui.past import CheckpointView
     from quicksand_tui.run_many import CommandOutput
-    from quicksand_tui.saved import SavesView
     from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
     from quicksand_tui.snapshot import Snapshot
     from quicksand_tui.specs import CheckpointSpec, NewSpec
@@ -98,11 +98,18 @@ class Service(SavesService, Protocol):
     """The only door to the engine. Operations raise OperationError; cancelling one returns after
     everything it had begun is undone."""
 
-    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
+    def read(
+        self,
+        *,
+        visible: Collection[str] = (),
+        network: Collection[str] = (),
+        fresh: bool = False,
+    ) -> Snapshot:
         """Look at the disk. Blocks for milliseconds; called in a thread, never twice at a time.
 
-        CPU and memory are read of the running sandboxes in ``visible`` only. ``fresh`` forgets what
-        was remembered. Never raises for what it finds.
+        CPU and memory are read of the running sandboxes in ``visible`` only; the guests of those in
+        ``network`` are asked, every few seconds, how much they receive and send. ``fresh`` forgets
+        what was remembered. Never raises for what it finds.
         """
 
     async def create(self, spec: NewSpec, report: Report) -> None:

@@ -7,17 +7,18 @@ module is needed for the first paint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from quicksand_tui.all_saves import NO_SAVES, SavesView
 from quicksand_tui.keymap import NO_KEYS, Keymap
-from quicksand_tui.past import NO_PAST, CheckpointView, PastView
-from quicksand_tui.saved import NO_SAVES, SavesView, SaveView, TrashedView
 from quicksand_tui.text import age_text, size_text
 
 if TYPE_CHECKING:
-    pass
+    from quicksand_tui.listed import ImageView, SandboxView
+    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.saved import SaveView, TrashedView
 
 
 class State(StrEnum):
@@ -37,85 +38,6 @@ class State(StrEnum):
 
 LIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
 """States with a machine."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseHistory:
-    """What a sandbox took of the host, the latest reading last; readings are some seconds apart."""
-
-    cpu: tuple[float, ...] = ()
-    """Percent of one CPU."""
-    memory: tuple[int, ...] = ()
-    """Resident bytes."""
-    disk: tuple[int, ...] = ()
-    """Allocated bytes."""
-
-
-NO_HISTORY = UseHistory()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxView:
-    """One sandbox. All text is fit to be shown."""
-
-    id: str
-    """The row's key; exactly as the engine has it, never shown unsanitised."""
-    name: str
-    state: State
-    image: str = ""
-    created: float | None = None
-    """Unix time."""
-    started: float | None = None
-    """Unix time of the present run."""
-    memory_limit: int | None = None
-    """Bytes."""
-    memory_used: int | None = None
-    """Resident bytes of QEMU; None while it does not run or is not known yet."""
-    cpus: int | None = None
-    cpu_percent: float | None = None
-    """Of one CPU; None until there are two readings."""
-    disk: int | None = None
-    """Allocated bytes."""
-    network: str = ""
-    accel: str = ""
-    accel_reason: str = ""
-    """Why not a faster one."""
-    ports: tuple[tuple[int, int], ...] = ()
-    """(host, guest)."""
-    error: str = ""
-    """Why it is CRASHED or BROKEN."""
-    discard: bool = False
-    """It is removed when it stops."""
-    past: PastView = NO_PAST
-    """Its checkpoints."""
-    history: UseHistory = field(default=NO_HISTORY, compare=False)
-
-    @property
-    def key(self) -> str:
-        return self.id
-
-    @property
-    def is_live(self) -> bool:
-        return self.state in LIVE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageView:
-    """One image."""
-
-    name: str
-    version: str = ""
-    arch: str = ""
-    size: int | None = None
-    """Allocated bytes."""
-    created: float | None = None
-    source: str = "store"
-    error: str = ""
-    """Why it cannot be used."""
-
-    @property
-    def key(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +99,8 @@ class Job:
     steps: int = 0
     """``step`` of ``steps`` is under way; 0 of 0 if there is only one."""
     started: float = 0.0
+    command: str = ""
+    """That does the same."""
     cancelling: bool = False
     about: frozenset[str] = frozenset()
     """Keys of the saves that it is about."""

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
+
+from quicksand_tui.places import APP, base_dir
 
 SIZE_MAX = 256 * 1024
 """Bytes; a larger file is none of ours."""
 
 
 def state_dir() -> Path:
-    """Where it lies: ``QUICKSAND_STATE_DIR``, or where the system has such things (the XDG base
-    directories; written here, as platformdirs takes long to import before the first paint)."""
+    """Where it lies: ``QUICKSAND_STATE_DIR``, or where the system has such things."""
     if place := os.environ.get("QUICKSAND_STATE_DIR"):
         return Path(place).absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "quicksand"
-    base = os.environ.get("XDG_STATE_HOME", "")
-    # The specification has relative paths ignored.
-    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return root / "quicksand"
+    return base_dir("XDG_STATE_HOME", ".local/state") / APP
 
 
 class StateFile:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.guest_network import TrafficRates
     from quicksand_tui.guest_view import GuestView
-    from quicksand_tui.snapshot import SandboxView
+    from quicksand_tui.listed import SandboxView
 
 LABEL_WIDTH = 9
 VALUE_WIDTH = 14

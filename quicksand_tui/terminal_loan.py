@@ -17,7 +17,7 @@ from quicksand_tui.text import plain, sanitise, sanitise_lines
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.snapshot import SandboxView
+    from quicksand_tui.listed import SandboxView
 
 STDERR_KEPT = 4096
 OWN_FAILURES = (1, 2, 125)

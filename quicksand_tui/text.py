@@ -148,6 +148,27 @@ def clip(text: str, width: int) -> str:
     return set_cell_size(text, max(0, width - 1)) + "…" if width > 0 else ""
 
 
+END_CELLS = 9
+"""Of a text that is cut in its middle, the most that is kept of its end: a time of day."""
+
+
+def clip_middle(text: str, width: int) -> str:
+    """The same, but with the ellipsis before its end, which tells like names apart."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    room = min(END_CELLS, width // 3)
+    start = len(text)
+    while start and cell_len(text[start - 1 :]) <= room:
+        start -= 1
+    while start < len(text) and not cell_len(text[start]):
+        start += 1  # belongs to the character before it
+    end = text[start:]
+    cut = set_cell_size(text, max(0, width - 1 - cell_len(end))) + "…" + end
+    return cut if cell_len(cut) <= width else clip(text, width)
+
+
 def ascii_only(wanted: bool | None = None) -> bool:
     """Whether the terminal can be trusted with ASCII only: the locale is not UTF-8, or the user
     says so with QUICKSAND_TUI_ASCII=1, or else with the config (``wanted``)."""

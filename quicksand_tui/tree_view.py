@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.forest import Forest, Marks
 from quicksand_tui.text import age_text, pause_text, size_text
-from quicksand_tui.view import Cell, Column, Row
+from quicksand_tui.view import Cell, Row
 
 if TYPE_CHECKING:
     from quicksand_tui.past import CheckpointView, PastView
 
-STEM_MAX = 16
+STEM_MAX = 12
 """Cells of what stands before a checkpoint: of a tree with more branches, the right end."""
+
+PIN = "◆"
+"""Marks one that cannot be deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +25,13 @@ class TreeLine:
 
     id: str
     stem: str
-    """Branches and the checkpoint's own mark, with a space after it."""
+    """Branches, the checkpoint's own mark and that of a pinned one, with a space after it."""
     tag: str
     here: str
     """What marks where the sandbox stands, or ""."""
     age: str
     pause: str
     size: str
-    pinned: str
-    """What marks one that cannot be deleted, or ""."""
     own: str
     """What deleting it would free."""
     note: str
@@ -60,15 +61,16 @@ def _line(
     if len(before) > STEM_MAX:
         before = "…" + before[1 - STEM_MAX :]
     mark = marks.broken if made.error else (marks.head if is_head else marks.node)
+    # Before the tag, which may be cut.
+    pin = PIN if made.pinned else ""
     return TreeLine(
         id=made.id,
-        stem=f"{before}{mark} ",
+        stem=f"{before}{mark}{pin} ",
         tag=made.tag,
         here=marks.here if is_head else "",
         age="" if made.created is None else age_text(now - made.created),
         pause="" if made.error else _pause(made),
         size="" if made.error else size_text(made.written),
-        pinned="◆" if made.pinned else "",
         own="" if made.error or made.own is None else size_text(made.own),
         note=made.error or made.note,
         role="error" if made.error else ("muted" if made.auto else ""),
@@ -76,24 +78,6 @@ def _line(
 
 
 # The table
-
-_TAG_MIN, _TAG_MAX = 16, 48
-
-
-def plan_tree_columns(width: int) -> tuple[Column, ...]:
-    """The columns that fit into ``width`` cells; tag and note share what the others leave."""
-    columns = [Column("age", "Age", 4, right=True)]
-    if width >= 56:
-        columns.append(Column("pause", "Pause", 7, right=True))
-    if width >= 34:
-        columns.append(Column("own", "Own", 5, right=True))
-    if width >= 76:
-        columns.append(Column("size", "Written", 7, right=True))
-    left = width - sum(column.width + 2 for column in columns)
-    with_note = width >= 52
-    tag = max(_TAG_MIN, min(_TAG_MAX, (left - 4) * 11 // 20 if with_note else left - 2))
-    note = [Column("note", "Note", max(8, left - tag - 4))] if with_note else []
-    return (Column("tag", "Checkpoint", tag), *columns, *note)
 
 
 def tree_rows(lines: tuple[TreeLine, ...]) -> tuple[Row, ...]:
@@ -106,8 +90,8 @@ def _row(line: TreeLine) -> Row:
         "tag": Cell(
             line.stem + line.tag,
             "accent" if line.here else line.role,
-            line.here or line.pinned,
-            keeps_note_whole=True,
+            line.here,
+            gives_way=True,
         ),
         "age": Cell(line.age, quiet),
         "pause": Cell(line.pause, quiet),

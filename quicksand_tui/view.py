@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.snapshot import (
-    JOB_STATES,
-    ImageView,
-    Job,
-    SandboxView,
-    Snapshot,
-    State,
-    Verb,
-)
+from quicksand_tui.snapshot import JOB_STATES, Job, Snapshot, State, Verb
 from quicksand_tui.spark import sparkline
 from quicksand_tui.text import age_text, percent_text, size_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.guest_network import TrafficRates
+    from quicksand_tui.listed import ImageView, SandboxView
 
 GLYPHS = {
     State.STARTING: "◐",
@@ -59,8 +55,8 @@ class Cell:
     role: str = ""
     note: str = ""
     """Follows the text, muted."""
-    keeps_note_whole: bool = False
-    """Rather no note than a part of it."""
+    gives_way: bool = False
+    """The text makes room for all of the note, and is cut in its middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +87,8 @@ def with_jobs(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:
     running = {job.sandbox_id: job for job in jobs}
     if not running:
         return snapshot
+    from quicksand_tui.listed import SandboxView
+
     views = []
     for view in snapshot.sandboxes:
         job = running.get(view.id)
@@ -177,6 +175,12 @@ _DROPPED_AT = (("disk", 74), ("image", 66), ("age", 56), ("memory", 50), ("cpu",
 """The table's width in cells below which a column goes."""
 SPARK = 12
 """Cells of a sandbox's CPU in the minutes before."""
+SMALL_SPARK = 8
+"""Cells of what else it took of the host, where there is much room."""
+NETWORK = 11
+"""Cells of the two rates of a network."""
+NETWORK_COLUMN = "network"
+"""The key of what shows the network: guests are asked only where it is."""
 _NAME_MIN, _NAME_MAX = 14, 44
 PADDING = 2
 """Cells that a table puts around each cell."""
@@ -189,14 +193,25 @@ def plan_sandbox_columns(width: int) -> tuple[Column, ...]:
     if width >= 90:
         at = next((n for n, column in enumerate(kept) if column.key == "cpu"), 0)
         kept.insert(at + 1, Column("spark", "", SPARK))
+    if width >= 104:
+        kept.append(Column(NETWORK_COLUMN, "Network", NETWORK))
     if width >= 118:
         kept = [replace(c, width=18) if c.key == "image" else c for c in kept]
         kept.append(Column("accel", "Runs on", 7))
     if width >= 132:
         kept.append(Column("ports", "Ports", 12))
+    if width >= 160:
+        kept = [part for column in kept for part in (column, *_small_sparks(column.key))]
     used = sum(c.width + PADDING for c in kept)
     name = max(_NAME_MIN, min(_NAME_MAX, width - used))
     return tuple(replace(c, width=name) if c.key == "name" else c for c in kept)
+
+
+def _small_sparks(key: str) -> tuple[Column, ...]:
+    """The column behind that of this key that shows how it was before."""
+    if key in ("memory", "disk", NETWORK_COLUMN):
+        return (Column(f"{key}-spark", "", SMALL_SPARK),)
+    return ()
 
 
 def arrange_sandboxes(views: Sequence[SandboxView], query: str, order: str) -> list[SandboxView]:
@@ -219,10 +234,25 @@ def sandbox_row(view: SandboxView, snapshot: Snapshot) -> Row:
         "spark": Cell(sparkline(view.history.cpu, SPARK, top=100.0) if live else "", "accent"),
         "memory": Cell(memory, "" if view.memory_used is not None else "muted"),
         "disk": Cell(size_text(view.disk), "muted"),
+        "network": Cell(_rates_text(view.traffic) if live else ""),
+        "memory-spark": _small_spark(view.history.memory if live else (), view.memory_limit or 0),
+        "disk-spark": _small_spark(view.history.disk if live else ()),
+        "network-spark": _small_spark(view.traffic.history if live and view.traffic else ()),
         "accel": Cell(view.accel, "warning" if view.accel == "tcg" else "muted"),
         "ports": Cell(" ".join(f"{host}→{guest}" for host, guest in view.ports), "muted"),
     }
     return Row(view.id, cells)
+
+
+def _rates_text(rates: TrafficRates | None) -> str:
+    """For example "↓1.2M ↑30K", bytes a second; "" if nobody knows."""
+    if rates is None:
+        return ""
+    return f"↓{size_text(int(rates.received))} ↑{size_text(int(rates.sent))}"
+
+
+def _small_spark(values: Sequence[float], top: float = 0.0) -> Cell:
+    return Cell(sparkline(values, SMALL_SPARK, top=top) if values else "", "accent")
 
 
 def plan_image_columns(width: int) -> tuple[Column, ...]:
@@ -266,6 +296,25 @@ def image_row(image: ImageView, snapshot: Snapshot) -> Row:
         "age": Cell(age_text(age), "muted"),
     }
     return Row(image.name, cells)
+
+
+_TAG_MIN, _TAG_MAX = 16, 64
+
+
+def plan_tree_columns(width: int) -> tuple[Column, ...]:
+    """The columns that fit into ``width`` cells; tag and note share what the others leave."""
+    columns = [Column("age", "Age", 4, right=True)]
+    if width >= 56:
+        columns.append(Column("pause", "Pause", 7, right=True))
+    if width >= 44:
+        columns.append(Column("own", "Own", 5, right=True))
+    if width >= 76:
+        columns.append(Column("size", "Written", 7, right=True))
+    left = width - sum(column.width + 2 for column in columns)
+    with_note = width >= 52
+    tag = max(_TAG_MIN, min(_TAG_MAX, (left - 4) * 3 // 5 if with_note else left - 2))
+    note = [Column("note", "Note", max(8, left - tag - 4))] if with_note else []
+    return (Column("tag", "Checkpoint", tag), *columns, *note)
 
 
 # Lines of text

@@ -41,7 +41,7 @@ from quicksand.planning import (
     prepare_disk,
 )
 from quicksand.qemu.command import plan
-from quicksand.qemu.keeper import FIRST
+from quicksand.qemu.keeping import FIRST
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
 from quicksand.registry import (
     Record,

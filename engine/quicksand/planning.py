@@ -25,7 +25,7 @@ from quicksand.layout import SandboxDir, layer_name
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
-from quicksand.qemu.keeper import FIRST
+from quicksand.qemu.keeping import FIRST
 from quicksand.qemu.process import Listeners
 from quicksand.registry import Record, Registry, RunState
 from quicksand.snapshots.history import History, lost_head, prune_automatic
@@ -287,7 +287,7 @@ def pick_port(forward: PortForward) -> int:
         except OSError as error:
             raise PortInUseError(
                 f"host port {forward.host} cannot be used: {error.strerror}",
-                hint=f"choose another one, or 0 for any: PortForward(0, {forward.guest})",
+                hint="choose another host port, or 0 for any free one",
             ) from error
         port: int = probe.getsockname()[1]
         return port

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 ID_BYTES = 6
 LOCK_WAIT_S = 5.0
+NOBODY_TOLD = "nothing tells how it ended: the host went down, or all its processes were killed"
 REMOVED = ".removed-"
 """Directories so named are on their way out."""
 
@@ -228,6 +229,8 @@ class Registry:
 
         Raises SandboxNotFoundError; the message suggests a near name.
         """
+        if is_id(id_or_name) and (known := self.inspect(id_or_name)) is not None:
+            return known  # without a look at all the others
         entries = self.list()
         exact = [e for e in entries if id_or_name in (e.name, e.id)]
         if exact:
@@ -288,7 +291,8 @@ class Registry:
             ended = read_json(place.exit)
             panic = find_panic(place)
         except FileNotFoundError:
-            return ""
+            # Every run begins its logs, and its keeper's last act is to write how it ended.
+            return NOBODY_TOLD if place.qemu_log.exists() else ""
         except (OSError, ValueError) as error:
             return f"how it ended cannot be read: {error}"
         code = ended.get("code")
@@ -460,6 +464,11 @@ def _is_abandoned(runtime: RuntimeDir) -> bool:
 def new_id() -> str:
     """A fresh sandbox id: 12 hexadecimal digits."""
     return os.urandom(ID_BYTES).hex()
+
+
+def is_id(text: str) -> bool:
+    """Whether it could be one of `new_id`."""
+    return len(text) == 2 * ID_BYTES and set(text) <= set("0123456789abcdef")
 
 
 def find_panic(place: SandboxDir) -> str:

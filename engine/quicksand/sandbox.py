@@ -21,6 +21,7 @@ from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, 
 from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
 from quicksand.guest_files import GuestFiles
+from quicksand.guest_traffic import GuestTraffic, read_traffic
 from quicksand.host.paths import paths
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
@@ -369,12 +370,13 @@ class Sandbox:
         return Registry(paths()).list()
 
     @classmethod
-    def attach(cls, id_or_name: str) -> Sandbox:
+    def attach(cls, id_or_name: str, *, set_clock: bool = True) -> Sandbox:
         """The running sandbox of that name or id. It goes on when this object is closed.
 
+        A guest whose clock is off has it set when a client comes, unless ``set_clock`` is False.
         Raises SandboxNotFoundError, or StateError if it does not run.
         """
-        sandbox = cls._of_entry(Registry(paths()).find(id_or_name))
+        sandbox = cls._of_entry(Registry(paths()).find(id_or_name), set_clock=set_clock)
         if sandbox._run is None:
             raise StateError(
                 f"the sandbox {sandbox.name!r} is not running",
@@ -388,7 +390,7 @@ class Sandbox:
         return cls._of_entry(Registry(paths()).find(id_or_name))
 
     @classmethod
-    def _of_entry(cls, entry: Entry) -> Sandbox:
+    def _of_entry(cls, entry: Entry, *, set_clock: bool = True) -> Sandbox:
         if entry.record is None:
             raise StateError(f"the sandbox {entry.name!r} is broken: {entry.error}")
         sandbox = cls._of_record(entry.record)
@@ -401,6 +403,7 @@ class Sandbox:
                 runtime_dir(sandbox._registry.paths, entry.id),
                 entry.run.token,
                 why_gone=lambda: lifecycle.why_gone(place, doing="it was in use"),
+                set_clock=set_clock,
             )
         return sandbox
 
@@ -658,6 +661,9 @@ class Sandbox:
 
         Raises CheckpointNotFoundError (a ValueError), HistoryError, HostError, MachineError.
         """
+        return await self._revert(tag, keep_now=keep_now)
+
+    async def _revert(self, tag: str | None, *, keep_now: bool = True) -> Checkpoint:
         from quicksand.snapshots.reverting import revert
 
         record = self._require_record()
@@ -672,11 +678,8 @@ class Sandbox:
 
     async def undo(self) -> Checkpoint:
         """Take the last revert back: go to the automatic checkpoint that it took. Again, and it is
-        made again. Raises as `revert` does."""
-        automatic = [c for c in self.checkpoints() if c.auto]
-        if not automatic:
-            raise StateError(f"the sandbox {self.name!r} was never reverted: nothing to undo")
-        return await self.revert(automatic[-1].id)
+        made again. Raises as `revert` does, StateError if it was never reverted."""
+        return await self._revert(None)
 
     async def delete_checkpoint(self, tag: str) -> None:
         """Remove a checkpoint; what others need of it stays. Works in any state of the sandbox, and
@@ -802,6 +805,10 @@ class Sandbox:
     async def stats(self) -> SandboxStats:
         """What it uses: of the host, and within the guest."""
         return await read_stats(self._entry(), self._session)
+
+    async def traffic(self) -> GuestTraffic | None:
+        """What the guest says it has received and sent; None if it does not tell."""
+        return await read_traffic(self.files)
 
     async def processes(self) -> builtins.list[GuestProcess]:
         """The guest's processes."""

@@ -13,6 +13,12 @@ from typing import Any
 from quicksand_tui.cli.text import clean, clean_lines
 
 PROGRAM = "quicksand-tui"
+UNSYNCED = (
+    "not in it: what the guest had not yet written to its disk, since it was paused or did not "
+    "answer; `quicksand-tui resume` lets it, then save again"
+)
+"""Of a save or a snapshot."""
+
 COMPLETE_VARIABLE = "_QUICKSAND_TUI_COMPLETE"
 """Environment: what a shell asks that completes a command line (click)."""
 

@@ -101,15 +101,19 @@ def save_store(workspace: Path | None) -> SaveStore:
 
 
 def _say(made: Save, seconds: float) -> None:
-    from quicksand_tui.cli.output import print_table, say, show_size
+    from quicksand.host.footprint import Footprint
+
+    from quicksand_tui.cli.output import UNSYNCED, print_table, say, show_size
     from quicksand_tui.cli.text import clean
 
     manifest = made.require()
     layers = manifest.layers or ()
-    size = show_size(sum(layer.size for layer in layers))
+    size = show_size(Footprint(made.root).size)  # as `saves` has it: own and shared
     print_table(
         ("SAVE", "SIZE", "LAYERS", "TIME"), [(made.name, size, len(layers), f"{seconds:.2f} s")]
     )
+    if manifest.unsynced:
+        say(UNSYNCED)
     if manifest.volatile:
         some = ", ".join(clean(path) for path in manifest.volatile[:VOLATILE_SHOWN])
         more = len(manifest.volatile) - VOLATILE_SHOWN

@@ -29,7 +29,7 @@ def command(name: str, file: Path, note: str, compress: bool, replace: bool, as_
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.exits import Exit
-    from quicksand_tui.cli.output import print_json, print_table, show_size
+    from quicksand_tui.cli.output import UNSYNCED, print_json, print_table, say, show_size
     from quicksand_tui.cli.progress import Rate, shown
     from quicksand_tui.cli.runner import run_async
 
@@ -52,6 +52,8 @@ def command(name: str, file: Path, note: str, compress: bool, replace: bool, as_
         else:
             size = show_size(made.path.stat().st_blocks * 512)
             print_table(("FILE", "SIZE", "IMAGE"), [(file, size, made.manifest.config.image)])
+            if made.manifest.unsynced:
+                say(UNSYNCED)
         return Exit.OK
 
     return run_async(main)

@@ -116,8 +116,9 @@ def _row(before: str, made: Checkpoint, marks: Marks, *, is_head: bool) -> tuple
     from quicksand_tui.cli.output import show_age, show_size
 
     glyph = marks.head if is_head else marks.node
+    pinned = " (pinned)" if made.pinned else ""
     return (
-        f"{before}{glyph} {made.tag}" + (f" {marks.here}" if is_head else ""),
+        f"{before}{glyph} {made.tag}{pinned}" + (f" {marks.here}" if is_head else ""),
         show_age(made.created),
         show_pause(made.pause_s) if made.tier != "disk" else made.tier,
         show_size(made.bytes_written),

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.stats import StatsPanel
     from quicksand_tui.command_record import CommandRecord
     from quicksand_tui.happenings import Happening
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.services import Service
-    from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
+    from quicksand_tui.snapshot import Selection, Snapshot
 
 
 class Area(Vertical):
@@ -123,14 +124,24 @@ class Area(Vertical):
             self.screen.set_focus(self._parts[self._tab])
         return True
 
-    def show(self, snapshot: Snapshot, selection: Selection) -> None:
+    def show(
+        self, snapshot: Snapshot, selection: Selection, held: SandboxView | None = None
+    ) -> None:
+        """``held``: whose shells stay, whatever is selected."""
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
             self.details.show(snapshot, selection)
         if not self._is_complete:
             return
-        self.shells.keep_only({view.id for view in snapshot.sandboxes})
-        self.shells.show(sandbox)
+        ids = {view.id for view in snapshot.sandboxes}
+        if held is None:
+            self.shells.keep_only(ids)
+            self.shells.show(sandbox)
+        elif held.id in ids:
+            self.shells.show(snapshot.sandbox(held.id))
+        else:
+            self.shells.keep_only(ids | {held.id})
+            self.shells.keep_deleted()
         self.logs.show(sandbox if self._tab is Tab.LOG else None)
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
 
@@ -141,6 +152,7 @@ class Area(Vertical):
         )
         lead = ("", "")
         if typing and (pane := self.shells.pane) is not None:
+            sandbox = sandbox or self.shells.typed_into
             name = f"{sandbox.name} · " if sandbox is not None else ""
             name += "mouse: terminal · " if self.mouse_released() else ""
             prefix = self.shells.tui.prefix.text

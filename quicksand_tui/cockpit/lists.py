@@ -19,7 +19,7 @@ from quicksand_tui.saves_view import (
     plan_saves_columns,
     save_row,
 )
-from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Snapshot
+from quicksand_tui.snapshot import Panel, Snapshot
 from quicksand_tui.view import (
     IMAGE_ORDERS,
     NO_IMAGES_TEXT,
@@ -36,6 +36,7 @@ from quicksand_tui.widgets.browser import Browser, Listing
 from quicksand_tui.widgets.tab_bar import TabBar
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import ImageView, SandboxView
     from quicksand_tui.saved import SaveView
 
 SANDBOXES: Listing[SandboxView] = Listing(

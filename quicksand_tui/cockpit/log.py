@@ -27,7 +27,7 @@ from quicksand_tui.widgets.log_view import LogView
 if TYPE_CHECKING:
     from quicksand_tui.command_record import CommandRecord
     from quicksand_tui.happenings import Happening
-    from quicksand_tui.snapshot import SandboxView
+    from quicksand_tui.listed import SandboxView
 
 POLL_S = 0.5
 

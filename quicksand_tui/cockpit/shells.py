@@ -13,11 +13,13 @@ from textual.widgets import Static
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
 from quicksand_tui.keymap import Keymap, key_text
+from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.messages import PaneCopied, PanePrefixed, ShellsLeft, WorkspaceEmptied
 from quicksand_tui.panes.ways import Side, Way
-from quicksand_tui.snapshot import SandboxView, State
+from quicksand_tui.snapshot import State
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.panes.pane import Pane
     from quicksand_tui.panes.workspace import Workspace
     from quicksand_tui.services import Service
@@ -70,6 +72,23 @@ class Shells(PartWidget, Vertical):
     def pane(self) -> Pane | None:
         """The one that has the focus, or had it last."""
         return self.workspace.current if self.workspace is not None else None
+
+    @property
+    def typed_into(self) -> SandboxView | None:
+        """Whose shells take what is typed here, as it was last seen; None where there is none."""
+        return None if self._opening or self.workspace is None else self._sandbox
+
+    def has_open(self, sandbox_id: str) -> bool:
+        """Whether this app has a shell open in that sandbox."""
+        space = self._spaces.get(sandbox_id)
+        return space is not None and any(pane.is_open for pane in space.panes)
+
+    def keep_deleted(self) -> None:
+        """The sandbox that is shown was deleted: its shells stay until they are left, so that what
+        the user goes on typing is no command."""
+        if self.workspace is not None:
+            for pane in self.workspace.panes:
+                pane.mark_deleted(f"{self._behind_prefix('back')} leaves: the sandbox was deleted")
 
     def show(self, sandbox: SandboxView | None) -> None:
         """Show the shells of a sandbox, if it has any."""
@@ -211,7 +230,10 @@ class Shells(PartWidget, Vertical):
         self._split(Way.BELOW)
 
     def _split(self, way: Way) -> None:
-        if self.workspace is not None and not self.workspace.split(way):
+        pane = self.pane
+        if pane is not None and pane.status.state is LinkState.DELETED:
+            self.tui.tell(pane.status.text, severity="warning")
+        elif self.workspace is not None and not self.workspace.split(way):
             self.tui.tell("There is no room for another pane here", severity="warning")
 
     def do_next(self) -> None:

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.failures import OperationError
-from quicksand_tui.snapshot import SandboxView, State
+from quicksand_tui.snapshot import State
 from quicksand_tui.stats_view import stats_lines
 from quicksand_tui.text import plain
 from quicksand_tui.view import MUTED
@@ -21,6 +21,7 @@ from quicksand_tui.view import MUTED
 if TYPE_CHECKING:
     from quicksand_tui.guest_network import TrafficRates
     from quicksand_tui.guest_view import GuestView
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.services import Service
 
 ASK_EVERY_S = 2.0

@@ -13,16 +13,16 @@ from textual.widgets import Static
 
 from quicksand_tui.actions import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
-from quicksand_tui.forest import FANCY, PLAIN
 from quicksand_tui.screens.base import bindings_of
-from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.snapshot import Snapshot, State
 from quicksand_tui.text import clip
-from quicksand_tui.tree_view import TreeLine, plan_tree_columns, tree_lines, tree_rows
+from quicksand_tui.view import plan_tree_columns
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.keymap import Keymap
-    from quicksand_tui.past import CheckpointView
+    from quicksand_tui.listed import SandboxView
+    from quicksand_tui.past import CheckpointView, PastView
     from quicksand_tui.view import Row
 
 NAME_CELLS = 30
@@ -38,7 +38,7 @@ class TreePanel(PartWidget, Vertical):
         """The cursor is on another checkpoint."""
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(classes="-empty", **options)
         self.ascii_only = ascii_only
         self.table = LongTable(plan_tree_columns, ascii_only=ascii_only)
         self._empty = Static(classes="empty", markup=False)
@@ -62,11 +62,7 @@ class TreePanel(PartWidget, Vertical):
         """Show the tree of a sandbox; of another one than before, the cursor begins where it
         stands."""
         before, self._sandbox = self._sandbox, sandbox
-        lines: tuple[TreeLine, ...] = ()
-        if sandbox is not None:
-            marks = PLAIN if self.ascii_only else FANCY
-            lines = tree_lines(sandbox.past, snapshot.taken, marks)
-        self._rows = {row.key: row for row in tree_rows(lines)}
+        self._rows = {} if sandbox is None else self._rows_of(sandbox.past, snapshot.taken)
         keys = list(self._rows)
         stands = None if sandbox is None else (sandbox.id, sandbox.past.head)
         stood = None if before is None else (before.id, before.past.head)
@@ -76,6 +72,14 @@ class TreePanel(PartWidget, Vertical):
         if stands != stood and sandbox is not None:
             self.table.select(sandbox.past.head or "")
         self._draw_frame(snapshot)
+
+    def _rows_of(self, past: PastView, now: float) -> dict[str, Row]:
+        # Imported when there is a tree to draw: the first paint has none.
+        from quicksand_tui.forest import FANCY, PLAIN
+        from quicksand_tui.tree_view import tree_lines, tree_rows
+
+        lines = tree_lines(past, now, PLAIN if self.ascii_only else FANCY)
+        return {row.key: row for row in tree_rows(lines)}
 
     def _draw_frame(self, snapshot: Snapshot) -> None:
         sandbox = self._sandbox

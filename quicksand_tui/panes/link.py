@@ -21,6 +21,8 @@ class LinkState(StrEnum):
     """Its program has ended."""
     LOST = "lost"
     """The guest is gone, or has no such terminal any more."""
+    DELETED = "deleted"
+    """Its sandbox was deleted: no other terminal can be opened there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

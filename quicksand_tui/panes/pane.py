@@ -134,10 +134,10 @@ class Pane(Widget, can_focus=True):
         if laid_out:
             self._gestures.cancel()
         self.copying.resize(rows, laid_out=laid_out)
-        if self._guest is None:
-            self.connect()
-        else:
+        if self._guest is not None:
             self._guest.resize(columns, rows)
+        elif self.status.state is not LinkState.DELETED:
+            self.connect()
         self.redraw()
 
     def connect(self) -> None:
@@ -157,6 +157,12 @@ class Pane(Widget, can_focus=True):
         """A new terminal in place of one that has ended or is lost."""
         self.status = LinkStatus(state=LinkState.CONNECTING)
         self.connect()
+
+    def mark_deleted(self, text: str) -> None:
+        """Its sandbox was deleted: keep what it showed, and say so."""
+        if self.status.state is not LinkState.DELETED:
+            self.leave()
+            self._set_status(LinkStatus(state=LinkState.DELETED, text=text))
 
     def leave(self) -> None:
         """Let go of the guest's terminal; it runs on."""
@@ -292,6 +298,8 @@ class Pane(Widget, can_focus=True):
 
     def type(self, data: bytes) -> None:
         """Keys, byte for byte as a terminal sends them in its usual mode."""
+        if self.status.state is LinkState.DELETED:
+            return
         if self.status.state in (LinkState.ENDED, LinkState.LOST):
             if data in (b"\r", b"\n"):
                 self.reopen()

@@ -107,6 +107,9 @@ class BrowsingScreen(ActionScreen, Generic[T]):
         self._about.show_lines(title, lines)
         self._actions.show(self.snapshot, self.selection)
 
+    def on_descendant_focus(self) -> None:
+        self._actions.show(self.snapshot, self.selection)
+
     # Input
 
     def on_paste(self, event: events.Paste) -> None:

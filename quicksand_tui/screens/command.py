@@ -26,10 +26,14 @@ from quicksand_tui.view import MUTED
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
     from quicksand_tui.command_history import CommandHistory
-    from quicksand_tui.snapshot import SandboxView, Selection, Snapshot
+    from quicksand_tui.listed import SandboxView
+    from quicksand_tui.snapshot import Selection, Snapshot
 
 SHOWN = 8
-"""Candidates at a time."""
+"""Candidates at a time, where there is room."""
+OTHER_LINES = 4
+"""Rows that stay free for what is no candidate: how many there are, the hint, the line, and one of
+the screen below."""
 NAME_CELLS = 24
 HINT = "tab completes · ↑ ↓ what was typed before · esc leaves"
 
@@ -98,6 +102,9 @@ class CommandScreen(ModalScreen[Target | None]):
         self._load_history()
         self._think()
 
+    def on_resize(self) -> None:
+        self._draw()
+
     @work(exit_on_error=False)
     async def _load_history(self) -> None:
         self._lines = await asyncio.to_thread(self._history.read)
@@ -164,13 +171,14 @@ class CommandScreen(ModalScreen[Target | None]):
         typed = self._input.value[self._completion.start :]
         if len(found) == 1 and found[0].text == typed and not found[0].about:
             found = ()
-        first = max(0, min(self._cycle - SHOWN // 2, len(found) - SHOWN))
+        most = max(1, min(SHOWN, self.size.height - OTHER_LINES))
+        first = max(0, min(self._cycle - most // 2, len(found) - most))
         width = min(NAME_CELLS, max((cell_len(c.text) for c in found), default=0))
         lines = [
             self._line_of(candidate, width, chosen=first + n == self._cycle)
-            for n, candidate in enumerate(found[first : first + SHOWN])
+            for n, candidate in enumerate(found[first : first + most])
         ]
-        if len(found) > SHOWN:
+        if len(found) > most:
             lines.append(self._text(f"  {len(found)} in all").stylize(MUTED))
         self._above.display = bool(lines)
         self._above.update(Content("\n").join(lines))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,6 +14,9 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from quicksand_tui.screens.base import Dialog
+
+if TYPE_CHECKING:
+    from quicksand_tui.snapshot import Snapshot
 
 FRAME = 5
 """Lines of a dialog that are neither text nor buttons."""
@@ -37,6 +41,8 @@ class Question:
 class Answer(StrEnum):
     YES = "yes"
     HARDER = "harder"
+    SETTLED = "settled"
+    """Nobody answered: there is nothing to ask about any more."""
 
 
 class ConfirmScreen(Dialog[Answer]):
@@ -52,9 +58,11 @@ class ConfirmScreen(Dialog[Answer]):
         Binding("n,q", "leave", "no", show=False),
     ]
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, is_settled: Callable[[], bool] = lambda: False) -> None:
+        """It closes by itself as soon as ``is_settled``."""
         super().__init__()
         self._question = question
+        self._is_settled = is_settled
 
     def compose(self) -> ComposeResult:
         question = self._question
@@ -78,6 +86,17 @@ class ConfirmScreen(Dialog[Answer]):
         rows = len(buttons) if self.size.width < USUAL_WIDTH else 1
         room = self.size.height * 92 // 100 - rows - FRAME
         self.query_one("#what").styles.max_height = max(1, room)
+
+    def update_snapshot(self, snapshot: Snapshot) -> None:
+        """The world has changed."""
+        self._close_if_settled()
+
+    def on_screen_resume(self) -> None:
+        self._close_if_settled()
+
+    def _close_if_settled(self) -> None:
+        if self.is_active and self._is_settled():
+            self.dismiss(Answer.SETTLED)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#what").scroll_relative(y=lines, animate=False)

@@ -101,8 +101,7 @@ class JobsScreen(Dialog[None]):
         """Tell all about the selected one; of a failure, what was told when it happened."""
         key = self._table.selected_key or ""
         if (job := self._jobs.get(key)) is not None:
-            commands = (r.command for r in self._operations.log if r.sandbox_id == job.sandbox_id)
-            self._tui.dialogs.show_report(describe_job(job, next(commands, ""), self._now))
+            self._tui.dialogs.show_report(describe_job(job, self._now))
         elif (ended := self._ended.get(key)) is not None and ended.failure is not None:
             self._tui.dialogs.show_failure(ended.failure)
         elif ended is not None:

@@ -25,9 +25,9 @@ from quicksand_tui.panes.messages import PaneChanged, ShellsLeft
 from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
-from quicksand_tui.snapshot import Panel, SandboxView, Selection, Snapshot
+from quicksand_tui.snapshot import Panel, Selection, Snapshot, State
 from quicksand_tui.text import plain
-from quicksand_tui.view import counts_text, host_text
+from quicksand_tui.view import NETWORK_COLUMN, counts_text, host_text
 from quicksand_tui.widgets.action_bar import ActionBar
 from quicksand_tui.widgets.browser import Browser
 from quicksand_tui.widgets.command_line import CommandLine
@@ -35,6 +35,7 @@ from quicksand_tui.widgets.command_line import CommandLine
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
     from quicksand_tui.command_record import CommandRecord
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.specs import NewSpec
 
 USUAL_WIDTH = 70
@@ -78,6 +79,7 @@ class MainScreen(ActionScreen):
         self._counts = Static(id="counts", markup=False)
         self._host = Static(id="host", markup=False)
         self._top = ("", "")
+        self._was_in_front = False
         self.back_to_shell = False
         """The tree was opened out of a shell: going to a checkpoint leads back there."""
         self._command_line = CommandLine(ascii_only=ascii_only, id="command-line")
@@ -110,6 +112,14 @@ class MainScreen(ActionScreen):
     def on_mount(self) -> None:
         self.show(self.snapshot)
 
+    def update_node_styles(self, animate: bool = True) -> None:
+        """Textual has all styles worked out when a screen comes to the front: a first one has just
+        got them, as it was composed."""
+        if animate or self._was_in_front:
+            super().update_node_styles(animate)
+        else:
+            self._was_in_front = True
+
     def complete(self) -> None:
         """Add all that the first paint could do without."""
         self.lists.complete()
@@ -135,13 +145,15 @@ class MainScreen(ActionScreen):
         if self._aim is not None:
             return self._aim
         lists = self.lists
-        chosen = lists.sandboxes.selected
+        chosen, marked = lists.sandboxes.selected, lists.sandboxes.marked
+        if (held := self._held) is not None:
+            chosen, marked = held, ()
         sandbox = None if chosen is None else self.snapshot.sandbox(chosen.id)
         return Selection(
             # What the tree and the main area show is about a sandbox, whatever list is shown.
             panel=lists.panel if self.part is Part.LISTS else Panel.SANDBOXES,
             sandbox=sandbox,
-            marked_sandboxes=lists.sandboxes.marked,
+            marked_sandboxes=marked,
             image=lists.images.selected,
             save=lists.saves.selected if self.shows_saves else None,
             checkpoint=self.checkpoints.selected_of(sandbox),
@@ -149,10 +161,35 @@ class MainScreen(ActionScreen):
         )
 
     @property
+    def _in_shells(self) -> bool:
+        """Keys go to the shells."""
+        return self.part is Part.AREA and self.area.tab is Tab.SHELLS
+
+    @property
+    def _held(self) -> SandboxView | None:
+        """Whose shells the user types into though it is listed no more: it was deleted, or the
+        filter hides it. Until he leaves them, they stay, and commands are about no other one."""
+        typed_into = self.area.shells.typed_into if self._in_shells else None
+        if typed_into is None or self.lists.sandboxes.table.has_row(typed_into.id):
+            return None
+        return typed_into
+
+    @property
     def visible_sandboxes(self) -> frozenset[str]:
         """Ids whose use of CPU and memory somebody can see."""
         table = self.lists.sandboxes.table
         return frozenset([*table.visible_keys, table.selected_key or ""]) - {""}
+
+    @property
+    def sandboxes_with_network(self) -> frozenset[str]:
+        """Ids of those that run and whose network somebody can see."""
+        table = self.lists.sandboxes.table
+        if not (table.shows_column(NETWORK_COLUMN) and self.tui.screen is self):
+            return frozenset()
+        # Those that something is done to are left alone.
+        asked = set(table.visible_keys) - {job.sandbox_id for job in self.snapshot.jobs}
+        running = (view for view in self.snapshot.sandboxes if view.state is State.RUNNING)
+        return frozenset(view.id for view in running if view.id in asked)
 
     # Showing
 
@@ -203,13 +240,14 @@ class MainScreen(ActionScreen):
     @on(PaneChanged)
     def _pane_changed(self, event: PaneChanged) -> None:
         event.stop()
-        self._show_bar(self.selection.sandbox)
+        selection = self.selection
+        self._show_bar(selection.sandbox)
+        self._actions.show(self.snapshot, selection, self._scope)
         self.tui.pane_keys.update()
 
     def _show_bar(self, sandbox: SandboxView | None) -> None:
-        in_shells = self.part is Part.AREA and self.area.tab is Tab.SHELLS
         with_tree = self.cockpit.arrangement().tree_is_tab
-        self.area.show_bar(sandbox, with_tree=with_tree, typing=in_shells)
+        self.area.show_bar(sandbox, with_tree=with_tree, typing=self._in_shells)
 
     @on(Browser.Moved)
     @on(TreePanel.Moved)
@@ -217,7 +255,7 @@ class MainScreen(ActionScreen):
         snapshot, selection = self.snapshot, self.selection
         self.checkpoints.show(snapshot, selection.sandbox)
         selection = self.selection
-        self.area.show(snapshot, selection)
+        self.area.show(snapshot, selection, self._held)
         self._show_bar(selection.sandbox)
         self._actions.show(snapshot, selection, self._scope)
         self.tui.pane_keys.update()
@@ -356,7 +394,7 @@ class MainScreen(ActionScreen):
 
     @on(ShellsLeft)
     def _shells_left(self) -> None:
-        if self.part is Part.AREA and self.area.tab is Tab.SHELLS:
+        if self._in_shells:
             self.go_to(Part.LISTS)
         self._show_selection()
 

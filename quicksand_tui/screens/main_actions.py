@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from quicksand_tui import losses
 from quicksand_tui.actions import find_action
 from quicksand_tui.cockpit.layout import Part, Tab
-from quicksand_tui.snapshot import Panel, SandboxView, Selection, State
+from quicksand_tui.snapshot import Panel, Selection, State
 from quicksand_tui.text import clip
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.listed import SandboxView
     from quicksand_tui.operations import Operations
     from quicksand_tui.past import CheckpointView
     from quicksand_tui.screens.main import MainScreen
@@ -95,10 +95,30 @@ class MainActions:
         self._unmark(about)
 
     def do_stop(self) -> None:
-        about = self._selection.sandboxes
-        for sandbox in self._able("stop"):
-            self._begin.stop(sandbox)
-        self._unmark(about)
+        from quicksand_tui.stop_question import losses_of_stop
+
+        about, chosen = self._selection.sandboxes, self._able("stop")
+
+        def stop() -> None:
+            for sandbox in chosen:
+                self._begin.stop(sandbox)
+            self._unmark(about)
+
+        screen = self._screen
+        shells, table = screen.area.shells, screen.lists.sandboxes.table
+        lost = losses_of_stop(
+            chosen,
+            with_shells={view.id for view in chosen if shells.has_open(view.id)},
+            hidden={view.id for view in chosen if not table.has_row(view.id)},
+        )
+        if not lost:
+            stop()
+            return
+        one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
+        again = f"{screen.snapshot.keymap.hint('start')} starts it again."
+        self._app.dialogs.confirm(
+            f"Stop {one}?", lost, "Stop", stop, undo=f"The guest powers down gently; {again}"
+        )
 
     def do_pause(self) -> None:
         about = self._selection.sandboxes
@@ -108,6 +128,8 @@ class MainActions:
         self._unmark(about)
 
     def do_kill(self) -> None:
+        from quicksand_tui import losses
+
         about, chosen = self._selection.sandboxes, self._able("kill")
 
         def kill() -> None:
@@ -129,6 +151,8 @@ class MainActions:
         if self._selection.panel is Panel.SAVES:
             self._app.dialogs.ask_to_discard(self._selection.saves)
             return
+        from quicksand_tui import losses
+
         about, chosen = self._selection.sandboxes, self._able("delete")
         now = self._screen.snapshot.taken
 
@@ -342,6 +366,8 @@ class TreeActions:
         begin.start_at(sandbox, made)
 
     def do_remove(self) -> None:
+        from quicksand_tui import losses
+
         sandbox, made = self._chosen
         self._app.dialogs.confirm(
             f"Delete the checkpoint {clip(made.tag, TITLE_CELLS)}?",

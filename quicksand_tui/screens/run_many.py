@@ -23,7 +23,8 @@ from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.snapshot import SandboxView, Snapshot
+    from quicksand_tui.listed import SandboxView
+    from quicksand_tui.snapshot import Snapshot
     from quicksand_tui.view import Row
 
 TYPING = "enter runs it · tab goes to the table · esc leaves"

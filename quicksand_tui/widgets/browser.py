@@ -59,7 +59,7 @@ class Browser(Vertical, Generic[T]):
         """Something was clicked twice."""
 
     def __init__(self, listing: Listing[T], *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(classes="-empty", **options)
         self.table = LongTable(listing.plan, ascii_only=ascii_only)
         self.query_text = ""
         self.order = listing.orders[0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.saves_details import describe_save
-from quicksand_tui.snapshot import ImageView, Panel, SandboxView, Selection, Snapshot, State
+from quicksand_tui.snapshot import Panel, Selection, Snapshot, State
 from quicksand_tui.text import age_text, clip, pause_text, percent_text, size_text
 from quicksand_tui.view import ROLES, state_text
 from quicksand_tui.widgets.facts import Facts, Line, Part
 
 if TYPE_CHECKING:
+    from quicksand_tui.listed import ImageView, SandboxView
     from quicksand_tui.past import CheckpointView, PastView
 
 TCG_WARNING = "no security boundary"
@@ -37,6 +37,8 @@ def describe(snapshot: Snapshot, selection: Selection) -> tuple[str, list[Line]]
     if selection.panel is Panel.IMAGES and selection.image is not None:
         return selection.image.name, _image_lines(selection.image, snapshot)
     if selection.panel is Panel.SAVES and selection.save is not None:
+        from quicksand_tui.saves_details import describe_save
+
         return clip(selection.save.name, TITLE_CELLS), describe_save(selection.save, snapshot)
     if selection.panel is not Panel.SANDBOXES:
         return "Details", []

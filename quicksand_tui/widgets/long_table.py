@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from quicksand_tui.text import clip, plain
+from quicksand_tui.text import clip, clip_middle, plain
 from quicksand_tui.view import PADDING, Cell, Column, Row, muted_style
 
 NOTE_MIN = 6
@@ -123,10 +123,17 @@ class LongTable(ScrollView, can_focus=True):
         """The key of the row under the cursor."""
         return self._keys[self._cursor] if self._cursor < len(self._keys) else None
 
+    def has_row(self, key: str) -> bool:
+        return key in self._places
+
     @property
     def visible_keys(self) -> Sequence[str]:
         first = self.scroll_offset.y
         return self._keys[first : first + self._height]
+
+    def shows_column(self, key: str) -> bool:
+        """Whether somebody can see that column."""
+        return self.is_on_screen and any(column.key == key for column in self._columns)
 
     def show(self, keys: Sequence[str], make: MakeRow, marked: Collection[str]) -> None:
         """Show the rows of these keys, which ``make`` makes; the cursor stays where it was."""
@@ -232,15 +239,14 @@ class LongTable(ScrollView, can_focus=True):
 
     def _cell(self, cell: Cell, column: Column, base: Style) -> list[Segment]:
         """Never markup: names come from anywhere."""
-        text = self._fit(clip(cell.text, column.width))
+        text = self._fit(_cut(cell, column.width))
         style = base + self._colour(cell.role)
         left = column.width - cell_len(text)
         pad = " " * left
         if column.right:
             return [Segment(pad, base), Segment(text, style), Segment(" " * PADDING, base)]
         segments = [Segment(text, style)]
-        least = cell_len(cell.note) + 2 if cell.keeps_note_whole else NOTE_MIN
-        if cell.note and left >= least:
+        if cell.note and left >= NOTE_MIN:
             note = self._fit(clip(cell.note, left - 2))
             segments.append(Segment(f"  {note}", base + self._colour("muted")))
             pad = " " * (left - 2 - cell_len(note))
@@ -298,3 +304,11 @@ class LongTable(ScrollView, can_focus=True):
             if begin <= x < begin + column.width + PADDING:
                 self.post_message(self.HeadClicked(column.key))
             begin += column.width + PADDING
+
+
+def _cut(cell: Cell, width: int) -> str:
+    """Of a cell's text, what fits into a column."""
+    if not cell.gives_way:
+        return clip(cell.text, width)
+    beside = cell_len(cell.note) + 2 if cell.note else 0
+    return clip_middle(cell.text, width - beside)

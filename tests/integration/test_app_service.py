@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 
@@ -32,6 +33,18 @@ def free_port() -> int:
         return int(asked.getsockname()[1])
 
 
+async def until_it_receives(service: EngineService, sandbox_id: str, port: int) -> None:
+    """Knock at a port where nothing listens until the guest tells of it."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                pass
+            world = await asyncio.to_thread(service.read, network=[sandbox_id])
+            (view,) = world.sandboxes
+            if view.traffic is not None and view.traffic.received and view.traffic.sent:
+                return
+
+
 async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -> None:
     port = free_port()
     spec = NewSpec(image="debian", name="one", ports=f"{port}:80, 0:22")
@@ -52,6 +65,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         False,
     )
     assert await run("exit 0") == (0, (), False, False)
+    await until_it_receives(service, view.id, port)
     code, lines, is_cut, _ = await run(f"yes | head -c {OUTPUT_MAX * 4}")
     assert (code, is_cut, set(lines), len(lines)) == (0, True, {"y"}, LINES_MAX)
     code, lines, is_cut, _ = await run(f"head -c {OUTPUT_MAX} /dev/zero")

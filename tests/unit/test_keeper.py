@@ -25,10 +25,13 @@ from quicksand.errors import PathError, QemuDiedError
 from quicksand.host.files import is_locked, tail, try_lock
 from quicksand.host.paths import Paths
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, RuntimeDir, runtime_dir, sandbox_dir
-from quicksand.qemu import keeper
 from quicksand.qemu.binaries import QemuBinaries
-from quicksand.qemu.keeper import FIRST, LOG_LIMIT, TERM_GRACE_S, BoundedLog, SpaceWatch
-from quicksand.qemu.process import Listeners, OwnedProcess, launch
+from quicksand.qemu.keeping import FIRST, space
+from quicksand.qemu.keeping.files import LOG_LIMIT, BoundedLog, remove_tree
+from quicksand.qemu.keeping.launch import control_process
+from quicksand.qemu.keeping.loop import TERM_GRACE_S
+from quicksand.qemu.keeping.space import LINE_MAX, SPACE_WANTED, SpaceWatch
+from quicksand.qemu.process import KEEPER, Listeners, OwnedProcess, launch
 
 from tests.conftest import wait_for
 
@@ -129,7 +132,7 @@ async def test_an_owner_that_dies_while_qemu_starts_leaves_nothing(stage: Stage)
     words = [str(stage.place.root), str(stage.runtime.root), str(lock), "keep", "--"]
     program = stage.script(DEAF)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", keeper.__file__, *words, str(program)],
+        [sys.executable, "-I", "-S", str(KEEPER), *words, str(program)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=(lock,),
@@ -198,6 +201,28 @@ async def test_qemu_can_dump_no_core_and_reads_nothing(stage: Stage) -> None:
     assert stage.console().split() == ["0", "/dev/null"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("-accel", "tcg,thread=multi", "-incoming", "defer"), "0"),
+        (("-accel", "tcg,thread=multi"), "1"),
+        (("-accel", "kvm", "-incoming", "defer"), "1"),
+        (("-name", "tcg", "-incoming", "defer"), "1"),
+    ],
+)
+async def test_an_emulator_that_goes_on_takes_no_huge_pages(
+    stage: Stage, arguments: tuple[str, ...], told: str
+) -> None:
+    await stage.end("grep THP_enabled /proc/$$/status", *arguments)
+    assert stage.console().split() == ["THP_enabled:", told]
+
+
+def test_without_its_library_a_process_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    control_process(41, 1)
+    assert "THP_enabled:\t1" in Path("/proc/self/status").read_text()
+
+
 async def test_qemu_inherits_its_sockets_and_the_keeper_keeps_none(stage: Stage) -> None:
     owned = await stage.launch(f"echo ready; {FOR_EVER}")
     await stage.said("ready")
@@ -212,6 +237,29 @@ async def test_qemu_inherits_its_sockets_and_the_keeper_keeps_none(stage: Stage)
     assert sockets(owned.qemu_pid) == AGENT_PORTS + QMP_MONITORS + 1
     # Its monitor and its own socket; one of QEMU's would keep clients from noticing the end.
     assert sockets(owned.keeper_pid) == 2
+
+
+# What it removes
+
+
+def test_a_tree_goes_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (kept / "inner").mkdir(parents=True)
+    (kept / "file").touch()
+    tree = tmp_path / "tree"
+    (tree / "a" / "b").mkdir(parents=True)
+    (tree / "a" / "b" / "file").touch()
+    (tree / "a" / "link").symlink_to(kept)
+    (tree / "broken").symlink_to("nowhere")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tree / "socket"))
+    remove_tree(str(tree))
+    assert not tree.exists()
+    remove_tree(str(tree))
+    link = tmp_path / "link"
+    link.symlink_to(kept)
+    remove_tree(str(link))
+    assert sorted(path.name for path in kept.iterdir()) == ["file", "inner"]
 
 
 # Programs that do not run
@@ -229,6 +277,7 @@ async def test_a_program_that_cannot_be_executed_is_an_error_that_names_it(
         await stage.launch("", program=stage.program)
     assert not is_locked(stage.place.lock)
     assert not stage.place.exit.exists()
+    assert not stage.place.qemu_log.exists(), "there was no run"
     stage.runtime.root.joinpath("x").touch()
     remove_runtime(stage.runtime)
 
@@ -249,7 +298,7 @@ def run_keeper(directory: Path, *argv: str) -> bytes:
     (directory / "run").mkdir()
     places = [str(directory), str(directory / "run")]
     done = subprocess.run(
-        [sys.executable, "-I", "-S", keeper.__file__, *places, str(lock), "keep", "--", *argv],
+        [sys.executable, "-I", "-S", str(KEEPER), *places, str(lock), "keep", "--", *argv],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         pass_fds=[lock],
@@ -559,7 +608,7 @@ class Monitored:
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ours, self.qemu = socket.socketpair()
         self.free = 0
-        monkeypatch.setattr(keeper, "SPACE_POLL_S", 0.0)
+        monkeypatch.setattr(space, "SPACE_POLL_S", 0.0)
         monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(self._blocks()))
         self.watch = SpaceWatch(ours, str(place), str(place))
         self.mark = place / "disk-full"
@@ -605,7 +654,7 @@ def test_a_guest_that_waits_for_disk_space_goes_on_when_there_is_some(
     assert monitored.mark.exists()
     monitored.watch.look()
     assert monitored.said() == []
-    monitored.free = keeper.SPACE_WANTED
+    monitored.free = SPACE_WANTED
     monitored.watch.look()
     assert monitored.said() == ["cont"]
     monitored.emit('{"event": "RESUME"}')
@@ -615,12 +664,12 @@ def test_a_guest_that_waits_for_disk_space_goes_on_when_there_is_some(
 
 
 def test_other_troubles_and_endless_lines_are_no_reason_to_resume(monitored: Monitored) -> None:
-    monitored.free = keeper.SPACE_WANTED
+    monitored.free = SPACE_WANTED
     monitored.emit(NO_SPACE.replace("true", "false"))
     for _ in range(40):
         monitored.emit("x" * 50_000)
     monitored.watch.look()
     assert monitored.said() == []
-    assert len(monitored.watch.line) <= keeper.LINE_MAX
+    assert len(monitored.watch.line) <= LINE_MAX
     monitored.qemu.close()
     assert not monitored.watch.read()

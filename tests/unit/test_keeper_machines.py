@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.errors import MachineError, StateError
 from quicksand.host.paths import Paths
-from quicksand.qemu import keeper
 from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.keeping.loop import Keeper
+from quicksand.qemu.keeping.machines import REQUEST_MAX, Client
 from quicksand.qemu.process import OwnedProcess
 
 from tests.conftest import wait_for
@@ -414,6 +415,15 @@ async def test_a_sandbox_that_is_to_end_changes_no_machine(scene: Scene) -> None
     assert scene.ended()["machine"] == "1"
 
 
+async def test_what_is_asked_of_a_sandbox_that_has_ended_says_that_it_has(scene: Scene) -> None:
+    link = await scene.link()
+    scene.owner.cut()
+    await asyncio.wait_for(scene.owner.wait(), 10)
+    with pytest.raises(MachineError, match="went away and did not guard") as caught:
+        await link.ask("guard", on=True)
+    assert "`quicksand-tui ps -a` tells" in caught.value.hint
+
+
 # Nonsense
 
 
@@ -432,6 +442,7 @@ async def test_a_sandbox_that_is_to_end_changes_no_machine(scene: Scene) -> None
         {"op": "launch", "name": "2", "argv": ["x"], "descriptors": {}},
         {"op": "launch", "name": "2", "argv": ["x"], "descriptors": [1e999]},
         {"op": "launch", "name": "\ud800", "argv": ["x"], "descriptors": []},
+        {"op": "launch", "name": "2", "argv": ["/bin/true", "\0"], "descriptors": []},
     ],
     ids=str,
 )
@@ -466,7 +477,7 @@ async def test_impossible_numbers_of_descriptors_harm_nobody(scene: Scene, numbe
         b"\xff\xfe\n",
         b"[" * 200_000 + b"\n",
         b"1" * 5000 + b"\n",
-        b"x" * (keeper.REQUEST_MAX + 1),
+        b"x" * (REQUEST_MAX + 1),
     ],
     ids=lambda text: repr(text[:9]),
 )
@@ -527,8 +538,8 @@ async def test_descriptors_without_end_are_hung_up_on(scene: Scene) -> None:
 def test_any_object_is_answered(request: dict[str, object]) -> None:
     """In this process: whatever a client says, `hear` answers and does not fail."""
     ours, theirs = socket.socketpair()
-    found = keeper.Keeper("/nowhere", "/nowhere", -1, False)
-    client = keeper.Client(theirs)
+    found = Keeper("/nowhere", "/nowhere", -1, False)
+    client = Client(theirs)
     found.clients.append(client)
     ours.sendall(json.dumps(request).encode() + b"\n")
     found.hear(client)

@@ -325,6 +325,15 @@ def test_how_it_ended_tells_a_stop_from_a_crash(
     assert bool(entry.error) is bool(reason)
 
 
+def test_a_run_that_left_no_word_of_its_end_is_a_crash(registry: Registry) -> None:
+    """As after the host went down."""
+    record = make(registry)
+    place_of(registry, record).qemu_log.touch()
+    entry = only(registry)
+    assert entry.status is Status.CRASHED
+    assert entry.error.startswith("nothing tells how it ended")
+
+
 @pytest.mark.parametrize("content", [b"", b'{"code": 1', b"\xff", b"[]", b"9" * 5000])
 def test_an_end_that_cannot_be_read_is_a_crash(registry: Registry, content: bytes) -> None:
     place_of(registry, make(registry)).exit.write_bytes(content)
@@ -428,6 +437,14 @@ def test_a_sandbox_is_found_by_name_id_or_start_of_the_id(registry: Registry) ->
     for unclear in ("abc", "ab", "", "bcd1", "12345678"):
         with pytest.raises(SandboxNotFoundError):
             registry.find(unclear)
+
+
+def test_an_id_is_found_without_a_look_at_others(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = make(registry)
+    monkeypatch.setattr(Registry, "list", lambda _: pytest.fail("it looked at all of them"))
+    assert registry.find(record.id).record == record
 
 
 def test_a_start_that_two_ids_have_is_none_of_them(registry: Registry) -> None:

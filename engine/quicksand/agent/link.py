@@ -30,12 +30,19 @@ class AgentLink:
     """Hands out the live session. One per Sandbox object; safe for concurrent use."""
 
     def __init__(
-        self, runtime: RuntimeDir, token: str, *, why_gone: Callable[[], QuicksandError | None]
+        self,
+        runtime: RuntimeDir,
+        token: str,
+        *,
+        why_gone: Callable[[], QuicksandError | None],
+        set_clock: bool = True,
     ) -> None:
-        """``why_gone`` returns the error to raise when the machine itself is gone, else None."""
+        """``why_gone`` returns the error to raise when the machine itself is gone, else None;
+        ``set_clock`` as for `Session.handshake`."""
         self._runtime = runtime
         self._token = token
         self._why_gone = why_gone
+        self._set_clock = set_clock
         self._lock = asyncio.Lock()
         self._session: Session | None = None
         self._lease: Lease | None = None
@@ -79,6 +86,7 @@ class AgentLink:
                     self._find_token(machine),
                     timeout=min(ATTEMPT_S, left),
                     why_broken=partial(self._why_broken, machine),
+                    set_clock=self._set_clock,
                 )
             except AgentUnreachableError as error:
                 lease.release()

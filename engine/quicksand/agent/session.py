@@ -364,12 +364,13 @@ async def connect(
     *,
     timeout: float,
     why_broken: Callable[[], AgentError | None] = lambda: None,
+    set_clock: bool = True,
 ) -> Session:
     """`dial` and shake hands. Raises AgentUnreachableError, also when there is no answer within
     ``timeout`` seconds."""
     session = await dial(path, why_broken)
     try:
-        await session.handshake(token, timeout=timeout)
+        await session.handshake(token, timeout=timeout, set_clock=set_clock)
     except BaseException:
         session.close()
         raise

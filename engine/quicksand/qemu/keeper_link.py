@@ -61,6 +61,12 @@ class KeeperLink:
             except asyncio.CancelledError:
                 self.close()
                 raise
+            except ConnectionError as error:
+                self.close()
+                raise MachineError(
+                    f"the process that looks after the sandbox's QEMU went away and did not {op}",
+                    hint="most likely the sandbox has ended: `quicksand-tui ps -a` tells",
+                ) from error
             except (OSError, ValueError, TypeError) as error:
                 self.close()
                 raise MachineError(f"the keeper did not {op}: {error}") from error
@@ -77,8 +83,10 @@ class KeeperLink:
         await loop.sock_sendall(self._connection, message)
         while b"\n" not in self._text:
             data = await loop.sock_recv(self._connection, REPLY_MAX)
-            if not data or len(self._text) > REPLY_MAX:
-                raise ValueError("it ended")
+            if len(self._text) > REPLY_MAX:
+                raise ValueError("its reply is too long")
+            if not data:
+                raise ConnectionResetError
             self._text += data
         line, self._text = self._text.split(b"\n", 1)
         return dict(json.loads(line))

@@ -13,10 +13,10 @@ from pathlib import Path
 from quicksand.errors import QemuDiedError
 from quicksand.host.threads import to_the_end
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, MachineDir, RuntimeDir, SandboxDir
-from quicksand.qemu import keeper
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
 
+KEEPER = Path(__file__).with_name("keeper.py")
 LINE_MAX = 256
 LAUNCH_TIMEOUT_S = 20.0
 """The keeper needs milliseconds; a host that swaps may need seconds."""
@@ -128,7 +128,7 @@ async def launch(
 
     Raises QemuDiedError if the program cannot be executed.
     """
-    argv = [sys.executable, "-I", "-S", keeper.__file__, str(sandbox.root), str(runtime.root)]
+    argv = [sys.executable, "-I", "-S", str(KEEPER), str(sandbox.root), str(runtime.root)]
     argv += [str(lock), "discard" if discard else "keep"]
     argv += [*(f"{name}={value}" for name, value in binaries.env.items()), "--"]
     argv += [str(binaries.system), *binaries.firmware_arguments, *arguments]

@@ -89,6 +89,8 @@ class SaveManifest:
     """Bottom to top; None if the writer did not say."""
     frozen: bool = False
     """The guest's file system stood still for the instant of the save."""
+    unsynced: bool = False
+    """It was paused, or did not answer: what it had not yet written to its disk is missing."""
     volatile: tuple[str, ...] = ()
     """Paths of the guest with files in memory only, which the save does not hold."""
     other: Mapping[str, Any] = field(default_factory=dict)
@@ -106,6 +108,7 @@ class SaveManifest:
                 "note": self.note,
                 "engine": self.engine,
                 "frozen": self.frozen,
+                "unsynced": self.unsynced,
                 "volatile": list(self.volatile),
             }
             for name in ("base", "parent"):
@@ -140,7 +143,8 @@ class SaveManifest:
         return _add_ours(common, value) if "id" in value else common
 
 
-_OURS = {"id", "created", "note", "engine", "base", "parent", "layers", "frozen", "volatile"}
+_OURS = {"id", "created", "note", "engine", "base", "parent", "layers", "frozen", "unsynced"}
+_OURS |= {"volatile"}
 
 
 def _parse_config(value: object) -> tuple[SandboxConfig, dict[str, Any]]:
@@ -174,8 +178,9 @@ def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
     volatile = value.get("volatile", [])
     if not isinstance(volatile, list) or not all(isinstance(path, str) for path in volatile):
         raise ValueError("volatile is no list of paths")
-    if not isinstance(value.get("frozen", False), bool):
-        raise ValueError("frozen is neither true nor false")
+    for name in ("frozen", "unsynced"):
+        if not isinstance(value.get(name, False), bool):
+            raise ValueError(f"{name} is neither true nor false")
     return replace(
         common,
         id=_match(_ID, value["id"], "id"),
@@ -186,6 +191,7 @@ def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
         parent=_parse_part(Parent, value.get("parent"), "parent"),
         layers=layers,
         frozen=value.get("frozen", False),
+        unsynced=value.get("unsynced", False),
         volatile=tuple(volatile),
     )
 

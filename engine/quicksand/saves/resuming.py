@@ -17,7 +17,7 @@ from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, layer_name
-from quicksand.qemu.keeper import FIRST
+from quicksand.qemu.keeping import FIRST
 from quicksand.saves.finding import find_save, workspace_store
 from quicksand.saves.looking import identity_of
 from quicksand.saves.manifest import OVERLAYS, SaveManifest

@@ -85,6 +85,8 @@ class _Guest:
     volatile: tuple[str, ...] = ()
     can_freeze: bool = False
     """In no time."""
+    synced: bool = False
+    """It has written out what it had in memory."""
 
 
 @dataclass(slots=True)
@@ -97,6 +99,8 @@ class _Frozen:
     """Of those that are on another file system: still to be copied, whatever becomes of the
     sandbox meanwhile."""
     digests: dict[str, str] = field(default_factory=dict)
+    was_live: bool = False
+    """A machine ran, or was paused."""
     stood_still: bool = False
     """The guest's file system did, in the instant of the save."""
 
@@ -192,6 +196,7 @@ def _describe(
         base=Base(name=image.name, version=image.version, digest=image.digest),
         parent=_parent(record),
         frozen=frozen.stood_still,
+        unsynced=frozen.was_live and not frozen.guest.synced,
         volatile=frozen.guest.volatile,
     )
 
@@ -209,16 +214,18 @@ def _check_target(paths: Paths, store: SaveStore, name: str, replace_it: bool) -
 
 async def _settle(ask: Ask) -> _Guest:
     """Have the guest write out what it has in memory and give back what it has deleted."""
+    guest = _Guest()
     with contextlib.suppress(QuicksandError):
         await ask("sync", {}, AGENT_S)
+        guest = _Guest(synced=True)
         # What was deleted in the guest must not be in the save.
         await ask("trim", {}, AGENT_S)
         started = time.perf_counter()
         await ask("sync", {}, AGENT_S)
         quick = time.perf_counter() - started < QUICK_S
         found = await ask("volatile", {}, AGENT_S)
-        return _Guest(volatile=_volatile_paths(found), can_freeze=quick)
-    return _Guest()
+        return replace(guest, volatile=_volatile_paths(found), can_freeze=quick)
+    return guest
 
 
 def _volatile_paths(reply: dict[str, Any]) -> tuple[str, ...]:
@@ -275,6 +282,7 @@ async def _drop_checkpoints(history: History, options: Options) -> None:
 
 
 async def _freeze_live(live: Live, frozen: _Frozen, ask: Ask | None) -> None:
+    frozen.was_live = True
     check_space(live.place.root)
     pivot = Pivot(live.history, live.run, live.monitor)
     try:

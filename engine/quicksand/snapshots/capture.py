@@ -69,6 +69,7 @@ class Capture:
         self._disk = Pivot(history, run, monitor)
         self._copy: Copy | None = None
         self._stored: Stored | None = None
+        self._port = 0
 
     @property
     def _head(self) -> Head:
@@ -118,6 +119,7 @@ class Capture:
 
     async def _freeze(self, resume: bool) -> None:
         await self._copy_before()
+        self._port = await asyncio.to_thread(self._find_port)
         started = time.perf_counter()
         await self._monitor.execute("stop")
         done = False
@@ -193,13 +195,14 @@ class Capture:
             shape=shape,
             token=self._run.token,
             owner=self._place.root.name,
-            port=self._find_port(),
+            port=self._port,
             **memory,
         )
         self._history.commit(node)
         return node
 
     def _find_port(self) -> int:
+        """One that has a client now."""
         sockets = map(self._machine.agent_socket, range(AGENT_PORTS))
         return next((port for port, socket in enumerate(sockets) if is_leased(socket)), 0)
 

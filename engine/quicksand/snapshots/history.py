@@ -242,7 +242,7 @@ class History:
         all_nodes, broken = self._read_all()
         if broken:
             return
-        head = self._head_or_none()
+        head = self._leave_hidden(self._head_or_none())
         heads = [place for place in (head, head.previous if head else None) if place is not None]
         stood_on = {place.node for place in heads if place.run is not None}
         lost = head is None and self.place.head.exists()
@@ -268,6 +268,17 @@ class History:
         if is_locked(self.place.lock):
             memory |= {place.memory for place in heads}
         _remove_others(self.place.memory, pages | memory)
+
+    def _leave_hidden(self, head: Head | None) -> Head | None:
+        """A hidden checkpoint that no run needs is about to go: whoever stands on it stands on what
+        is visible above it."""
+        if head is None or head.run is not None or head.node is None:
+            return head
+        node = self.find_visible(head.node)
+        if node != head.node:
+            head = replace(head, node=node)
+            self.set_head(head)
+        return head
 
     def _remove_temporaries(self) -> None:
         """What `write_json` leaves when it is killed. Whoever writes these holds our lock."""
@@ -299,8 +310,10 @@ class History:
 
 
 def prune_automatic(history: History) -> None:
-    """Keep the latest automatic checkpoints only, and those that are pinned."""
-    automatic = [node for node in history.nodes() if node.auto and not node.pinned]
+    """Keep the latest automatic checkpoints only, and those that somebody has pinned or written a
+    note to."""
+    nodes = history.nodes()
+    automatic = [node for node in nodes if node.auto and not node.pinned and not node.note]
     for node in automatic[:-AUTO_KEPT]:
         history.remove(node)
 

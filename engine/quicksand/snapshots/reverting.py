@@ -13,6 +13,7 @@ from quicksand.errors import (
     HistoryError,
     MachineError,
     QuicksandError,
+    StateError,
 )
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import sandbox_dir
@@ -35,16 +36,20 @@ from quicksand.stopping import end_strays
 
 
 async def revert(
-    registry: Registry, record: Record, tag: str, *, keep_now: bool = True
+    registry: Registry, record: Record, tag: str | None, *, keep_now: bool = True
 ) -> tuple[Node, Node | None]:
-    """Go back to a checkpoint. With ``keep_now`` the present is kept as an automatic checkpoint.
+    """Go back to a checkpoint; without ``tag`` to the last automatic one, which takes the last
+    revert back, whoever made it. With ``keep_now`` the present is kept as an automatic checkpoint.
 
     Returns the checkpoint and the automatic one. Raises CheckpointNotFoundError, HistoryError,
-    HostError, MachineError; until the new QEMU has taken over, the old one goes on after any
-    failure.
+    HostError, MachineError, StateError where there is nothing to take back; until the new QEMU has
+    taken over, the old one goes on after any failure.
     """
     async with working_on(registry, record) as live:
-        node = await find_or_import(registry, live, tag)
+        if tag is None:
+            node = last_automatic(live.history, record.name)
+        else:
+            node = await find_or_import(registry, live, tag)
         if node.tier == DISK:
             raise HistoryError(
                 f"the checkpoint {node.tag!r} has a disk and no memory to go back to",
@@ -84,6 +89,14 @@ async def revert(
             await asyncio.shield(_end_old(live))
         await in_thread_to_the_end(lambda: prune_automatic(live.history))
         return node, auto
+
+
+def last_automatic(history: History, name: str) -> Node:
+    """Raises StateError if there is none."""
+    automatic = [node for node in history.nodes() if node.auto]
+    if not automatic:
+        raise StateError(f"the sandbox {name!r} was never reverted: nothing to undo")
+    return automatic[-1]
 
 
 async def _give_up(

@@ -58,7 +58,7 @@ def test_a_timeout_ends_the_command_in_time(vm: str) -> None:
     seconds = time.monotonic() - started
     assert (result.returncode, result.stdout) == (124, b"begun\n")
     assert result.stderr == b"quicksand-tui: timed out after 2 s\n"
-    assert seconds < 2.5 + overhead
+    assert seconds < 10 + overhead, "not when the command would have ended"
     assert not runs_in(vm, "sleep 60.25")
 
 

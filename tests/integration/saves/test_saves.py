@@ -52,6 +52,24 @@ async def test_progressive_saves_of_a_running_sandbox(
         assert await say(sb, "ls /root") == "base-tools\npython-env"
 
 
+async def test_a_save_of_a_paused_sandbox_says_what_it_may_lack(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its guest cannot write out what it has in memory."""
+    monkeypatch.chdir(tmp_path)
+    async with Sandbox(image="debian", name="still") as sb:
+        await say(sb, "echo fresh > /root/file")
+        await sb.pause()
+        assert (await sb.save("paused")).unsynced
+        snapshot = await sb.snapshot(tmp_path / "disk.qcow2")
+        assert snapshot.manifest.unsynced
+        await sb.resume()
+        assert not (await sb.save("running")).unsynced
+    assert Sandbox.validate_save(".quicksand/sandboxes/paused").unsynced
+    async with Sandbox(image="running") as sb:
+        assert await say(sb, "cat /root/file") == "fresh"
+
+
 async def test_a_save_on_stop_also_after_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

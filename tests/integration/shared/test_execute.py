@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import resource
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -222,6 +223,14 @@ async def test_a_detached_command_outlives_its_client(vm: Sandbox) -> None:
             await asyncio.sleep(0.05)
     assert await sleeping(vm, "sleep 6125")
     await vm.execute("pkill -x sleep")
+
+
+async def test_who_only_looks_on_leaves_the_guests_clock_alone(vm: Sandbox) -> None:
+    await vm.execute("date -s '2001-02-03'")
+    for set_clock, year in ((False, "2001"), (True, str(time.gmtime().tm_year))):
+        other = Sandbox.attach(vm.name, set_clock=set_clock)
+        assert (await other.execute("date +%Y")).stdout.strip() == year
+        other.close()
 
 
 async def test_exclusive_refuses_company(vm: Sandbox) -> None:

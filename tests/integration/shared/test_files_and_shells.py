@@ -170,6 +170,10 @@ async def test_interrupt_reaches_the_foreground(vm: Sandbox) -> None:
     shell = await vm.shell()
     await shell.write(b"echo st''art; sleep 100; echo co''de=$?\n")
     await read_until(shell, b"start")
+    # Before it runs, bash would take the key for itself and begin it all the same.
+    async with asyncio.timeout(20):
+        while (await vm.execute("pgrep -x sleep")).exit_code:
+            await asyncio.sleep(0.05)
     await shell.write(b"\x03")
     # What is typed before the prompt the shell may drop.
     await read_until(shell, b"# ")

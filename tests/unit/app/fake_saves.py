@@ -6,14 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from quicksand_tui.saved import (
-    SavesView,
-    SaveView,
-    TrashedView,
-    VerdictView,
-    freed_together,
-    total_size,
-)
+from quicksand_tui.all_saves import SavesView
+from quicksand_tui.saved import SaveView, TrashedView, VerdictView, freed_together, total_size
 from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.services import Progress, Report
 

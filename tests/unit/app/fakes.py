@@ -16,12 +16,13 @@ from quicksand_tui.actions import default_keymap
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.failures import Failure, OperationError
 from quicksand_tui.guest_view import GuestView, ProcessView
+from quicksand_tui.listed import ImageView, SandboxView
 from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
 from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.run_many import CommandOutput
 from quicksand_tui.services import LogKind, Progress, Report, ShellView
 from quicksand_tui.settings import Settings
-from quicksand_tui.snapshot import HostView, ImageView, SandboxView, Snapshot, State
+from quicksand_tui.snapshot import HostView, Snapshot, State
 from quicksand_tui.specs import CheckpointSpec, NewSpec
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
@@ -202,6 +203,7 @@ class FakeService(FakeSaves):
         """Operations that were cancelled."""
         self.logs = {kind: FakeLog("") for kind in LogKind}
         self.visible: frozenset[str] = frozenset()
+        self.network: frozenset[str] = frozenset()
         self.closed = False
         self.outputs: dict[str, CommandOutput] = {}
         """What commands leave, by sandbox."""
@@ -210,8 +212,14 @@ class FakeService(FakeSaves):
         self.reports: list[Report] = []
         self.terminals: list[FakeTerminal] = []
 
-    def read(self, *, visible: Collection[str] = (), fresh: bool = False) -> Snapshot:
-        self.visible = frozenset(visible)
+    def read(
+        self,
+        *,
+        visible: Collection[str] = (),
+        network: Collection[str] = (),
+        fresh: bool = False,
+    ) -> Snapshot:
+        self.visible, self.network = frozenset(visible), frozenset(network)
         if fresh:
             self.calls.append("read fresh")
         return self.world
@@ -378,9 +386,19 @@ class FakeService(FakeSaves):
 
 
 def make_app(
-    service: FakeService, *, ascii_glyphs: bool = False, settings: Settings | None = None
+    service: FakeService,
+    *,
+    ascii_glyphs: bool = False,
+    settings: Settings | None = None,
+    count_saves_after_s: float | None = None,
 ) -> QuicksandApp:
-    app = QuicksandApp(service, clock=lambda: NOW, ascii_glyphs=ascii_glyphs, settings=settings)
+    app = QuicksandApp(
+        service,
+        clock=lambda: NOW,
+        ascii_glyphs=ascii_glyphs,
+        settings=settings,
+        count_saves_after_s=count_saves_after_s,
+    )
     app.animation_level = "none"
     return app
 

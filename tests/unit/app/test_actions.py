@@ -10,12 +10,13 @@ from quicksand_tui.actions import ACTIONS, Group, Scope, find_action, in_scope, 
 from quicksand_tui.cockpit.log import LogPanel
 from quicksand_tui.cockpit.shells import Shells
 from quicksand_tui.cockpit.tree import TreePanel
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.screens.trash import TrashScreen
-from quicksand_tui.snapshot import Job, Panel, SandboxView, Selection, State, Verb
+from quicksand_tui.snapshot import Job, Panel, Selection, State, Verb
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,

@@ -12,12 +12,13 @@ from textual.widgets import Button, Input
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.failures import Failure
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.past import PastView
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.snapshot import SandboxView, State
+from quicksand_tui.snapshot import State
 from quicksand_tui.text import sanitise
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (

@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.events import Resize
+from textual.pilot import Pilot
 
+from quicksand_tui.application import QuicksandApp
 from quicksand_tui.cockpit.layout import Part, Tab
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.remembered import Remembered
@@ -37,6 +40,7 @@ from tests.unit.app.fakes import (
 )
 
 LARGE, WIDE = (120, 36), (200, 50)
+PREFIX = "ctrl+right_square_bracket"
 
 
 @pytest.mark.parametrize("size", [SIZE, LARGE, WIDE], ids=str)
@@ -114,6 +118,9 @@ async def test_what_is_done_to_marked_ones_is_done_to_all_of_them() -> None:
             "db",
         }
         await pilot.press("x")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        assert "Stop 2 sandboxes?" in screen_text(app)
+        await pilot.press("y")
         await until(lambda: not app.operations.jobs and len(service.calls) == 2)
         assert sorted(service.calls) == sorted([f"stop {WEB.id}", f"stop {PAUSED.id}"])
         assert "stop: not possible with 1 of those marked" in toasts(app)
@@ -293,3 +300,55 @@ async def test_a_shell_has_all_the_room_after_a_form_was_open() -> None:
         await pilot.press("s")
         await until(lambda: isinstance(app.focused, Pane))
         assert [guest.size for guest in service.terminals] == [(80, 31)]
+
+
+async def typing_into_web(app: QuicksandApp, pilot: Pilot[int], service: FakeService) -> Pane:
+    """The focus in a shell of "web" that has said something."""
+    await select(pilot, WEB)
+    await pilot.press("s")
+    await until(lambda: isinstance(app.focused, Pane))
+    service.terminals[-1].say(b"this is web")
+    await until(lambda: "this is web" in screen_text(app))
+    assert isinstance(app.focused, Pane)
+    return app.focused
+
+
+@pytest.mark.parametrize("size", [SIZE, LARGE], ids=str)
+@pytest.mark.parametrize("leave", ["x", "d"])
+async def test_shells_of_a_deleted_sandbox_stay_until_they_are_left(
+    size: tuple[int, int], leave: str
+) -> None:
+    other = replace(DB, state=State.RUNNING)
+    service = FakeService(replace(FULL, sandboxes=(WEB, other)))
+    async with shown(service, size=size) as (app, pilot):
+        pane = await typing_into_web(app, pilot, service)
+        service.calls.clear()
+        service.world = replace(service.world, sandboxes=(other,))
+        await until(lambda: "the sandbox was deleted" in screen_text(app))
+        assert "(deleted)" in screen_text(app)
+        assert app.focused is pane and app.main.selection.sandbox is None
+        pane.post_message(Resize(pane.size, pane.size))
+        await pilot.press(*"exit", "enter", "d", "y", "x")
+        await pilot.press(PREFIX, "c", PREFIX, "percent_sign")
+        await pilot.pause()
+        assert app.focused is pane and app.screen is app.main
+        await pilot.press(PREFIX, leave)
+        await until(lambda: app.main.sandboxes.table.has_focus)
+        await until(lambda: not app.main.query(Pane))
+        assert service.calls == []
+        assert app.main.selection.sandbox == other
+
+
+async def test_shells_stay_that_the_filter_hides_while_one_types() -> None:
+    service = FakeService(replace(FULL, sandboxes=(WEB, PAUSED)))
+    async with shown(service, size=LARGE) as (app, pilot):
+        await pilot.press("slash", *"!state:stopped", "enter")
+        pane = await typing_into_web(app, pilot, service)
+        stopped = replace(WEB, state=State.STOPPED)
+        service.world = replace(service.world, sandboxes=(stopped, PAUSED))
+        await until(lambda: not app.main.sandboxes.table.has_row(WEB.id))
+        await pilot.pause()
+        assert app.focused is pane and "this is web" in screen_text(app)
+        assert app.main.selection.sandbox == stopped
+        await pilot.press(PREFIX, "d")
+        await until(lambda: app.main.selection.sandbox == PAUSED)

@@ -226,6 +226,20 @@ async def test_what_can_be_typed_is_shown() -> None:
         assert "before the upgrade" in screen_text(app)
 
 
+@pytest.mark.parametrize("height", [6, 10, 12, 24])
+async def test_what_is_typed_can_be_seen_in_a_low_terminal(height: int) -> None:
+    async with shown(size=(40, height)) as (app, pilot):
+        await pilot.press("colon")
+        await until(lambda: "in all" in screen_text(app))
+        await pilot.press("tab", "tab", "shift+tab", "tab")
+        await until(lambda: screen_text(app).splitlines()[-1].startswith(" :"))
+        lines = screen_text(app).splitlines()
+        typed = lines[-1].strip(" :")
+        assert typed and any(line.split()[:2] == ["▸", typed] for line in lines)
+        counted = next(n for n, line in enumerate(lines) if "in all" in line)
+        assert counted == height - 3
+
+
 async def test_up_and_down_go_through_what_was_typed_also_in_the_next_run() -> None:
     history = CommandHistory(StateFile(state_dir() / "commands.json"))
     for _ in range(2):

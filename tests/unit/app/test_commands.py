@@ -15,7 +15,8 @@ from quicksand_tui.command_history import LINES_MAX, CommandHistory
 from quicksand_tui.command_text import CommandError, current_word, split_words, whole_words
 from quicksand_tui.commands import Order, Target, Verb, parse, resolve, verbs_of, why_not
 from quicksand_tui.completion import complete
-from quicksand_tui.snapshot import SandboxView, Selection
+from quicksand_tui.listed import SandboxView
+from quicksand_tui.snapshot import Selection
 from quicksand_tui.state_files import StateFile
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
@@ -136,6 +137,7 @@ def test_words_go_to_their_arguments() -> None:
     [
         ("rever web", "there is no command 'rever'; did you mean revert"),
         ("xyzzy", "there is no command 'xyzzy'"),
+        ("foo", "there is no command 'foo'"),
         ("stop web db", "'db' is too much: stop [SANDBOX]"),
         ("stop --force web", "stop has no option '--force': it takes none"),
         ("start -m x", "start has no option '-m': it takes --at"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from quicksand.host.files import read_json, write_json
+from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
 from quicksand.host.threads import Stopped, in_thread_to_the_end
 from quicksand.saves import verifying
@@ -25,6 +26,7 @@ from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.service import EngineService
 from quicksand_tui.services import Progress
 from quicksand_tui.specs import NewSpec
+from quicksand_tui.text import size_text
 from tests.unit.saves.making import make_published, make_save
 
 
@@ -223,7 +225,8 @@ async def test_verifying_can_be_cancelled(
 class FakeSandbox:
     """Saves as the engine does: in a thread that is waited for, whatever happens."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self.root = root
         self.options: Options | None = None
         self.stopped_by: BaseException | None = None
         self.closed = False
@@ -233,9 +236,11 @@ class FakeSandbox:
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Any:
         self.options = options
         await in_thread_to_the_end(self._work)
-        layers = [SimpleNamespace(size=64 << 20)]
-        manifest = SimpleNamespace(layers=layers, volatile=("/run\x1b[2J",) * 7)
-        return SimpleNamespace(name=name, require=lambda: manifest)
+        manifest = SimpleNamespace(unsynced=False, volatile=("/run\x1b[2J",) * 7)
+        with (self.root / "0.qcow2").open("wb") as file:
+            file.write(b"x" * (1 << 20))
+            file.truncate(64 << 20)  # the rest is a hole, which takes nothing
+        return SimpleNamespace(name=name, root=self.root, require=lambda: manifest)
 
     def _work(self) -> None:
         assert self.options is not None and self.options.progress is not None
@@ -252,10 +257,12 @@ class FakeSandbox:
 
 
 @pytest.fixture
-def sandbox(monkeypatch: pytest.MonkeyPatch) -> FakeSandbox:
+def sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSandbox:
     from quicksand import sandbox as module
 
-    found = FakeSandbox()
+    root = tmp_path / "made"
+    root.mkdir()
+    found = FakeSandbox(root)
     monkeypatch.setattr(module.Sandbox, "open", lambda _: found)
     return found
 
@@ -267,7 +274,11 @@ async def test_saving_never_replaces_and_says_what_is_not_in_it(
     told: Told = await service.save(
         "0" * 12, SaveSpec(name="dev", note="x", compress=True), reports.append
     )
-    assert told.summary.startswith("dev is saved: 64M; not in it, since only in the guest's memory")
+    size = size_text(Footprint(sandbox.root).size)
+    assert size.startswith("1.0")
+    assert told.summary.startswith(
+        f"dev is saved: {size}; not in it, since only in the guest's memory"
+    )
     assert told.summary.endswith("/run and 2 more") and "\x1b" not in told.summary
     assert sandbox.options is not None
     assert (sandbox.options.replace, sandbox.options.note, sandbox.options.compress) == (

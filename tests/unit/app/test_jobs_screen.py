@@ -13,6 +13,7 @@ from quicksand_tui.application import QuicksandApp
 from quicksand_tui.failures import Failure
 from quicksand_tui.jobs_view import (
     cancel_text,
+    describe_job,
     ended_row,
     find_cancel_problem,
     job_row,
@@ -26,6 +27,7 @@ from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.report import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.snapshot import Job, Verb
+from quicksand_tui.specs import NewSpec
 from quicksand_tui.text import plain
 from quicksand_tui.view import PADDING
 from tests.unit.app.fake_saves import MIB
@@ -111,9 +113,7 @@ def test_what_can_be_cancelled_says_what_that_means() -> None:
 
 
 def test_the_end_of_a_job_is_told_by_glyph_word_and_message() -> None:
-    ended = EndedJob(
-        number=1, job=READING, command="x", outcome="failed", ended=NOW, seconds=2, failure=FAILURE
-    )
+    ended = EndedJob(number=1, job=READING, outcome="failed", ended=NOW, seconds=2, failure=FAILURE)
     cells = ended_row(ended, NOW + 60).cells
     assert (cells["what"].text, cells["since"].text) == ("✗ verify", "1m")
     assert cells["progress"].text == "failed, 2.0 s: no space left"
@@ -158,6 +158,26 @@ async def test_jobs_are_followed_and_the_selected_one_is_cancelled() -> None:
         service.hold.set()
         await until(lambda: "✓ stop" in screen_text(app))
         assert "Jobs · nothing under way" in screen_text(app)
+
+
+async def test_the_command_of_one_under_way_is_its_own() -> None:
+    service = FakeService()
+    async with shown(service) as (app, pilot):
+        await select(pilot, WEB)
+        await pilot.press("x")
+        await until(lambda: len(app.operations.ended) == 1)
+        service.hold = asyncio.Event()
+        app.operations.start(WEB)
+        app.operations.create(NewSpec(image="debian", name="new1"))
+        await until(lambda: any(job.name == "new1" and job.steps for job in app.operations.jobs))
+        told = {job.name: describe_job(job, NOW).lines[-1] for job in app.operations.jobs}
+        assert told[WEB.name] == "$ quicksand-tui start web"
+        assert told["new1"].startswith("$ quicksand-tui run ") and "new1" in told["new1"]
+        await open_jobs(app, pilot)
+        assert jobs_screen(app)._table.select(f"job:{WEB.id}")
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, ReportScreen))
+        await until(lambda: "$ quicksand-tui start web" in screen_text(app))
 
 
 async def test_a_failure_can_be_read_again_and_an_outcome_is_told() -> None:

@@ -10,10 +10,11 @@ from textual.widgets import Button
 from quicksand_tui.app import farewell
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.failures import Failure
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.screens.commands import CommandsScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.failure import FailureScreen
-from quicksand_tui.snapshot import SandboxView, State
+from quicksand_tui.snapshot import State
 from quicksand_tui.widgets.command_line import CommandLine
 from tests.unit.app.fakes import (
     BROKEN,
@@ -226,6 +227,21 @@ async def test_leaving_with_work_under_way_asks_first() -> None:
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.press("y")
         await until(lambda: app.return_value == 0)
+
+
+async def test_the_question_of_leaving_closes_when_the_work_is_done() -> None:
+    service = FakeService()
+    service.hold = asyncio.Event()
+    async with shown(service) as (app, pilot):
+        await select(pilot, DB)
+        await pilot.press("a")
+        await until(lambda: app.operations.jobs)
+        await pilot.press("q")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        service.hold.set()
+        await until(lambda: app.screen is app.main)
+        await until(lambda: "Nothing is under way any more: q leaves" in toasts(app))
+        assert app.return_value is None
 
 
 async def test_nothing_moves_when_the_first_command_is_shown() -> None:

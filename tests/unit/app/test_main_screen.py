@@ -3,6 +3,7 @@ to stand still."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,10 @@ from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
+from quicksand_tui.listed import SandboxView
+from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.snapshot import Snapshot, State
 from quicksand_tui.view import ORDERS, ordered
 from tests.unit.app.fakes import (
     AGENT,
@@ -67,6 +70,49 @@ async def test_only_visible_rows_are_asked_for_their_use() -> None:
         await until(lambda: views[-1].id in service.visible)
 
 
+async def test_guests_are_asked_for_their_network_where_it_is_seen_only() -> None:
+    service = FakeService()
+    async with shown(service, size=(140, 30)) as (app, pilot):
+        await until(lambda: service.visible)
+        assert not service.network, "beside the tree and the main area there is no room for it"
+        await pilot.press("z")
+        await until(lambda: app.main.lists.size.width == 140)
+        app.refresh_now()
+        await until(lambda: service.network == {WEB.id})
+        await pilot.press("question_mark")
+        await until(lambda: app.screen is not app.main)
+        app.refresh_now()
+        await until(lambda: not service.network)
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        app.refresh_now()
+        await until(lambda: service.network)
+        await pilot.press("2")
+        await until(lambda: app.main.shows_saves)
+        app.refresh_now()
+        await until(lambda: not service.network)
+        await pilot.press("1")
+        app.refresh_now()
+        await until(lambda: service.network)
+        service.hold = asyncio.Event()
+        await pilot.press("x")
+        await until(lambda: app.operations.jobs)
+        app.refresh_now()
+        await until(lambda: not service.network)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 18), (50, 10)])
+async def test_a_first_screen_has_its_styles_without_being_asked_twice(
+    size: tuple[int, int],
+) -> None:
+    """`MainScreen.update_node_styles` leaves out what Textual asks for a second time."""
+    async with shown(size=size) as (app, _):
+        nodes = list(app.main.walk_children(with_self=True))
+        before = [node.styles.css for node in nodes]
+        app.stylesheet.update(app.main)
+        assert [node.styles.css for node in nodes] == before
+
+
 async def test_the_filter_works_as_one_types_and_escape_clears_it() -> None:
     async with shown() as (app, pilot):
         table = app.main.sandboxes.table
@@ -81,6 +127,43 @@ async def test_the_filter_works_as_one_types_and_escape_clears_it() -> None:
         assert "1 of 5" in screen_text(app)
         await pilot.press("escape")
         await until(lambda: table.row_count == 5)
+
+
+async def test_the_footer_of_a_filter_names_only_its_own_keys() -> None:
+    def footer() -> list[str]:
+        return screen_text(app_shown).splitlines()[-1].split()
+
+    async with shown() as (app_shown, pilot):
+        await until(lambda: "stop" in footer())
+        await pilot.press("slash")
+        await until(lambda: footer() == ["enter", "done", "esc", "clears"])
+        await pilot.press("w", "enter")
+        await until(lambda: "stop" in footer() and "clears" not in footer())
+        await pilot.press("v")
+        await until(lambda: app_shown.screen is not app_shown.main and "back" in footer())
+        await pilot.press("slash")
+        await until(lambda: footer() == ["enter", "done", "esc", "clears"])
+        await pilot.press("escape")
+        await until(lambda: "back" in footer())
+
+
+async def test_the_footer_of_copy_mode_names_its_keys() -> None:
+    async with shown() as (app, pilot):
+        await pilot.press("s")
+        await until(lambda: isinstance(app.focused, Pane))
+        await pilot.press("ctrl+right_square_bracket", "left_square_bracket")
+        await until(lambda: "v select  y copy" in screen_text(app))
+        await pilot.press("q")
+        await until(lambda: "v select  y copy" not in screen_text(app))
+
+
+async def test_the_footer_says_how_a_paused_one_goes_on() -> None:
+    async with shown() as (app, pilot):
+        assert "P go on" not in screen_text(app)
+        await select(pilot, PAUSED)
+        await until(lambda: "P go on" in screen_text(app))
+        await select(pilot, WEB)
+        await until(lambda: "P go on" not in screen_text(app))
 
 
 async def test_a_filter_without_a_match_says_how_to_clear_it() -> None:

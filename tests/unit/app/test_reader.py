@@ -17,8 +17,9 @@ from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.registry import Record, Registry, RunState
 
 from quicksand_tui import reader
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.reader import Reader
-from quicksand_tui.snapshot import SandboxView, State
+from quicksand_tui.snapshot import State
 
 VISIBLE: frozenset[str] = frozenset({"0" * 12})
 

@@ -13,15 +13,18 @@ from textual.pilot import Pilot
 from quicksand_tui import reasons
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.failures import Failure
+from quicksand_tui.jobs_view import describe_ended, ended_row
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.run_many import AT_ONCE, CommandOutput, Run, RunState, exec_command
 from quicksand_tui.run_many_view import describe_run, plan_run_columns, run_row
 from quicksand_tui.screens.run_many import OutputScreen, RunManyScreen
-from quicksand_tui.snapshot import SandboxView, Selection, State
+from quicksand_tui.snapshot import Selection, State
 from quicksand_tui.view import PADDING
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
     FULL,
+    NOW,
     PAUSED,
     WEB,
     FakeService,
@@ -126,6 +129,10 @@ async def test_it_runs_in_all_that_run_and_shows_what_each_wrote() -> None:
         await until(lambda: app.operations.ended)
         assert app.operations.log[-1].command == exec_command(["web", "other"], "ls")
         assert app.operations.ended[-1].told == "ls: 1 of 2 ended with 0" and not toasts(app)
+        assert app.operations.ended[-1].outcome == app.operations.log[-1].outcome == "failed"
+        assert ended_row(app.operations.ended[-1], NOW).cells["what"].text == "✗ run"
+        told = describe_ended(app.operations.ended[-1], app.operations.ended[-1].ended)
+        assert told.lines[0].startswith("It has failed 0s ago")
         await pilot.press("j", "enter")
         await until(lambda: isinstance(app.screen, OutputScreen))
         await pilot.pause()
@@ -179,10 +186,13 @@ async def test_one_that_fails_leaves_the_others_alone() -> None:
         await until(lambda: states(screen)[:2] == [RunState.FAILED] * 2)
         await until(lambda: "the guest does not" in screen_text(app))
         await until(lambda: app.operations.ended)
-        assert app.operations.ended[-1].outcome == "done"
+        assert app.operations.ended[-1].told == "x: 0 of 2 ended with 0"
+        assert app.operations.ended[-1].outcome == "failed"
         service.failure = None
         await pilot.press("r")
         await until(lambda: states(screen)[:2] == [RunState.ENDED] * 2)
+        await until(lambda: len(app.operations.ended) == 2)
+        assert app.operations.ended[-1].outcome == "done"
 
 
 async def test_nothing_is_run_without_a_command_or_where_nothing_runs() -> None:

@@ -19,8 +19,9 @@ from quicksand.saves.source import Source
 from quicksand.saves.store import SaveStore
 
 from quicksand_tui import saves_reader
+from quicksand_tui.all_saves import SavesView
 from quicksand_tui.cli.main import run
-from quicksand_tui.saved import SavesView, SaveView, VerdictView
+from quicksand_tui.saved import SaveView, VerdictView
 from quicksand_tui.saves_reader import SavesReader
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.cli.run_cli import make_stopped

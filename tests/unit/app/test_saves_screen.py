@@ -11,7 +11,9 @@ from textual.command import CommandPalette
 from textual.widgets import Input
 
 from quicksand_tui import saves_watch
-from quicksand_tui.saved import NO_SAVES, SavesView, VerdictView
+from quicksand_tui.all_saves import NO_SAVES, SavesView
+from quicksand_tui.saved import VerdictView
+from quicksand_tui.saves_spec import SaveSpec
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
@@ -31,7 +33,16 @@ from tests.unit.app.fake_saves import (
     trashed,
     view_of,
 )
-from tests.unit.app.fakes import FakeService, screen_text, send, shown, toasts, until
+from tests.unit.app.fakes import (
+    WEB,
+    FakeService,
+    make_app,
+    screen_text,
+    send,
+    shown,
+    toasts,
+    until,
+)
 from tests.unit.app.saves_screens import browsing, go_to, rows, saves_shown
 
 # Looking
@@ -327,6 +338,17 @@ async def test_ten_thousand_are_listed_filtered_and_marked() -> None:
         assert len(browsing(app).browser.marked) == 100
         await pilot.press("G")
         await until(lambda: "save-09999" in screen_text(app))
+
+
+async def test_they_are_counted_before_they_are_opened_and_again_after_a_job() -> None:
+    service = FakeService()
+    app = make_app(service, count_saves_after_s=0.01)
+    async with app.run_test(size=(120, 36)):
+        await until(lambda: f"2 Saves {len(SAVES.saves)} " in screen_text(app))
+        await until(lambda: not app.saves.is_running)
+        app.save_operations.save(WEB, SaveSpec(name="more"))
+        await until(lambda: f"2 Saves {len(SAVES.saves) + 1} " in screen_text(app))
+        await until(lambda: not app.saves.is_running)
 
 
 async def test_a_watch_that_ends_leaves_nobody_waiting() -> None:

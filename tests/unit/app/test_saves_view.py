@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from quicksand_tui import losses
-from quicksand_tui.saved import NO_SAVES, SavesView, SaveView, VerdictView, freed_together
+from quicksand_tui.all_saves import NO_SAVES, SavesView
+from quicksand_tui.saved import SaveView, VerdictView, freed_together
 from quicksand_tui.saves_details import describe_save, describe_trashed
 from quicksand_tui.saves_view import (
     ORDERS,
@@ -192,6 +193,13 @@ def test_the_details_tell_everything() -> None:
     assert lines(WHOLE)["State"].startswith("✓ whole")
     assert lines(BAD)["State"].endswith("every byte was read 1m ago")
     assert "from outside" in lines(replace(DEV, verdict=VerdictView(deep=False, when=NOW)))["State"]
+
+
+def test_the_details_say_that_a_guest_could_not_write_out_its_memory() -> None:
+    told = lines(replace(DEV, unsynced=True))["Lacks"]
+    assert (
+        told == "what its guest had not yet written to its disk: it was paused, or did not answer"
+    )
 
 
 def test_the_details_of_what_is_in_the_trash() -> None:

@@ -24,6 +24,23 @@ def service() -> Iterator[EngineService]:
     found.close()
 
 
+def test_two_threads_begin_one_loop(service: EngineService) -> None:
+    """The reading thread and the UI's, at the same time."""
+    loops = []
+    barrier = threading.Barrier(8)
+
+    def begin() -> None:
+        barrier.wait()
+        loops.append(service._engine_loop())
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(loops)) == 1
+
+
 async def test_an_operation_runs_in_the_engines_thread(service: EngineService) -> None:
     names = []
 

@@ -9,13 +9,13 @@ from textual.pilot import Pilot
 
 from quicksand_tui.config import ConfigFile
 from quicksand_tui.keymap import UNBOUND
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.raw_input import InputSplitter
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.report import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.settings import Settings
-from quicksand_tui.snapshot import SandboxView
 from tests.unit.app.fakes import (
     DB,
     KEPT,

@@ -15,12 +15,14 @@ from textual.widgets import Input
 
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.failures import Failure
+from quicksand_tui.guest_network import TrafficRates
+from quicksand_tui.listed import UseHistory
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.run_many import CommandOutput
 from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.services import LogKind, ShellView
-from quicksand_tui.snapshot import Snapshot, UseHistory
+from quicksand_tui.snapshot import Snapshot
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
@@ -293,6 +295,11 @@ MEASURED = replace(
                 memory=tuple((60 + n) << 20 for n in range(120)),
                 disk=tuple((20 + n // 20) << 20 for n in range(120)),
             ),
+            traffic=TrafficRates(
+                received=1.2 * 2**20,
+                sent=30 * 2**10,
+                history=tuple(50 + 50 * math.cos(n / 5) for n in range(120)),
+            ),
         ),
         *KEPT.sandboxes[1:],
     ),
@@ -362,9 +369,10 @@ def test_a_zoomed_shell(snap_compare: Compare) -> None:
     assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=in_a_shell(*keys))
 
 
-def test_zoomed_lists(snap_compare: Compare) -> None:
+@pytest.mark.parametrize("size", [(140, 36), WIDE], ids=["140x36", "200x50"])
+def test_zoomed_lists(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(
-        app(MEASURED), terminal_size=(140, 36), run_before=show("z space j space", sees="2 marked")
+        app(MEASURED), terminal_size=size, run_before=show("z space j space", sees="2 marked")
     )
 
 

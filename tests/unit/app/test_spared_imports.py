@@ -25,8 +25,35 @@ except ImportError as error:
 """
 
 
-def test_names_are_what_they_were() -> None:
+OTHERS = """
+import sys
+from quicksand_tui.spared_imports import spare_imports
+spare_imports()
+spare_imports()
+import textual.app
+assert "ssl" not in sys.modules and "platformdirs.api" not in sys.modules
+place = textual.app.user_downloads_path()
+import platformdirs
+assert place == platformdirs.user_downloads_path()
+assert type(platformdirs).__name__ == "module", platformdirs
+import platformdirs.version
+import ssl
+ssl.create_default_context()
+import asyncio
+asyncio.run(asyncio.sleep(0))
+"""
+
+
+def run(program: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", SPARED], check=True, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True
     )
-    assert "cannot import name 'nothing' from 'textual.types'" in done.stdout
+    return done.stdout
+
+
+def test_names_are_what_they_were() -> None:
+    assert "cannot import name 'nothing' from 'textual.types'" in run(SPARED)
+
+
+def test_modules_that_were_spared_can_be_imported() -> None:
+    run(OTHERS)

@@ -12,6 +12,7 @@ import pytest
 from quicksand.config import SandboxConfig
 
 from quicksand_tui import losses
+from quicksand_tui.past import PastView
 from quicksand_tui.spec import (
     checkpoint_command,
     find_problems,
@@ -23,7 +24,7 @@ from quicksand_tui.spec import (
 )
 from quicksand_tui.specs import CheckpointSpec, NewSpec
 from tests.unit.app.fake_saves import SAVES
-from tests.unit.app.fakes import AUTO, CLEAN, EMPTY, FULL, NOW, PAST, WEB, WEB_PAST
+from tests.unit.app.fakes import AUTO, CLEAN, EMPTY, FULL, NOW, PAST, WEB, WEB_PAST, kept
 
 GOOD = NewSpec(image="debian", name="debian-1")
 
@@ -184,12 +185,18 @@ def test_what_is_wrong_with_a_tag(tag: str, problem: str) -> None:
     assert problem in found and bool(found) == bool(problem)
 
 
+def test_all_that_descend_are_counted_once_whatever_the_files_say() -> None:
+    line = tuple(kept(f"c{n}", f"t{n}", f"c{n - 1}" if n else "c4") for n in range(5))
+    past = PastView(checkpoints=(*line, kept("d", "d", "c1")), head="c4")
+    assert [past.descendants(id_) for id_ in ("c0", "d", "gone")] == [5, 0, 0]
+
+
 def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
     assert losses.of_checkpoint(WEB_PAST, CLEAN, NOW) == [
         "The way back to web as it was 2h ago is lost.",
         "Its note: before the upgrade",
         "Of its 48M, what no other needs is freed.",
-        "The 2 checkpoints that follow it stay.",
+        "The 3 checkpoints that follow it stay.",
     ]
     assert "undo goes back to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))
     assert losses.of_delete(WEB_PAST, NOW)[-1] == "Its 5 checkpoints are lost."

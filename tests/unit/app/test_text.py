@@ -13,6 +13,7 @@ from quicksand_tui.text import (
     REPLACEMENT,
     age_text,
     clip,
+    clip_middle,
     percent_text,
     plain,
     sanitise,
@@ -115,3 +116,13 @@ def test_clipping_never_exceeds_the_width(text: str, width: int) -> None:
 @given(st.text(max_size=50))
 def test_plain_text_is_ascii(text: str) -> None:
     assert plain(text).isascii()
+
+
+@given(text=st.text(max_size=60), width=st.integers(0, 40))
+def test_a_text_cut_in_its_middle_fits(text: str, width: int) -> None:
+    assert cell_len(clip_middle(sanitise(text), width)) <= width
+
+
+def test_a_text_cut_in_its_middle_keeps_its_end() -> None:
+    assert clip_middle("before revert to base 12:00:07", 20) == "before revert…:00:07"
+    assert clip_middle("short", 5) == "short"

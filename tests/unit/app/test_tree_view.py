@@ -14,11 +14,10 @@ from quicksand_tui.past import CheckpointView, PastView
 from quicksand_tui.text import clip, sanitise
 from quicksand_tui.tree_view import (
     STEM_MAX,
-    plan_tree_columns,
     tree_lines,
     tree_rows,
 )
-from quicksand_tui.view import PADDING
+from quicksand_tui.view import PADDING, plan_tree_columns
 from tests.unit.app.fakes import DAMAGED, KEPT, NOW, PAST, WEB, FakeService, kept, shown
 
 
@@ -63,16 +62,29 @@ def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
     assert max(cell_len(line.stem) for line in lines) <= STEM_MAX + 2
 
 
-@pytest.mark.parametrize("length", range(1, 20, 2))
-async def test_where_it_stands_is_told_whole_or_not_at_all(length: int) -> None:
-    past = PastView(checkpoints=(kept("c1", "x" * length),), head="c1")
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+@pytest.mark.parametrize("length", [1, 8, 9, 10, 20, 128])
+async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_tag(
+    length: int, size: tuple[int, int]
+) -> None:
+    past = PastView(checkpoints=(kept("c1", "x" * length, pinned=True),), head="c1")
+    world = replace(KEPT, sandboxes=(replace(WEB, past=past),))
+    async with shown(FakeService(world), size=size) as (app, pilot):
+        await pilot.press("4")
+        text = app.main.checkpoints.table.render_line(1).text
+        assert f"●◆ {'x' * min(length, 7)}" in text
+        assert "  ← here " in text
+
+
+async def test_automatic_ones_are_told_apart_in_a_narrow_tree() -> None:
+    made = [kept(f"c{n}", f"before revert to base 12:00:0{n}", "c0") for n in range(5)]
+    past = PastView(checkpoints=tuple(made), head="c4")
     world = replace(KEPT, sandboxes=(replace(WEB, past=past),))
     async with shown(FakeService(world), size=(120, 36)) as (app, pilot):
         await pilot.press("4")
-        text = app.main.checkpoints.table.render_line(1).text
-        assert "x" * min(length, 10) in text
-        assert ("← here" in text) == ("←" in text)
-        assert "← here" in text or length > 5
+        table = app.main.checkpoints.table
+        for n, line in enumerate(table.render_line(y).text for y in (2, 3, 4, 5)):
+            assert f"0:0{n + 1} " in line
 
 
 ODD = ("宽" * 60, "e\u0301" * 70, "👩\u200d👩\u200d👧" * 20, "שלום" * 30, "[bold]x[/]", "W" * 128)
@@ -112,7 +124,7 @@ def test_any_tag_and_note_fit(tag: str, note: str, width: int) -> None:
 def test_a_pinned_one_is_marked_and_sizes_are_told() -> None:
     made = kept("c1", "clean", note="n", pinned=True, own=3 << 20, shared=9 << 20)
     (line,) = tree_lines(PastView(checkpoints=(made,), head="c1"), NOW, FANCY)
-    assert (line.note, line.pinned, line.own) == ("n", "◆", "3.0M")
+    assert (line.note, line.stem, line.here, line.own) == ("n", "└─●◆ ", "← here", "3.0M")
 
 
 @pytest.mark.parametrize("width", range(24, 200))

@@ -6,18 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from quicksand_tui.snapshot import (
-    HostView,
-    Job,
-    Panel,
-    SandboxView,
-    Selection,
-    Snapshot,
-    State,
-    Verb,
-)
+from quicksand_tui.guest_network import TrafficRates, with_traffic
+from quicksand_tui.listed import SandboxView
+from quicksand_tui.snapshot import HostView, Job, Panel, Selection, Snapshot, State, Verb
 from quicksand_tui.view import (
     GLYPHS,
+    NETWORK,
     PADDING,
     ROLES,
     counts_text,
@@ -49,10 +43,31 @@ def test_a_running_sandbox_shows_what_it_uses() -> None:
         "cpu": "2%",
         "spark": " " * 12,
         "memory": "183M/512M",
+        "memory-spark": "",
         "disk": "42M",
+        "disk-spark": "",
+        "network": "",
+        "network-spark": "",
         "accel": "tcg",
         "ports": "8080→80",
     }
+
+
+def test_a_network_is_shown_as_rates_and_bars() -> None:
+    rates = TrafficRates(received=1.2 * 2**20, sent=0.4, history=(0.0, 5.0))
+    snapshot = with_traffic(FULL, {WEB.id: rates, "gone": rates})
+    row = row_of(WEB, snapshot)
+    assert (row["network"], row["network-spark"]) == ("↓1.2M ↑0", "      ▁█")
+    assert row_of(DB, snapshot)["network"] == ""
+    stopped = replace(snapshot, sandboxes=(replace(WEB, state=State.STOPPED, traffic=rates),))
+    assert row_of(WEB, stopped)["network"] == ""
+    assert with_traffic(FULL, {}) is FULL
+
+
+def test_the_largest_rates_fit_into_their_column() -> None:
+    for rate in (999.4, 1023.0, 9.94 * 2**20, 999.4 * 2**30, 2.0**59):
+        rates = TrafficRates(received=rate, sent=rate)
+        assert len(row_of(WEB, with_traffic(FULL, {WEB.id: rates}))["network"]) <= NETWORK
 
 
 def test_a_stopped_sandbox_has_no_use_of_the_cpu() -> None:
@@ -65,7 +80,7 @@ def test_every_state_has_its_own_word_and_a_glyph_and_a_colour() -> None:
     assert set(GLYPHS) == set(ROLES) == set(State)
 
 
-@pytest.mark.parametrize("width", range(20, 200))
+@pytest.mark.parametrize("width", range(20, 240))
 def test_the_columns_fit_into_any_width(width: int) -> None:
     columns = plan_sandbox_columns(width)
     assert columns[0].key == "state"

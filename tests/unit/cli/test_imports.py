@@ -55,6 +55,16 @@ def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
     assert not [name for name in loaded if name.startswith(heavy)]
 
 
+def test_the_first_paint_waits_for_nothing_that_it_does_not_show() -> None:
+    """The lists are empty then, and there are neither connections nor downloads."""
+    spare = "from quicksand_tui.spared_imports import spare_imports; spare_imports()"
+    loaded = modules_after(f"{spare}\nimport quicksand_tui.application, quicksand_tui.config")
+    late = ("listed", "saved", "past", "forest", "tree_view", "losses", "saves_details")
+    assert "quicksand_tui.snapshot" in loaded
+    assert not loaded & {f"quicksand_tui.{name}" for name in late}
+    assert not loaded & {"click", "ssl", "platformdirs.api", "textual.widgets._directory_tree"}
+
+
 def test_opening_the_app_needs_no_reader_of_command_lines() -> None:
     loaded = modules_after("import quicksand_tui.__main__, quicksand_tui.cli.main")
     assert not [name for name in loaded if name.split(".")[0] in ("click", "quicksand", "textual")]

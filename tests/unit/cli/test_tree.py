@@ -118,6 +118,18 @@ def test_the_stopped_one_is_shown_with_all_columns(
     assert (err, "\x1b" in out) == ("", False)
 
 
+def test_a_pinned_one_says_so(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    add(history, 1, pinned=True)
+    add(history, 2, 1)
+    stand_at(history, 1)
+    assert run(["tree", "web"]) == Exit.OK
+    _, _, pinned, other = capsys.readouterr().out.splitlines()
+    assert pinned.startswith("└─● tag-1 (pinned) ← here  ") and "pinned" not in other
+    assert run(["tree", "web", "--json"]) == Exit.OK
+    found = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert [one["pinned"] for one in found] == [True, False]
+
+
 def test_a_broken_one_is_shown_with_the_reason_above_its_children(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:

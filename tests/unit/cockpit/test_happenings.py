@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quicksand_tui.happenings import happenings
+from quicksand_tui.listed import SandboxView
 from quicksand_tui.past import PastView
-from quicksand_tui.snapshot import SandboxView, Snapshot, State
+from quicksand_tui.snapshot import Snapshot, State
 from tests.unit.app.fakes import AGENT, DB, NOW, PAST, WEB, WEB_PAST, kept
 
 

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from quicksand_tui.guest_network import TrafficRates
 from quicksand_tui.guest_view import ProcessView
-from quicksand_tui.snapshot import UseHistory
+from quicksand_tui.listed import UseHistory
 from quicksand_tui.spark import sparkline
 from quicksand_tui.stats_view import stats_lines
 from tests.unit.app.corpus import HOSTILE

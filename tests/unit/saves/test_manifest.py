@@ -33,6 +33,7 @@ OURS = SaveManifest(
     parent=Parent(name="before", id="001122334455"),
     layers=(LAYER,),
     frozen=True,
+    unsynced=True,
     volatile=("/tmp/x",),
 )
 PUBLISHED = {"version": 6, "config": {"image": "ubuntu", "mounts": []}, "arch": "amd64"}
@@ -92,6 +93,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"layers": [{"id": "0123456789ab", "size": 1, "sha256": "A" * 64}]}, "sha256"),
     ({"layers": [{"id": "0123456789ab", "size": 1, "sha256": "a" * 64}] * 2}, "same id"),
     ({"frozen": "yes"}, "frozen"),
+    ({"unsynced": 1}, "unsynced"),
     ({"volatile": "/tmp"}, "volatile"),
     ({"volatile": [1]}, "volatile"),
 ]

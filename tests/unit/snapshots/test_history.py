@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError
+from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError, StateError
 from quicksand.host.files import try_lock
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import history as module
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import AUTO_KEPT, History, prune_automatic
 from quicksand.snapshots.records import TAG_MAX, File, Head, Node, check_tag, new_id
+from quicksand.snapshots.reverting import last_automatic
 
 IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
 NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)
@@ -488,6 +489,39 @@ def test_a_sweep_removes_only_what_nothing_needs(history: History) -> None:
             "devices",
             "pages.index",
         }
+
+
+def test_who_stands_on_a_hidden_checkpoint_that_goes_stands_on_the_one_above(
+    history: History,
+) -> None:
+    """Else nobody would know where the sandbox stands, and its next checkpoint would be a root."""
+    add(history, "0000000a")
+    add(history, "0000000b", parent="0000000a", hidden=True)
+    # A start from the disk: no run has the memory of the hidden one any more.
+    history.set_head(replace(HEAD, node="0000000b", run=None))
+    history.sweep()
+    assert history.head().node == history.position() == "0000000a"
+    assert [node.id for node in history.all_nodes()] == ["0000000a"]
+
+
+def test_automatic_checkpoints_go_but_for_the_last_and_those_that_mean_something(
+    history: History,
+) -> None:
+    ids = [f"{n:08x}" for n in range(9)]
+    marks: dict[int, dict[str, Any]] = {0: {"note": "precious"}, 1: {"pinned": True}}
+    for n, id_ in enumerate(ids):
+        add(history, id_, created=float(n), auto=True, **marks.get(n, {}))
+    history.set_head(replace(HEAD, node=None))
+    prune_automatic(history)
+    assert [node.id for node in history.nodes()] == [*ids[:2], *ids[-AUTO_KEPT:]]
+
+
+def test_what_is_undone_is_the_last_revert(history: History) -> None:
+    with pytest.raises(StateError, match="'box' was never reverted: nothing to undo"):
+        last_automatic(history, "box")
+    for n, auto in enumerate((True, True, False)):
+        add(history, f"{n:08x}", created=float(n), auto=auto)
+    assert last_automatic(history, "box").id == "00000001"
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"schema_version": 2}'])
