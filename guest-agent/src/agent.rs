@@ -12,6 +12,7 @@ use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::freeze::Freezer;
 use crate::identity::Known;
+use crate::others::Others;
 use crate::passwd::{self, User};
 use crate::pty::Ptys;
 use crate::token::Token;
@@ -33,6 +34,7 @@ pub struct Agent {
     pub commands: Gate,
     pub ptys: Ptys,
     pub freezer: Freezer,
+    pub others: Others,
     /// Commands that HTTP clients address by number.
     pub http_channels: Channels,
     next_http_id: AtomicU32,
@@ -61,6 +63,7 @@ impl Agent {
             commands: Gate::default(),
             ptys: Ptys::default(),
             freezer: Freezer::default(),
+            others: Others::default(),
             http_channels: Channels::default(),
             next_http_id: AtomicU32::new(1),
         })

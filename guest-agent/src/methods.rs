@@ -45,7 +45,7 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
         // Of a client without a session: nothing but its time ends this one.
         "freeze" | "thaw" => freeze::call(agent, method, params, None).await,
         "create_user" | "delete_user" | "set_time" | "reseed" | "set_identity" | "trim" | "drop_caches"
-        | "grow_root" | "shutdown" => system::call(agent, method, params).await,
+        | "grow_root" | "pause_others" | "resume_others" | "shutdown" => system::call(agent, method, params).await,
         method if method.starts_with("file_") => files::call(method, params).await,
         _ => Err(Error::Method(method.to_owned())),
     }

@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::shutdown::{self, Mode};
-use crate::{blocking, disk, identity, sys};
+use crate::{blocking, disk, identity, others, sys};
 
 const ROOT: &str = "/";
 
@@ -44,6 +44,8 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
             })
             .await
         }
+        // Not on a thread for files: it would stand still with the others.
+        "pause_others" | "resume_others" => others::call(&agent.others, method, params),
         "grow_root" => blocking::run(grow_root).await,
         "shutdown" => {
             let mode = Mode::from_params(params)?;

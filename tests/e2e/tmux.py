@@ -72,15 +72,18 @@ class Terminal:
         return self._run("display-message", "-p", "#{alternate_on}").strip() == "1"
 
     def pid_of(self, ending: str) -> int:
-        """The process in the terminal whose command line ends with ``ending``."""
-        (pid,) = [pid for pid, args in self._programs().items() if args.endswith(ending)]
-        return pid
+        """The process in the terminal whose command line ends with ``ending``: of several the
+        first, since one that it has just forked has the same until it executes something else."""
+        return next(pid for pid, args in self._programs().items() if args.endswith(ending))
 
     def _programs(self) -> dict[int, str]:
         """The command lines of the processes in the terminal, by their ids."""
         tty = self._run("display-message", "-p", "#{pane_tty}").strip().removeprefix("/dev/")
         listing = subprocess.run(
-            ["ps", "-t", tty, "-o", "pid=,args="], check=True, capture_output=True, text=True
+            ["ps", "-t", tty, "--sort", "start_time,pid", "-o", "pid=,args="],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         found = [line.split(None, 1) for line in listing.splitlines()]
         return {int(pid): args for pid, args in found}

@@ -389,8 +389,9 @@ def test_nonsense_is_refused_when_it_is_said(options: dict[str, Any], words: str
 async def test_a_taken_port_is_named(places: Paths) -> None:
     server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    with pytest.raises(PortInUseError, match=str(port)):
+    with pytest.raises(PortInUseError, match=str(port)) as caught:
         await Sandbox(image="debian", port_forwards=[PortForward(port, 80)]).start()
+    assert "another host port, or 0" in caught.value.hint
     server.close()
     await server.wait_closed()
     assert_nothing_is_left(places)

@@ -31,23 +31,51 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     ``durable=False`` leaves out fsync, for directories that a reboot empties.
     Raises DiskSpaceError or PathError; the old file stays then.
     """
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    pending = PendingJson(path, value, durable=durable)
     try:
-        with map_os_errors(path):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(value, file, indent=1)
-                file.write("\n")
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.replace(path)
-            if durable:
-                sync_dir(path.parent)
+        pending.put()
     finally:
+        pending.drop()
+
+
+class PendingJson:
+    """A value that is on disk beside its place: to `put` it there takes no more space.
+
+    To make one raises what `write_json` raises, and leaves nothing.
+    """
+
+    def __init__(self, path: Path, value: Any, *, durable: bool = True) -> None:
+        self._path = path
+        self._durable = durable
+        self._temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+        try:
+            with map_os_errors(path):
+                self._write(value)
+        except BaseException:
+            self.drop()
+            raise
+
+    def _write(self, value: Any) -> None:
+        descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+            file.write("\n")
+            if self._durable:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def put(self) -> None:
+        """Have it take its place. Raises DiskSpaceError, PathError; the old file stays then."""
+        with map_os_errors(self._path):
+            self._temporary.replace(self._path)
+            if self._durable:
+                sync_dir(self._path.parent)
+
+    def drop(self) -> None:
+        """Remove it, if it has not taken its place. Idempotent."""
         # Where it could not be made it cannot be removed either; that is no error of its own.
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            self._temporary.unlink()
 
 
 def read_json(path: Path) -> dict[str, Any]:

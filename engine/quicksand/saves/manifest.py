@@ -143,8 +143,11 @@ class SaveManifest:
         return _add_ours(common, value) if "id" in value else common
 
 
-_OURS = {"id", "created", "note", "engine", "base", "parent", "layers", "frozen", "unsynced"}
-_OURS |= {"volatile"}
+_OURS = {
+    *("id", "created", "note", "engine"),
+    *("base", "parent", "layers"),
+    *("frozen", "unsynced", "volatile"),
+}
 
 
 def _parse_config(value: object) -> tuple[SandboxConfig, dict[str, Any]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from quicksand.errors import HistoryError
 from quicksand.host.files import (
+    PendingJson,
     is_locked,
     map_os_errors,
     read_json,
@@ -81,6 +82,10 @@ class History:
 
     def set_head(self, head: Head) -> None:
         write_json(self.place.head, head.to_json())
+
+    def prepare_head(self, head: Head) -> PendingJson:
+        """A head to be set later, when the disk may be full. Raises DiskSpaceError, PathError."""
+        return PendingJson(self.place.head, head.to_json())
 
     def settle(self, machine: str) -> None:
         """``machine`` is the one that runs: decide a hand-over that was cut short."""

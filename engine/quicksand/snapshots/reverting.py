@@ -71,8 +71,10 @@ async def revert(
             await live.keeper.ask("guard", on=not live.run.paused, forwards=plan_forwards(live.run))
             if capture is None:
                 await live.monitor.execute("stop")
+                await successor.reserve()
             else:
                 await capture.freeze(resume=False)
+                await successor.reserve()
                 # The files are written while the new guest takes its first steps.
                 keeping = asyncio.create_task(
                     _keep_present(live, node, capture, shape), name="quicksand-keep-present"

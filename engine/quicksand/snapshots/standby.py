@@ -16,8 +16,9 @@ from typing import Any
 from quicksand.errors import AgentError, HistoryError, MachineError, StateError
 from quicksand.host.files import read_json, write_json
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.planning import gather_parts
+from quicksand.planning import Parts, gather_parts
 from quicksand.registry import Record, Registry, RunState, remove_tree
+from quicksand.snapshots import rehearsal
 from quicksand.snapshots.operations import Live, working_on
 from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.successor import Successor
@@ -37,16 +38,20 @@ class Waiting:
     head: Head
     """Where the sandbox stands once it has taken over."""
     run: RunState
+    rehearsed: bool
+    """Whether its guest has gone through its first steps already."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"node": self.node, "head": self.head.to_json(), "run": self.run.to_json()}
+        head, run = self.head.to_json(), self.run.to_json()
+        return {"node": self.node, "head": head, "run": run, "rehearsed": self.rehearsed}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Waiting:
         """Raises ValueError."""
         try:
             head, run = Head.from_json(value["head"]), RunState.from_json(value["run"])
-            return cls(node=str(value["node"]), head=head, run=run)
+            rehearsed = value.get("rehearsed") is True
+            return cls(node=str(value["node"]), head=head, run=run, rehearsed=rehearsed)
         except (KeyError, TypeError) as error:
             raise ValueError(f"bad waiting.json: {error!r}") from error
 
@@ -61,17 +66,31 @@ async def make_ready(registry: Registry, record: Record, node_id: str) -> None:
             await _end(live, waiting)
         node = await asyncio.to_thread(live.history.get, node_id)
         parts = await gather_parts(registry, record)
-        successor = Successor.new(live, node)
-        try:
-            await _note_layer(live, successor.head.top)
-            await successor.launch(parts)
-            waiting = Waiting(node=node.id, head=successor.head, run=successor.run)
-            path = live.runtime.machine(successor.head.machine).waiting
-            await in_thread_to_the_end(lambda: write_json(path, waiting.to_json()))
-            await successor.let_wait(WAIT_S)
-        except BaseException:
-            await asyncio.shield(_undo(live, successor))
-            raise
+        if rehearsal.is_worth_it(record, node, live.run):
+            # Without, then: the agent of an old checkpoint does not know it, a guest is too slow.
+            with contextlib.suppress(AgentError, MachineError, StateError, TimeoutError):
+                await _prepare(live, node, parts, rehearse=True)
+                return
+        await _prepare(live, node, parts, rehearse=False)
+
+
+async def _prepare(live: Live, node: Node, parts: Parts, *, rehearse: bool) -> None:
+    """Launch one and let it wait; nothing is left if that fails."""
+    successor = Successor.new(live, node)
+    try:
+        await _note_layer(live, successor.head.top)
+        await successor.launch(parts)
+        if rehearse:
+            await successor.rehearse()
+        waiting = Waiting(
+            node=node.id, head=successor.head, run=successor.run, rehearsed=successor.rehearsed
+        )
+        path = live.runtime.machine(successor.head.machine).waiting
+        await in_thread_to_the_end(lambda: write_json(path, waiting.to_json()))
+        await successor.let_wait(WAIT_S)
+    except BaseException:
+        await asyncio.shield(_undo(live, successor))
+        raise
 
 
 async def take(live: Live, node: Node) -> Successor | None:
@@ -117,6 +136,7 @@ async def _adopt(live: Live, node: Node, waiting: Waiting) -> Successor | None:
         await live.keeper.ask("take", name=waiting.head.machine)
         live.runtime.machine(waiting.head.machine).waiting.unlink(missing_ok=True)
         await successor.adopt(waiting.run, timeout=ADOPT_S)
+        successor.rehearsed = waiting.rehearsed
     except (MachineError, AgentError, StateError):
         await successor.remove()
         return None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import replace
 from typing import Self
 
 from quicksand.agent.session import Session, connect, dial
 from quicksand.errors import HostError, MachineError, QemuDiedError
-from quicksand.host.files import map_os_errors
+from quicksand.host.files import PendingJson, map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
 from quicksand.qemu.command import Inherited, plan
 from quicksand.qemu.process import Listeners
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor
 from quicksand.registry import RunState, publish_state, remove_tree
-from quicksand.snapshots import restore
+from quicksand.snapshots import rehearsal, restore
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.operations import Live
 from quicksand.snapshots.records import Head, Node, new_id
@@ -38,6 +39,9 @@ class Successor:
         self._monitor: Monitor | None = None
         self._session: Session | None = None
         self._run: RunState | None = None
+        self._reserved: PendingJson | None = None
+        self.rehearsed = False
+        """Whether its guest has gone through its first steps, and its programs stand still."""
 
     @classmethod
     def new(cls, live: Live, node: Node) -> Self:
@@ -71,6 +75,28 @@ class Successor:
         """Once it was started."""
         assert self._run is not None
         return self._run
+
+    async def rehearse(self) -> None:
+        """Have its guest go through its first steps, then stand still again (rehearsal.py).
+
+        Raises AgentError, HistoryError, MachineError, TimeoutError; it is of no use then.
+        """
+        assert self._monitor is not None
+        async with asyncio.timeout(rehearsal.LIMIT_S):
+            await rehearsal.hold_packets(self._live.record, self._monitor)
+            session = await self._wake()
+            await rehearsal.go_through(session, self._live.record, self._node)
+            await self._monitor.execute("stop")
+        self.rehearsed = True
+
+    async def _wake(self) -> Session:
+        """Let its guest run."""
+        assert self._monitor is not None
+        assert self._session is not None
+        if not self.rehearsed:
+            await restore.load_devices(self._live.place, self._node, self._monitor)
+        self._session = await restore.wake(self._session, self._connect, self._node, self._monitor)
+        return self._session
 
     async def let_wait(self, seconds: float) -> None:
         """Have it wait for somebody who adopts it, without this client."""
@@ -116,14 +142,25 @@ class Successor:
         socket = self._directory.agent_socket(self._node.port)
         return await connect(socket, self._node.token, timeout=restore.HELLO_S)
 
+    async def reserve(self) -> None:
+        """Have the room for what `take_over` writes, whatever else fills the disk meanwhile. Comes
+        when the old one's disk is frozen. Raises DiskSpaceError, HistoryError, PathError."""
+        history = self._live.history
+        self._reserved = await in_thread_to_the_end(
+            lambda: history.prepare_head(replace(self.head, previous=history.head()))
+        )
+
     async def take_over(self) -> None:
         """Go on in this one; the old one stands still."""
         live = self._live
+        assert self._reserved is not None
         assert self._monitor is not None
-        assert self._session is not None
-        await restore.load_devices(live.place, self._node, self._monitor)
-        self._session = await restore.wake(self._session, self._connect, self._node, self._monitor)
-        token = await restore.repair_guest(self._session, live.record, self._node)
+        if self.rehearsed:
+            await rehearsal.release_packets(live.record, self._monitor)
+        session = await self._wake()
+        token = await restore.repair_guest(session, live.record, self._node)
+        if self.rehearsed:
+            await rehearsal.let_go(session)
         await self._move_forwards()
         run = replace(
             self.run,
@@ -133,8 +170,7 @@ class Successor:
             http_port=live.run.http_port,
         )
         publish_state(self._directory, run)
-        head = replace(self.head, previous=live.history.head())
-        await in_thread_to_the_end(lambda: live.history.set_head(head))
+        await in_thread_to_the_end(self._reserved.put)
         await live.keeper.ask("promote", name=self.head.machine)
         # If that fails, whoever works on the sandbox next does it (`History.settle`), or its end.
         with contextlib.suppress(HostError):
@@ -160,6 +196,8 @@ class Successor:
         """End it, as if it had never been. Its layer goes with the next sweep, unless the head
         knows it."""
         live = self._live
+        if self._reserved is not None:
+            self._reserved.drop()
         await self._let_go()
         if self._launched:
             with contextlib.suppress(MachineError):

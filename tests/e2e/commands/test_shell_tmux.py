@@ -38,6 +38,10 @@ class Person:
     def open_shell(self, *arguments: str, **env: str) -> None:
         """Open a terminal in the VM and wait for its prompt."""
         self.run("shell", *arguments, **env)
+        self.at_a_prompt()
+
+    def at_a_prompt(self) -> None:
+        """Wait until the guest's shell does."""
         self.terminal.until(lambda text: text.rstrip().endswith("#"), what="the guest's prompt")
 
     def is_back(self, code: int) -> None:
@@ -143,6 +147,7 @@ def test_ctrl_c_goes_to_the_guest(vm: str, person: Person) -> None:
     person.terminal.sees("\n42")
     person.terminal.press("C-c")
     person.terminal.sees("KeyboardInterrupt")
+    person.at_a_prompt()  # what is typed before it the shell may drop
     person.enter("echo still here")
     person.terminal.until(lambda text: "\nstill here" in text, what="the shell's answer")
     person.enter("exit")

@@ -3,8 +3,10 @@ checkpoint: test_checkpoint_accidents.py. Each write: tests/unit/snapshots/test_
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.snapshots import capture, operations, reverting, storing
 from quicksand.snapshots.history import History
+from quicksand.snapshots.successor import Successor
 from quicksand.templates import templates_dir
 
 from tests.conftest import make_template
@@ -40,6 +43,24 @@ def fill(directory: Path, *, left: int) -> Path:
     return ballast
 
 
+@contextlib.contextmanager
+def full_when_taken_over(directory: Path) -> Iterator[None]:
+    """There is not a byte left from when another machine takes over."""
+    take_over = Successor.take_over
+    rest = directory / "rest"
+
+    async def fill_and_take_over(self: Successor) -> None:
+        with pytest.raises(OSError, match="No space left"), rest.open("wb", buffering=0) as file:
+            while file.write(bytes(64 * 1024)):
+                pass
+        await take_over(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Successor, "take_over", fill_and_take_over)
+        yield
+    rest.unlink()
+
+
 async def test_a_disk_that_fills_up_during_a_clone_or_a_revert(
     places: Paths, prepared: Paths, unforeseen: None
 ) -> None:
@@ -55,7 +76,8 @@ async def test_a_disk_that_fills_up_during_a_clone_or_a_revert(
             assert [entry.name for entry in Sandbox.list()] == ["box"]
             assert await say(vm, "sha256sum /dev/shm/r") == sums
             await check(place, ["one"])
-            with pytest.raises(HistoryError, match=r"reverted to 'one', but .* could not be kept"):
+            lost = pytest.raises(HistoryError, match=r"reverted to 'one', but .* could not be kept")
+            with full_when_taken_over(small.data), lost:
                 await vm.revert("one")
             assert await say(vm, "cat /dev/shm/*") == "one"
             await check(place, ["one"])

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand import PortForward, Sandbox
+from quicksand import NetworkMode, PortForward, Sandbox
+from quicksand.errors import AgentRefusedError
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir
+from quicksand.registry import Registry
+from quicksand.snapshots import rehearsal
+from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
@@ -67,6 +73,8 @@ def is_gone(pid: int) -> bool:
 async def test_the_next_revert_is_a_hand_over(at_a: Sandbox, places: Paths) -> None:
     for _ in range(3):
         pid = await ready(places, at_a)
+        found = waiting(places, at_a)
+        assert found is not None and found["rehearsed"]
         await spoil(at_a)
         await at_a.revert("a")
         assert current_pid() == pid
@@ -74,6 +82,68 @@ async def test_the_next_revert_is_a_hand_over(at_a: Sandbox, places: Paths) -> N
     assert len(our_processes(str(places.data))) <= 3, "keeper, machine, one that waits"
     await at_a.undo()
     assert await say(at_a, "cat /root/f") == "other"
+
+
+async def test_where_the_guest_cannot_go_through_its_first_steps_it_waits_all_the_same(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent of an older checkpoint, say."""
+
+    async def refuse(*_: object) -> None:
+        raise AgentRefusedError("no such method", code="method")
+
+    monkeypatch.setattr(rehearsal, "go_through", refuse)
+    await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
+    await vm.checkpoint("a")
+    await vm.revert("a")
+    pid = await ready(places, vm)
+    found = waiting(places, vm)
+    assert found is not None and not found["rehearsed"]
+    await spoil(vm)
+    await vm.revert("a")
+    assert current_pid() == pid
+    await check(vm)
+    assert len(our_processes(str(places.data))) <= 3, "the one that failed is gone"
+
+
+async def test_nobody_hears_of_a_guest_that_waits(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its programs stand still and its packets are kept, until the revert."""
+    monkeypatch.setenv("QUICKSAND_STANDBY", "off")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
+        host.bind(("127.0.0.1", 0))
+        port = host.getsockname()[1]
+        async with Sandbox(image="debian", name="box", network_mode=NetworkMode.FULL) as vm:
+            await vm.spawn(["python3", "-c", CALLER, str(port)], detach=True)
+            await asyncio.to_thread(host.recv, 100)
+            await vm.checkpoint("a")
+            await vm.revert("a")
+            await vm.pause()  # it calls, too
+            host.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while host.recv(100):
+                    pass
+            registry = Registry(places)
+            record = registry.find("box").record
+            assert record is not None
+            await make_ready(registry, record, vm.checkpoints()[0].id)
+            pid = await ready(places, vm)
+            with pytest.raises(BlockingIOError):
+                host.recv(100)
+            await vm.revert("a")
+            assert current_pid() == pid
+            host.settimeout(20)
+            await asyncio.to_thread(host.recv, 100)
+
+
+CALLER = """
+import itertools, socket, sys, time
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in itertools.count():
+    end.sendto(b"%d" % number, ("10.0.2.2", int(sys.argv[1])))
+    time.sleep(0.001)
+"""
 
 
 async def test_what_happens_meanwhile_does_it_no_harm(at_a: Sandbox, places: Paths) -> None:

@@ -223,7 +223,7 @@ async def test_what_can_be_typed_is_shown() -> None:
         await type_line(pilot, "revert db ", enter=False)
         await until(lambda: "revert [SANDBOX] [CHECKPOINT]" in screen_text(app))
         await until(lambda: "upgraded" in screen_text(app))
-        assert "before the upgrade" in screen_text(app)
+        await until(lambda: "before the upgrade" in screen_text(app))
 
 
 @pytest.mark.parametrize("height", [6, 10, 12, 24])

@@ -150,6 +150,7 @@ def test_a_line_that_is_no_command_is_refused_with_why(line: str, why: str) -> N
     with pytest.raises(CommandError) as caught:
         parse(line, MAIN)
     assert why in str(caught.value)
+    assert ("did you mean" in str(caught.value)) == ("did you mean" in why), "what is far off"
 
 
 @pytest.mark.parametrize("text", HOSTILE)

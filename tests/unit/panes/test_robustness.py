@@ -14,12 +14,16 @@ from textual.pilot import Pilot
 
 from quicksand_tui.panes.copying import SEARCH_S
 from quicksand_tui.panes.link import LinkState
+from quicksand_tui.panes.pane import Pane
 from quicksand_tui.terminal.osc import TITLE_MAX
 from tests.unit.app.fakes import WEB, FakeService, app_of, screen_text, toasts, until
 from tests.unit.panes.test_panes_screen import command, opened, opens, says
 
-BLOCKING_MAX_S = 0.25
-"""Of the processor's time at one go: less than anybody waits for, on a host that is busy, too."""
+BLOCKING_MAX_S = 0.05
+"""Of the processor's time at one go: what a user does not notice."""
+
+TRIES = 5
+"""What blocks blocks each time; what a busy host adds it does not add each time."""
 
 
 def resize(pilot: Pilot[int], width: int, height: int) -> None:
@@ -170,21 +174,27 @@ async def test_ten_thousand_lines_are_searched_without_blocking(
         (pane,) = workspace.panes
         data = "".join(line.format(n) for n in range(11_000 if "{" in line else 800_000))
         pane.terminal.feed(data.encode())
-        begun = time.thread_time()
-        mode = pane.copying.begin()
-        slices = [time.thread_time() - begun]
-        assert mode.lines.end_line - mode.lines.first_line > 9_000
-        for key in "?e1":
-            mode.press(key)
-            while mode.is_searching:
-                begun = time.thread_time()
-                mode.search_on(SEARCH_S)
-                slices.append(time.thread_time() - begun)
+        assert any(longest_slice(pane) < BLOCKING_MAX_S for _ in range(TRIES))
+
+
+def longest_slice(pane: Pane) -> float:
+    """Seconds of the processor's time at one go when all lines are searched for "e1"."""
+    begun = time.thread_time()
+    mode = pane.copying.begin()
+    slices = [time.thread_time() - begun]
+    assert mode.lines.end_line - mode.lines.first_line > 9_000
+    for key in "?e1":
+        mode.press(key)
+        while mode.is_searching:
             begun = time.thread_time()
-            for y in range(pane.size.height):
-                pane.render_line(y)
+            mode.search_on(SEARCH_S)
             slices.append(time.thread_time() - begun)
-        assert max(slices) < BLOCKING_MAX_S
+        begun = time.thread_time()
+        for y in range(pane.size.height):
+            pane.render_line(y)
+        slices.append(time.thread_time() - begun)
+    pane.copying.leave()
+    return max(slices)
 
 
 async def test_keys_pass_a_search_that_is_not_done() -> None:
