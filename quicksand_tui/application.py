@@ -478,8 +478,8 @@ class QuicksandApp(App[int]):
             return await loan.run()
 
     def on_key(self, event: events.Key) -> None:
-        """What is typed behind a key that opens a form, a filter or the command line is meant for
-        that, though it was sent to what had the focus before."""
+        """What is typed behind a key that opens a form, a filter, the command line or a shell is
+        meant for that, though it was sent to what had the focus before."""
         take_key = getattr(self.screen, "take_key", None)
         if take_key is not None:
             if take_key(event):

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 
 class Asked(Message):
-    """A key of a part's own scope was pressed: the screen carries the action out."""
+    """A key behind the prefix was pressed: the screen carries the action out. What is typed behind
+    it waits until then."""
 
-    def __init__(self, scope: Scope, action_id: str, *, keys_wait: bool = False) -> None:
-        """``keys_wait``: what is typed behind it waits until it is carried out."""
+    def __init__(self, scope: Scope, action_id: str) -> None:
         super().__init__()
         self.scope = scope
         self.action_id = action_id
-        self.keys_wait = keys_wait
 
 
 class PartWidget(Widget):
@@ -37,7 +36,8 @@ class PartWidget(Widget):
         return cast("QuicksandApp", self.app)
 
     def action_do(self, action_id: str) -> None:
-        self.post_message(Asked(self.scope, action_id))
+        # At once: what is typed behind it may be meant for where it leads.
+        self.tui.main.action_do(action_id, self.scope.value)
 
     def fit(self, text: str) -> Content:
         """Text as the terminal can show it; never markup."""

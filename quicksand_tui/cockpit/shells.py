@@ -170,6 +170,17 @@ class Shells(PartWidget, Vertical):
             return False
         return True
 
+    def take_early(self, key: events.Key) -> bool:
+        """Take a key that was sent to what had the focus before; False if it is none of ours."""
+        # Of the widgets themselves `has_focus` is true a moment later.
+        focused = self.screen.focused
+        if focused is self._nothing:
+            return self._take_key(key)
+        if focused is None or focused is not self.pane:
+            return False
+        self.pane.on_key(key)
+        return True
+
     def _give_up(self) -> None:
         """The sandbox whose shell was to be opened is not the one that is shown any more."""
         self._opening = ""
@@ -217,7 +228,7 @@ class Shells(PartWidget, Vertical):
             shows = f"{self._behind_prefix('help')} shows what there is"
             self.tui.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
-            self.post_message(Asked(Scope.PANES, action.id, keys_wait=True))
+            self.post_message(Asked(Scope.PANES, action.id))
             return
         self.tui.pane_keys.command_done()
 

@@ -388,15 +388,18 @@ class MainScreen(ActionScreen):
     def _asked(self, event: Asked) -> None:
         event.stop()
         self.action_do(event.action_id, event.scope.value)
-        if event.keys_wait:
-            # By then the focus is where the command has put it.
-            self.call_after_refresh(self.tui.pane_keys.command_done)
+        # By then the focus is where the command has put it.
+        self.call_after_refresh(self.tui.pane_keys.command_done)
 
     @on(ShellsLeft)
     def _shells_left(self) -> None:
         if self._in_shells:
             self.go_to(Part.LISTS)
         self._show_selection()
+
+    def take_early(self, key: events.Key) -> bool:
+        """Take a key that is meant for a shell, though it was sent to what had the focus before."""
+        return self.area.shells.take_early(key)
 
     def action_do(self, action_id: str, scope: str = Scope.MAIN.value) -> None:
         """Carry out an action of the registry, or say why not."""

@@ -36,7 +36,7 @@ def test_saved_cloned_resumed_deleted_and_all_there_again() -> None:
         terminal.sees("● running   good-1", "3 running", timeout=60)
         assert in_guest("cat /root/kept", name="good-1") == "precious\n"
         terminal.press("2")
-        terminal.sees("[2 Saves 1]")
+        terminal.sees("[2 Saves 1]", "led to the sandbox good-1")
         terminal.press("d")
         terminal.sees("Delete the save good?", "To the trash", "What came from it works without it")
         terminal.press("y")

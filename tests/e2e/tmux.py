@@ -20,6 +20,9 @@ ENVIRONMENT = (
     "HOME",
 )
 
+PATIENCE_S = 60.0
+"""What takes a second may take so long where two guests are emulated on a busy host."""
+
 
 class Terminal:
     """A tmux session of fixed size with one program in it. Use it with ``with``."""
@@ -109,13 +112,13 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))
 
-    def sees(self, *words: str, timeout: float = 20.0) -> None:
+    def sees(self, *words: str, timeout: float = PATIENCE_S) -> None:
         """Wait until the screen shows all ``words``."""
         self.until(
             lambda text: all(word in text for word in words), what=f"{words}", timeout=timeout
         )
 
-    def until(self, test: Callable[[str], bool], *, what: str, timeout: float = 20.0) -> None:
+    def until(self, test: Callable[[str], bool], *, what: str, timeout: float = PATIENCE_S) -> None:
         """Wait until the screen passes ``test``."""
         try:
             wait_for(lambda: test(self.text), what=what, timeout=timeout)

@@ -146,7 +146,8 @@ async def be_greedy(vm: Sandbox) -> None:
     run = Sandbox.list()[0].run
     assert run is not None
     spin = "for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait"
-    hog = ["python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 22))"]
+    # Before the others: it is its memory that counts here.
+    hog = ["nice", "-n", "-19", "python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 22))"]
     async with await vm.spawn(spin):
         before, started = cpu_seconds(run.qemu_pid), time.monotonic()
         result = await vm.execute(hog, timeout=60)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.events import Resize
+from textual.events import Key, Resize
 from textual.pilot import Pilot
 
 from quicksand_tui.application import QuicksandApp
 from quicksand_tui.cockpit.layout import Part, Tab
+from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.remembered import Remembered
 from quicksand_tui.screens.confirm import ConfirmScreen
@@ -154,6 +155,36 @@ async def test_keys_typed_before_a_shell_is_there_are_the_shells() -> None:
         service.hold_shells.set()
         await until(lambda: isinstance(app.focused, Pane))
         await until(lambda: service.terminals and service.terminals[0].typed == b"xdq\r")
+
+
+def type_at_once(app: QuicksandApp, *keys: str) -> None:
+    """As a slow line brings them: all are there before the first has an effect."""
+    for key in keys:
+        app.post_message(Key(key, key if len(key) == 1 else None))
+
+
+def no_commands(service: FakeService) -> bool:
+    return all(call.startswith("terminal ") for call in service.calls)
+
+
+async def test_keys_that_come_together_with_the_one_that_opens_a_shell_are_the_shells() -> None:
+    service = FakeService()
+    async with shown(service) as (app, _):
+        type_at_once(app, "s", "x", "d", "enter")
+        await until(lambda: service.terminals and service.terminals[0].typed == b"xd\r")
+        assert no_commands(service)
+        type_at_once(app, "ctrl+right_square_bracket", "d")
+        await until(lambda: app.main.sandboxes.table.has_focus)
+        type_at_once(app, "s", "x", "d", "enter")
+        await until(lambda: service.terminals[0].typed == b"xd\r" * 2)
+        assert no_commands(service)
+        service.terminals[0].tell(LinkState.LOST, "enter opens a new one: the guest is gone")
+        await until(lambda: "enter opens a new one" in screen_text(app))
+        type_at_once(app, "ctrl+right_square_bracket", "d")
+        await until(lambda: app.main.sandboxes.table.has_focus)
+        type_at_once(app, "s", "enter")
+        await until(lambda: len(service.terminals) == 2)
+        assert no_commands(service)
 
 
 async def test_where_no_shell_is_opened_keys_are_commands() -> None:
