@@ -399,7 +399,8 @@ class MainScreen(ActionScreen):
 
     def take_early(self, key: events.Key) -> bool:
         """Take a key that is meant for a shell, though it was sent to what had the focus before."""
-        return self.area.shells.take_early(key)
+        shells = self.area.shells
+        return shells.is_attached and shells.take_early(key)
 
     def action_do(self, action_id: str, scope: str = Scope.MAIN.value) -> None:
         """Carry out an action of the registry, or say why not."""
