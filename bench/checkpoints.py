@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from quicksand_tui.cli.benchmark_snapshots import MIB, revert_time, warm_sandbox, write_memory
+from quicksand_tui.cli.benchmark_snapshots import MIB, revert_times, warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table
 
 WRITTEN_MIB = 64
-HEADS = ("GUEST", "PAUSE ms", "STORE s", "WRITTEN MiB", "REVERT s", "TIER")
+HEADS = ("GUEST", "PAUSE ms", "STORE s", "WRITTEN MiB", "REVERT s", "COLD s", "TIER")
 
 
 async def measure(image: str, memory: str, runs: int) -> dict[str, Any]:
@@ -39,12 +39,13 @@ async def measure(image: str, memory: str, runs: int) -> dict[str, Any]:
             stores.append(time.perf_counter() - started - made.pause_s)
             pauses.append(made.pause_s * 1000)
             written.append(made.bytes_written / MIB)
-        reverts = await revert_time(sandbox, runs, memory)
+        waited, cold = await revert_times(sandbox, runs, memory)
     values = {
         "pause_ms": pauses,
         "store_s": stores,
         "written_mib": written,
-        "revert_s": reverts.values,
+        "revert_s": waited.values,
+        "cold_revert_s": cold.values,
     }
     medians = {name: round(statistics.median(found), 4) for name, found in values.items()}
     return {
@@ -82,6 +83,7 @@ def main() -> None:
                 f"{row['store_s']:.2f}",
                 f"{row['written_mib']:.1f}",
                 f"{row['revert_s']:.2f}",
+                f"{row['cold_revert_s']:.2f}",
                 row["tier"],
             )
             for row in rows

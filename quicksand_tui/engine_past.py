@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,29 +16,35 @@ CLONES_AT_ONCE = 2
 """Started beside each other: more would only wait for the CPU."""
 
 
+Stay = Callable[["Sandbox"], None]
+"""Keeps a sandbox from being let go of: it makes its next revert ready."""
+
+
 @contextlib.contextmanager
-def _opened(sandbox_id: str) -> Iterator[Sandbox]:
-    """The sandbox, running or not; let go of at the end."""
+def _opened(sandbox_id: str, stay: Stay | None = None) -> Iterator[Sandbox]:
+    """The sandbox, running or not; let go of at the end, but for one that may ``stay``."""
     from quicksand.sandbox import Sandbox
 
     sandbox = Sandbox.open(sandbox_id)
     try:
         yield sandbox
-    finally:
+    except BaseException:
         sandbox.close()
+        raise
+    (stay or Sandbox.close)(sandbox)
 
 
-async def checkpoint(sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
+async def checkpoint(sandbox_id: str, spec: CheckpointSpec, stay: Stay) -> CheckpointView:
     from quicksand_tui.past_reader import view_of
 
-    with _opened(sandbox_id) as sandbox:
+    with _opened(sandbox_id, stay) as sandbox:
         return view_of(await sandbox.checkpoint(spec.tag or None, note=spec.note))
 
 
-async def revert(sandbox_id: str, checkpoint_id: str) -> CheckpointView:
+async def revert(sandbox_id: str, checkpoint_id: str, stay: Stay) -> CheckpointView:
     from quicksand_tui.past_reader import view_of
 
-    with _opened(sandbox_id) as sandbox:
+    with _opened(sandbox_id, stay) as sandbox:
         return view_of(await sandbox.revert(checkpoint_id))
 
 

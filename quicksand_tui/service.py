@@ -53,6 +53,8 @@ class EngineService:
         self._thread: threading.Thread | None = None
         self._beginning = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stayed: dict[str, Sandbox] = {}
+        """By its id, each as it was worked on last: it makes its next revert ready."""
         self._traffic: TrafficWatch | None = None
         self._traffic_task: asyncio.Task[None] | None = None
 
@@ -183,12 +185,14 @@ class EngineService:
 
     async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
         return await self._ask(
-            "There is no new checkpoint", lambda: engine_past.checkpoint(sandbox_id, spec)
+            "There is no new checkpoint",
+            lambda: engine_past.checkpoint(sandbox_id, spec, self._let_stay),
         )
 
     async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
         return await self._ask(
-            "The revert failed", lambda: engine_past.revert(sandbox_id, checkpoint_id)
+            "The revert failed",
+            lambda: engine_past.revert(sandbox_id, checkpoint_id, self._let_stay),
         )
 
     async def undo(self, sandbox_id: str) -> CheckpointView:
@@ -296,6 +300,12 @@ class EngineService:
 
     # The engine's thread
 
+    def _let_stay(self, sandbox: Sandbox) -> None:
+        """Let go of it when the app ends, or when the next one stays."""
+        if (before := self._stayed.pop(sandbox.id, None)) is not None:
+            before.close()
+        self._stayed[sandbox.id] = sandbox
+
     async def _ask(self, title: str, operation: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """`_run` with a result."""
         results: list[T] = []
@@ -353,6 +363,9 @@ class EngineService:
 
     def _cancel_all(self) -> None:
         """Cancel each once: a second time would interrupt its undoing."""
+        for sandbox in self._stayed.values():
+            sandbox.close()
+        self._stayed.clear()
         for task in set(self._tasks):
             if not task.cancelling():
                 task.cancel()
@@ -374,6 +387,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Run the engine's loop until it is stopped, and close it."""
     try:
         loop.run_forever()
+        if left := asyncio.all_tasks(loop):  # being undone
+            loop.run_until_complete(asyncio.wait(left, timeout=CLOSE_WAIT_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:

@@ -42,7 +42,8 @@ from quicksand.saves.resuming import find_base, look_up, merge_config, source_of
 from quicksand.saves.store import Save, SaveStore, check_save
 from quicksand.shell import Shell, ShellInfo
 from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
-from quicksand.snapshots.next_revert import NextRevert
+from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
+from quicksand.snapshots.records import PAGES
 from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.stopping import stop_machine
 
@@ -591,6 +592,7 @@ class Sandbox:
         options = Options(
             note=note, compress=compress, freeze=freeze, progress=report or self._progress
         )
+        await self._next_revert.settle()
         await write_snapshot(
             self._registry, self._require_record(), target, options, self._agent_asker()
         )
@@ -601,6 +603,7 @@ class Sandbox:
         from quicksand.saves.saving import save
 
         record = self._require_record()
+        await self._next_revert.settle()
         return await save(self._registry, record, name, store, options, self._agent_asker())
 
     def _agent_asker(self) -> Ask | None:
@@ -638,10 +641,13 @@ class Sandbox:
         from quicksand.snapshots.operations import take_checkpoint
 
         record = self._require_record()
+        await self._next_revert.settle()
         await self._sync_guest()
         node = await take_checkpoint(
             self._registry, record, tag, note=note, replace_tag=replace, tier=tier
         )
+        if node.tier == PAGES:  # of others the one that waits would not share the memory
+            self._next_revert.expect(self._registry, record, node, after=AFTER_CHECKPOINT_S)
         return Checkpoint.from_node(node)
 
     async def _sync_guest(self) -> None:
@@ -667,13 +673,13 @@ class Sandbox:
         from quicksand.snapshots.reverting import revert
 
         record = self._require_record()
-        await self._next_revert.settle()
+        await self._next_revert.settle(tag)
         node, _ = await revert(self._registry, record, tag, keep_now=keep_now)
         if self._link is not None:
             self._link.close()
         self._run = self._entry().run
         if not node.auto:
-            self._next_revert.expect(self._registry, record, node.id)
+            self._next_revert.expect(self._registry, record, node, after=AFTER_REVERT_S)
         return Checkpoint.from_node(node)
 
     async def undo(self) -> Checkpoint:
@@ -762,6 +768,7 @@ class Sandbox:
     ) -> builtins.list[Sandbox | Exception]:
         from quicksand.cloning import make_clones
 
+        await self._next_revert.settle()
         made = await make_clones(
             self._registry, self._require_record(), n, names=names, concurrency=concurrency, at=at
         )

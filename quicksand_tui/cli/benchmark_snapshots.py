@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quicksand.snapshots.next_revert import VARIABLE
+
 from quicksand_tui.cli.benchmark import Figure
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ CLONES = 10
 CLONE_RUNS = 3
 IDLE_S = 5.0
 """From the last command until a sandbox counts as idle."""
+
+WAITS_S = 30.0
+"""Until a QEMU waits for the next revert."""
+CALM_S = 0.5
+"""From then on; its client has still to let go of it."""
 
 DD_S = 600
 Say = Callable[[str], None]
@@ -107,7 +114,7 @@ async def _small_checkpoints(image: str, runs: int) -> list[Figure]:
         await write_memory(sandbox, 64)
         await sandbox.checkpoint("base")
         figures = [await checkpoint_pause(sandbox, runs, written, "512M") for written in (8, 64)]
-        return [*figures, await revert_time(sandbox, runs, "512M")]
+        return [*figures, *await revert_times(sandbox, runs, "512M")]
 
 
 async def _large_guest(image: str, runs: int) -> list[Figure]:
@@ -118,7 +125,7 @@ async def _large_guest(image: str, runs: int) -> list[Figure]:
         what = "2G, 1 GiB written before"
         return [
             await checkpoint_pause(sandbox, runs, 1, what),
-            await revert_time(sandbox, min(runs, CLONE_RUNS), what),
+            *await revert_times(sandbox, min(runs, CLONE_RUNS), what),
         ]
 
 
@@ -142,16 +149,40 @@ async def checkpoint_pause(sandbox: Sandbox, runs: int, mebibytes: int, guest: s
     return figure
 
 
-async def revert_time(sandbox: Sandbox, runs: int, guest: str) -> Figure:
-    """From the call of revert to the answer of the next command. Goes to the checkpoint "base"."""
-    figure = Figure(f"revert to the next command's answer ({guest})", "s")
-    for _ in range(runs):
-        started = time.perf_counter()
-        reached = await sandbox.revert("base")
-        await sandbox.execute("true")
-        figure.values.append(time.perf_counter() - started)
-        figure.facts["tier"] = reached.tier
-    return figure
+async def revert_times(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
+    """From the call of revert to the answer of the next command, to a QEMU that waits for it, as a
+    second or two after a checkpoint or a revert; and where none does. Goes to "base"."""
+    waited = Figure(f"revert to the next command's answer ({guest})", "s")
+    cold = Figure(f"the same where no QEMU waits for it ({guest})", "s")
+    before = os.environ.get(VARIABLE)
+    try:
+        for figure in (cold, waited):
+            os.environ[VARIABLE] = "off" if figure is cold else "on"
+            await sandbox.revert("base")
+            for _ in range(runs):
+                if figure is waited:
+                    await _until_one_waits(sandbox)
+                started = time.perf_counter()
+                reached = await sandbox.revert("base")
+                await sandbox.execute("true")
+                figure.values.append(time.perf_counter() - started)
+                figure.facts["tier"] = reached.tier
+    finally:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
+    return [waited, cold]
+
+
+async def _until_one_waits(sandbox: Sandbox) -> None:
+    from quicksand.host.paths import paths
+    from quicksand.layout import runtime_dir
+
+    root = runtime_dir(paths(), sandbox.id).root
+    async with asyncio.timeout(WAITS_S):
+        while not any(root.glob("*/waiting.json")):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(CALM_S)
 
 
 async def _clones(image: str, runs: int) -> list[Figure]:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
-from quicksand.errors import AgentRefusedError
+from quicksand.errors import AgentRefusedError, MemoryBudgetError
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir
 from quicksand.registry import Registry
-from quicksand.snapshots import rehearsal
+from quicksand.snapshots import next_revert, rehearsal
 from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for
@@ -146,8 +146,74 @@ for number in itertools.count():
 """
 
 
-async def test_what_happens_meanwhile_does_it_no_harm(at_a: Sandbox, places: Paths) -> None:
+async def test_the_first_revert_to_a_checkpoint_is_a_hand_over_too(
+    vm: Sandbox, places: Paths
+) -> None:
+    await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
+    await vm.checkpoint("a")
+    pid = await ready(places, vm)
+    await spoil(vm)
+    await vm.revert("a")
+    assert current_pid() == pid
+    await check(vm)
+
+
+async def test_what_is_being_made_ready_gives_way(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not to a revert that it is for."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    ended: list[int] = []
+    go_through = rehearsal.go_through
+
+    async def wait(*arguments: Any) -> None:
+        begun.set()
+        await go_on.wait()
+        await go_through(*arguments)
+        ended.append(1)
+
+    monkeypatch.setattr(rehearsal, "go_through", wait)
+    for use in (vm.checkpoint, vm.clone, vm.undo):
+        await vm.revert((await vm.checkpoint()).tag)
+        await begun.wait()
+        done = await use()
+        for clone in done if isinstance(done, list) else ():
+            await clone.kill()
+        assert waiting(places, vm) is None
+        assert len(our_processes(str(places.data))) == 2, "keeper and machine"
+        begun.clear()
+    await vm.checkpoint("a")
+    await begun.wait()
+    reverting = asyncio.create_task(vm.revert("a"))
+    go_on.set()
+    await reverting
+    assert ended == [1], "it was waited for"
+    await vm.execute("true")
+
+
+async def test_where_memory_is_short_none_waits(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def refuse(_: int) -> None:
+        loop.call_soon_threadsafe(asked.set)
+        raise MemoryBudgetError("too little")
+
+    monkeypatch.setattr(next_revert, "check_memory", refuse)
+    await vm.checkpoint("a")
+    await asyncio.wait_for(asked.wait(), 20)
+    await vm._next_revert.settle("a")
+    assert waiting(places, vm) is None
+    await vm.revert("a")
+
+
+async def test_what_happens_meanwhile_does_it_no_harm(
+    at_a: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid = await ready(places, at_a)
+    monkeypatch.setenv("QUICKSAND_STANDBY", "off")
     await say(at_a, "echo disk-b > /root/f; echo memory-b > /dev/shm/f")
     await at_a.checkpoint("b")
     await at_a.checkpoint("c")
@@ -162,6 +228,7 @@ async def test_what_happens_meanwhile_does_it_no_harm(at_a: Sandbox, places: Pat
 async def test_another_checkpoint_or_none_ends_it(at_a: Sandbox, places: Paths) -> None:
     first = await ready(places, at_a)
     await at_a.checkpoint("b")
+    assert not is_gone(first)
     await at_a.revert("b")
     assert is_gone(first)
     second = await ready(places, at_a)
