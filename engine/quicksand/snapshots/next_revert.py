@@ -58,10 +58,12 @@ class NextRevert:
     async def settle(self, goal: str | None = None) -> None:
         """Return when nothing is being made ready. What is under way is waited for if it is for
         that checkpoint, and given up otherwise: the user comes first."""
-        if self._task is not None:
+        task = self._task
+        # What has ended may have been on a loop that is closed by now.
+        if task is not None and not task.done():
             if goal not in self._goal:
-                self._task.cancel()
-            await asyncio.wait((self._task,))
+                task.cancel()
+            await asyncio.wait((task,))
 
     def cancel(self) -> None:
         """Leave it."""

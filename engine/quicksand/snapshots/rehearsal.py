@@ -28,9 +28,11 @@ _LONGEST_US = 2**32 - 1  # what QEMU's filter-buffer takes (qapi/qom.json)
 
 
 def is_worth_it(record: Record, node: Node, run: RunState) -> bool:
-    """Whether there is code to translate, and the guest will be the same as that of the checkpoint:
-    else it must get another identity first."""
-    return run.accel == Accelerator.TCG and node.owner in ("", record.id)
+    """Whether there is code to translate, and it can be done unheard. Not where the guest must get
+    another identity first, nor where its QEMU has what we know nothing of: another network card,
+    say."""
+    is_same = node.owner in ("", record.id)
+    return run.accel == Accelerator.TCG and is_same and not record.config.extra_qemu_args
 
 
 async def hold_packets(record: Record, monitor: Monitor) -> None:

@@ -57,6 +57,7 @@ async def ready(places: Paths, vm: Sandbox) -> int:
     await asyncio.to_thread(wait_for, lambda: waiting(places, vm), what="one to wait", timeout=20)
     found = waiting(places, vm)
     assert found is not None
+    await vm._next_revert.settle(found["node"])  # until it is the keeper's
     return int(found["run"]["qemu_pid"])
 
 

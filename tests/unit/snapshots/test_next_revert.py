@@ -1,0 +1,96 @@
+"""What is made ready in the background, and what gives way."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from quicksand.config import Accelerator
+from quicksand.snapshots import next_revert, rehearsal, standby
+from quicksand.snapshots.next_revert import NextRevert
+
+NODE: Any = SimpleNamespace(id="c0ffee001122", tag="clean", owner="box")
+
+
+def record(*extra: str) -> Any:
+    config = SimpleNamespace(memory_bytes=1, extra_qemu_args=extra)
+    return SimpleNamespace(id="box", config=config)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happened to what was made ready."""
+    happened: list[str] = []
+
+    async def make_ready(_registry: object, _record: object, node_id: str) -> None:
+        happened.append(f"begin {node_id}")
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            happened.append("undo")
+            raise
+        happened.append("ready")
+
+    monkeypatch.setattr(standby, "make_ready", make_ready)
+    monkeypatch.setattr(next_revert, "check_memory", lambda _: None)
+    monkeypatch.delenv(next_revert.VARIABLE, raising=False)
+    return happened
+
+
+def expect(after: float = 0.0) -> NextRevert:
+    found = NextRevert()
+    registry: Any = None
+    found.expect(registry, record(), NODE, after=after)
+    return found
+
+
+async def until_begun(made: list[str]) -> None:
+    async with asyncio.timeout(20):
+        while not made:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("goal", ["c0ffee001122", "clean"])
+async def test_the_revert_that_it_is_for_waits_for_it(made: list[str], goal: str) -> None:
+    found = expect()
+    await until_begun(made)
+    await found.settle(goal)
+    assert made == ["begin c0ffee001122", "ready"]
+
+
+@pytest.mark.parametrize("goal", [None, "other"])
+async def test_it_gives_way_to_anything_else(made: list[str], goal: str | None) -> None:
+    found = expect()
+    await until_begun(made)
+    await found.settle(goal)
+    assert made == ["begin c0ffee001122", "undo"]
+
+
+async def test_what_has_not_begun_does_not(made: list[str]) -> None:
+    await expect(after=3600).settle("clean")
+    assert made == []
+
+
+def test_loops_may_come_and_go(made: list[str]) -> None:
+    """As of a script that has an `asyncio.run` for each step."""
+
+    async def begin() -> NextRevert:
+        found = expect()
+        await until_begun(made)
+        return found
+
+    found = asyncio.run(begin())
+    assert made == ["begin c0ffee001122", "undo"]
+    asyncio.run(found.settle("clean"))
+
+
+def test_what_could_be_heard_or_need_not_be_translated_is_not_rehearsed() -> None:
+    emulated: Any = SimpleNamespace(accel=Accelerator.TCG)
+    real: Any = SimpleNamespace(accel=Accelerator.KVM)
+    foreign: Any = SimpleNamespace(owner="another")
+    assert rehearsal.is_worth_it(record(), NODE, emulated)
+    assert not rehearsal.is_worth_it(record(), NODE, real)
+    assert not rehearsal.is_worth_it(record(), foreign, emulated)
+    assert not rehearsal.is_worth_it(record("-nic", "user"), NODE, emulated)
