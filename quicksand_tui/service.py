@@ -304,6 +304,7 @@ class EngineService:
         """Let go of it when the app ends, or when the next one stays."""
         if (before := self._stayed.pop(sandbox.id, None)) is not None:
             before.close()
+        sandbox.disconnect()
         self._stayed[sandbox.id] = sandbox
 
     async def _ask(self, title: str, operation: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -350,6 +350,12 @@ class Sandbox:
             self._machine.process.detach()
             self._machine = None
 
+    def disconnect(self) -> None:
+        """Let go of the guest's agent, which serves few clients; what is asked next connects again.
+        Commands in flight end."""
+        if self._link is not None:
+            self._link.close()
+
     def close(self) -> None:
         """Let go of an attached sandbox: the connection is closed, the VM runs on.
 
@@ -675,8 +681,7 @@ class Sandbox:
         record = self._require_record()
         await self._next_revert.settle(tag)
         node, _ = await revert(self._registry, record, tag, keep_now=keep_now)
-        if self._link is not None:
-            self._link.close()
+        self.disconnect()
         self._run = self._entry().run
         if not node.auto:
             self._next_revert.expect(self._registry, record, node, after=AFTER_REVERT_S)

@@ -8,12 +8,16 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from quicksand.host.lease import is_leased
+from quicksand.host.paths import Paths
+from quicksand.layout import AGENT_PORTS, runtime_dir
 
 from quicksand_tui.engine_commands import LINES_MAX, OUTPUT_MAX
 from quicksand_tui.failures import OperationError
 from quicksand_tui.service import EngineService
 from quicksand_tui.snapshot import State
-from quicksand_tui.specs import NewSpec
+from quicksand_tui.specs import CheckpointSpec, NewSpec
+from tests.conftest import our_processes, wait_for
 
 pytestmark = pytest.mark.vm
 
@@ -85,3 +89,40 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
     await service.kill(view.id)
     with pytest.raises(OperationError, match="not running"):
         await service.run_command(view.id, "id", timeout_s=5)
+
+
+async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
+    service: EngineService, places: Paths
+) -> None:
+    await service.create(NewSpec(image="debian", name="one"), lambda _: None)
+    (view,) = service.read().sandboxes
+    runtime = runtime_dir(places, view.id)
+
+    def waiting() -> bool:
+        return any(runtime.root.glob("*/waiting.json"))
+
+    for _ in range(2):
+        made = await service.checkpoint(view.id, CheckpointSpec(tag=""))
+        current = runtime.current()
+        assert not any(is_leased(current.agent_socket(n)) for n in range(AGENT_PORTS))
+        await asyncio.to_thread(wait_for, waiting, what="one to wait", timeout=30)
+        await service.revert(view.id, made.id)
+        assert runtime.current().name != current.name
+        assert not any(is_leased(runtime.current().agent_socket(n)) for n in range(AGENT_PORTS))
+
+
+async def test_an_app_that_ends_leaves_nothing_half_made_ready(
+    service: EngineService, places: Paths
+) -> None:
+    await service.create(NewSpec(image="debian", name="one"), lambda _: None)
+    (view,) = service.read().sandboxes
+    await service.checkpoint(view.id, CheckpointSpec(tag=""))
+    runtime = runtime_dir(places, view.id)
+
+    def processes() -> int:
+        return len(our_processes(str(places.data)))
+
+    await asyncio.to_thread(wait_for, lambda: processes() == 3, what="one in the making")
+    await asyncio.to_thread(service.close)
+    waits = any(runtime.root.glob("*/waiting.json"))
+    assert processes() == 2 + waits, "keeper and machine, and what is whole"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from quicksand import execution
 from quicksand.agent.session import Session
 from quicksand.config import Accelerator, NetworkMode
+from quicksand.errors import AgentUnreachableError
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Record, RunState
 from quicksand.snapshots import restore
@@ -61,6 +62,11 @@ async def go_through(session: Session, record: Record, node: Node) -> None:
     )
     command = await execution.spawn(session, params, stdin=False)
     await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
+
+
+async def give_up() -> Session:
+    """In place of asking a second time."""
+    raise AgentUnreachableError("the guest's agent did not answer at once")
 
 
 async def let_go(session: Session) -> None:

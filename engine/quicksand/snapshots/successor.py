@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Self
 
@@ -84,18 +85,19 @@ class Successor:
         assert self._monitor is not None
         async with asyncio.timeout(rehearsal.LIMIT_S):
             await rehearsal.hold_packets(self._live.record, self._monitor)
-            session = await self._wake()
+            # Its programs run until it has answered, so it is asked only once.
+            session = await self._wake(again=rehearsal.give_up)
             await rehearsal.go_through(session, self._live.record, self._node)
             await self._monitor.execute("stop")
         self.rehearsed = True
 
-    async def _wake(self) -> Session:
-        """Let its guest run."""
+    async def _wake(self, *, again: Callable[[], Awaitable[Session]]) -> Session:
+        """Let its guest run; ``again`` as for `restore.wake`."""
         assert self._monitor is not None
         assert self._session is not None
         if not self.rehearsed:
             await restore.load_devices(self._live.place, self._node, self._monitor)
-        self._session = await restore.wake(self._session, self._connect, self._node, self._monitor)
+        self._session = await restore.wake(self._session, again, self._node, self._monitor)
         return self._session
 
     async def let_wait(self, seconds: float) -> None:
@@ -157,7 +159,7 @@ class Successor:
         assert self._monitor is not None
         if self.rehearsed:
             await rehearsal.release_packets(live.record, self._monitor)
-        session = await self._wake()
+        session = await self._wake(again=self._connect)
         token = await restore.repair_guest(session, live.record, self._node)
         if self.rehearsed:
             await rehearsal.let_go(session)

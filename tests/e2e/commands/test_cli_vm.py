@@ -52,14 +52,25 @@ def test_both_streams_come_apart_and_the_exit_code_is_passed_on(vm: str) -> None
 
 
 def test_a_timeout_ends_the_command_in_time(vm: str) -> None:
-    """Measured in the guest: how long the host takes to come so far is another matter."""
+    """In the guest, and for whoever waits: there a busy host may be late, but not each time."""
+    started = time.monotonic()
+    in_vm(vm, "true")
+    overhead = time.monotonic() - started
     lines = "cut -d ' ' -f 1 /proc/uptime"
-    script = f"while :; do {lines}; sleep 0.05; done & sleep 60.25"
-    result = quicksand("exec", vm, "--timeout", "2", "--", "sh", "-c", script)
-    assert (result.returncode, result.stderr) == (124, b"quicksand-tui: timed out after 2 s\n")
-    first, *_, last = map(float, result.stdout.split())
-    assert 1 < last - first < 2.5
-    assert not runs_in(vm, "sleep 60.25")
+    script = f"echo begun; while :; do {lines}; sleep 0.05; done & sleep 60.25"
+
+    def seconds() -> float:
+        started = time.monotonic()
+        result = quicksand("exec", vm, "--timeout", "2", "--", "sh", "-c", script)
+        taken = time.monotonic() - started
+        assert (result.returncode, result.stderr) == (124, b"quicksand-tui: timed out after 2 s\n")
+        begun, first, *_, last = result.stdout.split()
+        assert begun == b"begun"
+        assert 1 < float(last) - float(first) < 2.5
+        assert not runs_in(vm, "sleep 60.25")
+        return taken
+
+    assert any(seconds() < 2.5 + overhead for _ in range(3))
 
 
 @pytest.mark.parametrize(

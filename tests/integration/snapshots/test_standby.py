@@ -18,7 +18,7 @@ from quicksand.errors import AgentRefusedError, MemoryBudgetError
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir
 from quicksand.registry import Registry
-from quicksand.snapshots import next_revert, rehearsal
+from quicksand.snapshots import next_revert, rehearsal, restore
 from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for
@@ -105,6 +105,23 @@ async def test_where_the_guest_cannot_go_through_its_first_steps_it_waits_all_th
     assert current_pid() == pid
     await check(vm)
     assert len(our_processes(str(places.data))) <= 3, "the one that failed is gone"
+
+
+async def test_a_guest_that_does_not_answer_at_once_is_not_left_running(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its programs would get ahead: another one waits in its place, as the checkpoint left it."""
+    await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
+    with monkeypatch.context() as patch:
+        patch.setattr(restore, "FIRST_HELLO_S", 0.001)
+        await vm.checkpoint("a")
+        pid = await ready(places, vm)
+        found = waiting(places, vm)
+        assert found is not None and not found["rehearsed"]
+    await spoil(vm)
+    await vm.revert("a")
+    assert current_pid() == pid
+    await check(vm)
 
 
 async def test_nobody_hears_of_a_guest_that_waits(
