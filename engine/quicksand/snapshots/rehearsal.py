@@ -2,8 +2,8 @@
 
 An emulating QEMU drops all code that it has translated when it loads a state; to translate again
 what the first command needs is most of a revert's time. So it is done while the guest waits.
-Nothing of the checkpoint gets ahead by that: no program but the agent gets a processor meanwhile
-(`pause_others` of the agent's protocol), and no packet leaves.
+From the agent's first answer on no program but the agent gets a processor (`pause_others` of its
+protocol), so little gets ahead by that; and no packet leaves.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Successor:
         assert self._monitor is not None
         async with asyncio.timeout(rehearsal.LIMIT_S):
             await rehearsal.hold_packets(self._live.record, self._monitor)
-            # Its programs run until it has answered, so it is asked only once.
+            # Its programs run until the agent has answered, so that is asked only once.
             session = await self._wake(again=rehearsal.give_up)
             await rehearsal.go_through(session, self._live.record, self._node)
             await self._monitor.execute("stop")
