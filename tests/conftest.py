@@ -144,3 +144,12 @@ def wait_for(condition: Callable[[], object], *, what: str, timeout: float = 10.
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout} s for {what}"
         time.sleep(0.01)
+
+
+def left_when_reaped(places: Paths) -> set[str]:
+    """Ids of sandboxes that have a directory, for data or for what runs, once what the dead left is
+    removed. To be waited for: a process that is being torn down has lost its command line and still
+    holds its locks."""
+    Registry(places).reap()
+    found = (path for root in (places.sandboxes, places.runtime) for path in root.glob("*"))
+    return {path.name for path in found if not path.name.startswith(".")}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
 from quicksand_tui.keymap import UNBOUND
+from quicksand_tui.screens.compositor import TellingCompositor
 
 if TYPE_CHECKING:
     from quicksand_tui.actions import Action, Scope
@@ -44,6 +45,10 @@ class ActionScreen(Screen[None]):
 
     scope: ClassVar[Scope]
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._compositor = TellingCompositor()
+
     @property
     def selection(self) -> Selection:
         """What the cursor is on."""
@@ -58,6 +63,10 @@ class Dialog(ModalScreen[ScreenResultType]):
     """A modal screen. Escape leaves it with no result."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = TellingCompositor()
 
     def action_leave(self) -> None:
         self.dismiss(None)

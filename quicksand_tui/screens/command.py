@@ -20,6 +20,7 @@ from quicksand_tui.command_text import LENGTH_MAX, CommandError
 from quicksand_tui.commands import Kind, Target, Verb, parse, resolve
 from quicksand_tui.completion import Candidate, Completion, complete
 from quicksand_tui.orders import check
+from quicksand_tui.screens.compositor import TellingCompositor
 from quicksand_tui.text import clip, plain
 from quicksand_tui.view import MUTED
 
@@ -65,6 +66,7 @@ class CommandScreen(ModalScreen[Target | None]):
     ) -> None:
         """``line`` is there to begin with."""
         super().__init__()
+        self._compositor = TellingCompositor()
         self._snapshot = snapshot
         self._selection = selection
         self._verbs = verbs

@@ -36,7 +36,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.registry import Registry
 
-from tests.conftest import our_processes, wait_for
+from tests.conftest import left_when_reaped, our_processes, wait_for
 
 pytestmark = pytest.mark.vm
 
@@ -44,11 +44,8 @@ pytestmark = pytest.mark.vm
 def assert_nothing_is_left(places: Paths) -> None:
     """No process, no sandbox, no runtime directory."""
     wait_for(lambda: not our_processes(str(places.data)), what="processes to end")
-    Registry(places).reap()
+    wait_for(lambda: left_when_reaped(places) == set(), what="nothing to be left")
     assert Sandbox.list() == []
-    for directory in (places.sandboxes, places.runtime):
-        found = [p.name for p in directory.glob("*")] if directory.exists() else []
-        assert [name for name in found if not name.startswith(".")] == []
 
 
 def ended_as(status: Status) -> bool:
@@ -186,8 +183,10 @@ async def test_a_keeper_killed_with_9_leaves_the_sandbox_stoppable(places: Paths
     assert (await other.execute("echo alive")).stdout == "alive\n"
     await other.kill()
     wait_for(lambda: not our_processes(str(places.data)), what="QEMU to end")
-    Registry(places).reap()
-    assert not list(places.runtime.glob("*"))
+    wait_for(
+        lambda: left_when_reaped(places) == {other.id} and not list(places.runtime.glob("*")),
+        what="nothing of what ran to be left",
+    )
     sandbox.close()
 
 

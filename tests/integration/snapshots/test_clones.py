@@ -20,7 +20,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
 
-from tests.conftest import our_processes, wait_for
+from tests.conftest import left_when_reaped, our_processes, wait_for
 from tests.integration.guests import IDENTITY, say
 
 pytestmark = pytest.mark.vm
@@ -169,9 +169,12 @@ async def test_clones_die_with_who_made_them(vm: Sandbox, places: Paths) -> None
     maker.wait()
     maker.stdout.close()
     wait_for(lambda: len(our_processes(str(places.data))) == 2, what="the clones to end")
-    Registry(places).reap()
-    names = {entry.name for entry in Sandbox.list() if entry.status is not Status.STOPPED}
-    assert names == {"box"}
+
+    def whole_or_gone() -> bool:
+        left_when_reaped(places)
+        return {e.name for e in Sandbox.list() if e.status is not Status.STOPPED} == {"box"}
+
+    wait_for(whole_or_gone, what="the clones to be stopped, or gone")
     assert await say(vm, "echo goes on") == "goes on"
 
 

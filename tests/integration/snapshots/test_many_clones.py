@@ -6,14 +6,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
 from quicksand.host.paths import Paths
-from quicksand.registry import Registry
 
-from tests.conftest import our_processes, wait_for
+from tests.conftest import left_when_reaped, our_processes, wait_for
 from tests.integration.guests import is_on_time, say
 
 pytestmark = pytest.mark.vm
@@ -61,9 +59,6 @@ async def test_nothing_is_left_of_clones_whose_maker_was_killed_half_way(places:
         await caller.wait()
         await asyncio.to_thread(wait_for, lambda: qemus(places) == 1, what="their end")
         wait_for(lambda: len(our_processes(str(places.data))) == 2, what="their keepers' end")
-        Registry(places).reap()
-        for directory in (places.sandboxes, places.runtime):
-            left = {path.name for path in Path(directory).iterdir() if path.name[0] != "."}
-            assert left == {vm.id}
+        wait_for(lambda: left_when_reaped(places) == {vm.id}, what="nothing of them to be left")
         assert await say(vm, "echo alive") == "alive"
         await vm.checkpoint("after")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from textual.geometry import Region
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.pane import Pane
@@ -138,6 +141,28 @@ async def test_panes_are_split_and_gone_through() -> None:
         await command(pilot, "space")
         await command(pilot, "left_curly_bracket")
         assert [pane.id for pane in workspace.panes] == ["pane-2", "pane-1", "pane-3"]
+
+
+async def test_a_place_that_is_asked_for_before_it_is_laid_out_costs_no_pane_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Textual sends no Resize for a size that it worked out to answer somebody's question."""
+    lay_out = Screen._refresh_layout
+    asked: list[Region] = []
+
+    def ask_first(screen: Screen[Any], *args: Any, **options: Any) -> None:
+        # As when panes are to be drawn, and the one with the focus scrolled to, before the layout.
+        screen._compositor.update_widgets({*screen.query(Pane)})
+        asked.extend(pane.region for pane in screen.query(Pane))
+        lay_out(screen, *args, **options)
+
+    service = FakeService()
+    async with opened(service, (99, 30)) as (pilot, workspace):
+        monkeypatch.setattr(Screen, "_refresh_layout", ask_first)
+        await command(pilot, "percent_sign")
+        await until(lambda: opens(workspace, 2))
+        await until(lambda: [g.size for g in service.terminals] == [(49, 27), (49, 27)])
+        assert asked
 
 
 async def test_without_room_there_is_no_other_pane() -> None:
