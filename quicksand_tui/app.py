@@ -7,9 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import MutableMapping
+from dataclasses import replace
 
+from quicksand_tui.outline import NAME, Looks, outline
 from quicksand_tui.probe import over_ssh
 from quicksand_tui.probing import Probe, terminals_file
+from quicksand_tui.remembered import Remembered, memory
+from quicksand_tui.shape_memory import recall_shape
 from quicksand_tui.spared_imports import spare_imports
 from quicksand_tui.state_files import StateFile, state_dir
 from quicksand_tui.text import ascii_only
@@ -73,12 +77,14 @@ def run_app(*, theme: str = "", ascii_glyphs: bool = False, read_only: bool = Fa
 def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> int:
     # Until the first paint nothing becomes garbage: looking for it would only take time.
     gc.disable()
+    remembered = memory()
+    if not theme:
+        probe.draw(_outline(*probe.size, remembered, ascii_glyphs=ascii_glyphs))
     is_ssh = spare_the_line(os.environ)
     spare_imports()
     from quicksand_tui.application import QuicksandApp
     from quicksand_tui.config import ConfigFile
     from quicksand_tui.places import config_file, is_config_named
-    from quicksand_tui.remembered import memory
     from quicksand_tui.service import EngineService
     from quicksand_tui.settings import Settings
 
@@ -98,7 +104,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         settings=settings,
         ascii_glyphs=plain_glyphs,
         painted=_collect_garbage,
-        remembered=memory(),
+        remembered=remembered,
         look_at_least_s=LOOK_EVERY_SSH_S if is_ssh else 0.0,
         theme=choice,
         probe=probe,
@@ -120,6 +126,15 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         return app.return_code
     sys.stdout.write(farewell(app.running_names))
     return app.return_value or 0
+
+
+def _outline(columns: int, rows: int, remembered: Remembered, *, ascii_glyphs: bool) -> str:
+    """As the screen looked the last time; "" if there was none."""
+    looks = Looks.from_json(remembered.get(NAME))
+    if looks is None:
+        return ""
+    looks = replace(looks.fitting(os.environ), ascii=looks.ascii or ascii_glyphs)
+    return outline(columns, rows, looks, recall_shape(remembered))
 
 
 def _collect_garbage() -> None:

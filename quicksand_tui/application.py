@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from quicksand_tui import reasons
+from quicksand_tui import outline, reasons
 from quicksand_tui.actions import default_keymap
 from quicksand_tui.cockpit.layout import Part
 from quicksand_tui.dialogs import Dialogs
@@ -190,8 +190,16 @@ class QuicksandApp(App[int]):
     def _show_theme(self, name: str) -> None:
         self._theme_set = self.theme = name
 
+    def _remember_looks(self) -> None:
+        """For the outline that the next run begins with."""
+        variables = self.get_css_variables()
+        looks = outline.looks_of(variables, os.environ, plain=self.ascii)
+        self.remember(outline.NAME, looks.to_json())
+
     def watch_theme(self, name: str) -> None:
         """Remember a theme that the user has chosen."""
+        if self.is_running:
+            self._remember_looks()
         if name != self._theme_set:
             self._theme_set = name
             if self.is_running:
@@ -260,6 +268,7 @@ class QuicksandApp(App[int]):
         """Look at the disk now and then, and at once when asked to."""
         self._painted_first()
         self.main.complete()
+        self._remember_looks()
         from quicksand_tui.happenings import happenings
 
         while True:

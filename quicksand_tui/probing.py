@@ -66,7 +66,8 @@ class Probe:
         self._typed = bytearray()
         self._handlers: dict[int, Any] = {}
         self.taken_over = False
-        """The app has the terminal, and has not given it back: the driver keeps this up to date."""
+        """Something is on the alternate screen: what was drawn while the app was loaded, or the app
+        itself, whose driver keeps this up to date."""
 
     @property
     def abilities(self) -> TerminalAbilities:
@@ -81,6 +82,8 @@ class Probe:
     def __enter__(self) -> Probe:
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._handlers[number] = signal.signal(number, _end)
+        # A stop would leave the shell with the terminal as it is now; the app knows what to do.
+        self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         try:
             with contextlib.suppress(termios.error):
                 self.attributes = termios.tcgetattr(self._in)
@@ -109,6 +112,22 @@ class Probe:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
         self._remember()
+
+    def draw(self, text: str) -> None:
+        """Show something while the app is loaded, if there is a terminal to show it on. ``text``
+        goes to the alternate screen; "" is nothing to show."""
+        if text and self.attributes is not None and os.isatty(self._out):
+            self.taken_over = True
+            _write(self._out, text.encode())
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows; zeros where they are not known."""
+        try:
+            columns, rows = os.get_terminal_size(self._out)
+        except OSError:
+            return 0, 0
+        return columns, rows
 
     def _silence(self) -> None:
         """As Textual will have it, but for the keys that send signals."""

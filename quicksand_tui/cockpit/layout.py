@@ -48,6 +48,10 @@ LISTS_MIN, TREE_MIN, AREA_MIN = 30, 26, 40
 """Cells that a column keeps."""
 LISTS_USUAL, AREA_USUAL = 36, 80
 """Cells that they have while nobody has chosen: a shell is best with its 80."""
+TABS_FROM = 8
+"""Rows of the lists from which they have their tabs above."""
+COMMAND_LINE_FROM = 20
+"""Rows of the terminal from which there is a line for the command."""
 ROWS_MIN = 5
 """Rows that a part keeps."""
 STEP = 4

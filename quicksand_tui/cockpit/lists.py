@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from quicksand_tui.cockpit.layout import TABS_FROM
 from quicksand_tui.saves_view import (
     ORDERS as SAVE_ORDERS,
 )
@@ -66,8 +67,6 @@ IMAGES: Listing[ImageView] = Listing(
     marked_text=lambda marked: "",
     placeholder="words, !word",
 )
-LOW = 8
-"""Rows below which there is no line for the tabs."""
 
 
 class Lists(Vertical):
@@ -133,7 +132,7 @@ class Lists(Vertical):
         self._tabs.show(tuple(labels), self.panel.value)
 
     def on_resize(self) -> None:
-        self._tabs.display = self.size.height >= LOW
+        self._tabs.display = self.size.height >= TABS_FROM
 
     @on(TabBar.Chosen)
     def _tab_clicked(self, event: TabBar.Chosen) -> None:

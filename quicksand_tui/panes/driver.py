@@ -25,6 +25,7 @@ READ_SIZE = 64 * 1024
 IDLE_S = 0.1
 """Between two looks whether the app has ended."""
 
+_ALTERNATE_SCREEN = "\x1b[?1049h"
 _NO_MOUSE_PIXELS = "\x1b[?1016l"
 _KITTY_POP = "\x1b[<u"
 _KITTY_PUSH = "\x1b[>25u"
@@ -82,6 +83,8 @@ class RawDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file = PatientFile(cast("IO[str]", self._file))  # type: ignore[assignment]
         self._splitter = InputSplitter()
+        self._is_drawn = False
+        """The alternate screen is there already."""
         self._probe: Probe | None = getattr(app, "probe", None)
         self._replies = ReplyReader(expects=False) if self._probe is None else self._probe.reader
 
@@ -96,7 +99,9 @@ class RawDriver(LinuxDriver):
         return size
 
     def start_application_mode(self) -> None:
+        self._is_drawn = self._probe is not None and self._probe.taken_over
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        self._is_drawn = False
         if self._probe is not None and self._writer_thread is not None:
             self._probe.taken_over = True
             if self._probe.attributes is not None:
@@ -128,7 +133,9 @@ class RawDriver(LinuxDriver):
         super()._sigcont_application()
 
     def write(self, data: str) -> None:
-        super().write(slim(data))
+        # Some terminals would forget where the cursor was before the first time.
+        if not (self._is_drawn and data == _ALTERNATE_SCREEN):
+            super().write(slim(data))
 
     @property
     def mouse(self) -> bool:

@@ -18,7 +18,7 @@ from quicksand_tui.actions import Scope, find_action, in_scope
 from quicksand_tui.cockpit.area import Area
 from quicksand_tui.cockpit.base import Asked
 from quicksand_tui.cockpit.cockpit import Cockpit
-from quicksand_tui.cockpit.layout import STEP, Part, Shape, Tab, widened
+from quicksand_tui.cockpit.layout import COMMAND_LINE_FROM, STEP, Part, Shape, Tab, widened
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.panes.messages import PaneChanged, ShellsLeft
@@ -51,7 +51,7 @@ class MainScreen(ActionScreen):
     """Shows a snapshot. Actions of `Scope.MAIN` are its keys; parts have their own on top."""
 
     scope = Scope.MAIN
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-usual")]  # noqa: RUF012 - declared by Textual
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (COMMAND_LINE_FROM, "-usual")]  # noqa: RUF012 - declared by Textual
     AUTO_FOCUS = "#sandboxes LongTable"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(in_scope(Scope.MAIN)),
