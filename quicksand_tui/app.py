@@ -133,7 +133,9 @@ def _outline(columns: int, rows: int, remembered: Remembered, *, ascii_glyphs: b
     looks = Looks.from_json(remembered.get(NAME))
     if looks is None:
         return ""
-    looks = replace(looks.fitting(os.environ), ascii=looks.ascii or ascii_glyphs)
+    looks = replace(
+        looks.fitting(os.environ), ascii=ascii_glyphs or ascii_only(looks.ascii or None)
+    )
     return outline(columns, rows, looks, recall_shape(remembered))
 
 

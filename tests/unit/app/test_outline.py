@@ -82,6 +82,17 @@ def test_it_is_there_before_the_app_and_in_its_colours(tmp_path: Path) -> None:
         given_back(terminal)
 
 
+def test_a_terminal_of_ascii_has_it_in_that(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    env = {"WAIT_FOR": str(gate), "QUICKSAND_TUI_ASCII": "1"}
+    with recording(tmp_path / "keys", env=env) as terminal:
+        terminal.sees("+- Sandboxes -")
+        assert terminal.text.isascii()
+        terminal.type(b"q")
+        gate.touch()
+        assert terminal.ends() == 0
+
+
 def test_what_a_run_looked_like_is_kept_for_the_next(remembered: Path) -> None:
     remembered.unlink()
     with PtyTerminal(APP, answers=WHOLE) as terminal:
