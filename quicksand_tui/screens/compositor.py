@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from textual._compositor import Compositor, CompositorMap, ReflowResult
+from typing import TYPE_CHECKING
+
+from textual._compositor import Compositor
 from textual.geometry import Size
 from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual._compositor import CompositorMap, ReflowResult
 
 
 class TellingCompositor(Compositor):

@@ -21,6 +21,7 @@ from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.layout import COMMAND_LINE_FROM, STEP, Part, Shape, Tab, widened
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
+from quicksand_tui.outline import BRAND
 from quicksand_tui.panes.messages import PaneChanged, ShellsLeft
 from quicksand_tui.saves_view import jobs_text
 from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
@@ -102,7 +103,7 @@ class MainScreen(ActionScreen):
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
-            yield Static(Content("quicksand"), id="brand", markup=False)
+            yield Static(Content(BRAND), id="brand", markup=False)
             yield self._counts
             yield self._host
         yield self.cockpit

@@ -46,6 +46,14 @@ async def check(vm: Sandbox, name: str = "a") -> None:
     assert await say(vm, "cat /root/f /dev/shm/f") == f"disk-{name}\nmemory-{name}"
 
 
+async def is_handed_over_to(pid: int, vm: Sandbox) -> None:
+    """A revert goes on with the QEMU that waits, and with what the checkpoint had."""
+    await spoil(vm)
+    await vm.revert("a")
+    assert current_pid() == pid
+    await check(vm)
+
+
 def waiting(places: Paths, vm: Sandbox) -> dict[str, Any] | None:
     for path in runtime_dir(places, vm.id).root.glob("*/waiting.json"):
         return dict(json.loads(path.read_text()))
@@ -100,10 +108,7 @@ async def test_where_the_guest_cannot_go_through_its_first_steps_it_waits_all_th
     pid = await ready(places, vm)
     found = waiting(places, vm)
     assert found is not None and not found["rehearsed"]
-    await spoil(vm)
-    await vm.revert("a")
-    assert current_pid() == pid
-    await check(vm)
+    await is_handed_over_to(pid, vm)
     assert len(our_processes(str(places.data))) <= 3, "the one that failed is gone"
 
 
@@ -118,10 +123,7 @@ async def test_a_guest_that_does_not_answer_at_once_is_not_left_running(
         pid = await ready(places, vm)
         found = waiting(places, vm)
         assert found is not None and not found["rehearsed"]
-    await spoil(vm)
-    await vm.revert("a")
-    assert current_pid() == pid
-    await check(vm)
+    await is_handed_over_to(pid, vm)
 
 
 async def test_nobody_hears_of_a_guest_that_waits(
@@ -170,10 +172,7 @@ async def test_the_first_revert_to_a_checkpoint_is_a_hand_over_too(
     await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
     await vm.checkpoint("a")
     pid = await ready(places, vm)
-    await spoil(vm)
-    await vm.revert("a")
-    assert current_pid() == pid
-    await check(vm)
+    await is_handed_over_to(pid, vm)
 
 
 async def test_what_is_being_made_ready_gives_way(

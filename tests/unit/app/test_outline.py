@@ -18,7 +18,7 @@ from quicksand_tui.terminal import Terminal
 from quicksand_tui.themes import THEMES
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
-from tests.unit.app.test_probing import APP, RAISING, SIGNALS, given_back, recording
+from tests.unit.app.test_probing import APP, RAISING, SIGNALS, ends_by, given_back, recording
 
 ENVIRON = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 """As `PtyTerminal` has it."""
@@ -112,10 +112,7 @@ def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: sign
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(tmp_path / "never")}) as terminal:
         terminal.sees("Sandboxes")
         terminal.kill(signal.SIGTSTP)
-        terminal.kill(number)
-        assert terminal.ends() == SIGNALS[number]
-        given_back(terminal)
-        assert b"Traceback" not in terminal.output
+        ends_by(terminal, number)
 
 
 @pytest.mark.parametrize(

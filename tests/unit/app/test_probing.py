@@ -136,6 +136,14 @@ def switched_on(output: bytes) -> list[bytes]:
     return left + ([b"u"] if output.count(b"\x1b[>25u") > output.count(b"\x1b[<u") else [])
 
 
+def ends_by(terminal: PtyTerminal, number: signal.Signals) -> None:
+    """A signal ends the app, which gives the terminal back and says nothing of it."""
+    terminal.kill(number)
+    assert terminal.ends() == SIGNALS[number]
+    given_back(terminal)
+    assert b"Traceback" not in terminal.output
+
+
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
@@ -144,10 +152,7 @@ def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals
     gate = tmp_path / "gate"  # never made
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(gate)}) as terminal:
         wait_for(lambda: b"\x1b[c" in terminal.output, what="the questions")
-        terminal.kill(number)
-        assert terminal.ends() == SIGNALS[number]
-        given_back(terminal)
-        assert b"Traceback" not in terminal.output
+        ends_by(terminal, number)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -155,10 +160,7 @@ def test_a_signal_while_the_app_is_loaded(tmp_path: Path, number: signal.Signals
 def test_a_signal_while_the_app_runs(number: signal.Signals, phase: bytes) -> None:
     with PtyTerminal(APP, answers=WHOLE) as terminal:
         wait_for(lambda: phase in terminal.output, what="that phase")
-        terminal.kill(number)
-        assert terminal.ends() == SIGNALS[number]
-        given_back(terminal)
-        assert b"Traceback" not in terminal.output
+        ends_by(terminal, number)
 
 
 @pytest.mark.parametrize(
@@ -344,9 +346,7 @@ def in_a_pane(log: Path) -> Iterator[PtyTerminal]:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_a_pane_has_the_keys(tmp_path: Path, number: signal.Signals) -> None:
     with in_a_pane(tmp_path / "typed") as terminal:
-        terminal.kill(number)
-        assert terminal.ends() == SIGNALS[number]
-        given_back(terminal)
+        ends_by(terminal, number)
 
 
 def test_a_late_answer_is_not_typed_into_a_guest(tmp_path: Path) -> None:
