@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 QUICKSAND := .venv/bin/quicksand-tui
 
-.PHONY: help run python setup test check unit vm e2e agent soak screenshots clean
+.PHONY: help run python setup test check unit vm e2e tools agent soak screenshots clean
 
 help:            ## show this
 	@sed -n 's/^\([a-z0-9]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -23,23 +23,27 @@ test: setup      ## lint, types, unit tests, tests on real VMs, tests in tmux
 check: python    ## lint and types only
 	@sh scripts/test.sh check
 
-unit: setup      ## unit tests only
+unit: tools      ## unit tests only
 	@$(PYTHON) -m pytest -n 2 --dist loadfile tests/unit
 
-vm: setup        ## tests on real VMs only
+vm: tools        ## tests on real VMs only
 	@$(PYTHON) -m pytest tests/integration
 
-e2e: setup       ## end-to-end tests in tmux only
+e2e: tools       ## end-to-end tests in tmux only
 	@$(PYTHON) -m pytest tests/e2e
+
+tools: setup
+	@$(PYTHON) scripts/tools.py
 
 agent:           ## build the guest agent (needs Rust; users do not)
 	@sh guest-agent/build.sh
 
-soak: setup      ## the tests that take longer than CI allows
+soak: tools      ## the tests that take longer than CI allows, and fresh draws for property tests
 	@$(PYTHON) -m pytest -m soak tests
+	@$(PYTHON) -m pytest -n 2 --hypothesis-profile=fresh -m hypothesis tests/unit
 
 screenshots: setup ## the README's pictures, from real sandboxes
 	@$(PYTHON) scripts/screenshots.py
 
 clean:           ## remove what can be made again in this checkout
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis guest-agent/target
+	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis guest-agent/target

@@ -1,13 +1,12 @@
-"""How soon the app shows its first screen, and what it takes while nothing happens (120x36, on a
-pseudo-terminal that answers as a good one does). Prints JSON.
+"""Measures how soon the app shows its first screen and what it costs when idle. The app runs on a
+pseudo-terminal (120x36) that answers all questions. Prints JSON.
 
 python bench/app.py [SANDBOXES] [RUNS]
 
-`first_paint_ms`: from the start of the process until the outline has been written, the parts in
-their places; `frame_ms`: until the app's own first frame has, which takes keys at once.
-`listed_ms`: until all sandboxes on disk are in it. `textual_ms`: what a Python takes to start and
-to import Textual, in the same run, as a measure of the machine. `idle_percent`: of one core, over
-twenty seconds.
+All times begin with the process: `first_paint_ms` ends when the outline is written, `frame_ms` when
+the app's own first frame is, which accepts keys, and `listed_ms` when it lists all sandboxes.
+`textual_ms` is the time to start Python and import Textual in the same run, as a measure of the
+machine. `idle_percent` is the use of one core over twenty seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.pty_terminal import WHOLE, PtyTerminal
 
 COLUMNS, LINES = 120, 36
 MOUSE_ON = b"\x1b[?1000h"
-"""What Textual writes before its first frame."""
+"""Textual writes this before its first frame."""
 IDLE_S = 20.0
 SETTLE_S = 3.0
 
@@ -39,7 +38,7 @@ def open_app(env: dict[str, str]) -> PtyTerminal:
 
 
 def when(terminal: PtyTerminal, word: bytes, *, after: bytes = b"") -> float:
-    """Milliseconds from the start until ``word`` had been written, behind ``after``."""
+    """Return the milliseconds from the start until ``word`` was written behind ``after``."""
     end = terminal.output.index(word, terminal.output.index(after)) + len(word)
     seconds = next(seconds for seconds, count in terminal.times if count >= end)
     return 1000 * (seconds - terminal.started)
@@ -56,7 +55,7 @@ def leave(terminal: PtyTerminal) -> None:
 
 
 def import_textual() -> float:
-    """Milliseconds for a process that does only that."""
+    """Return the milliseconds of a process that only imports Textual."""
     started = time.monotonic()
     subprocess.run(
         [sys.executable, "-c", "import gc; gc.disable(); import textual.app"], check=True
@@ -83,7 +82,7 @@ def measure(count: int, runs: int, env: dict[str, str]) -> dict[str, float]:
         idle = 100 * used / (time.monotonic() - since)
         leave(terminal)
     return {
-        # The first run has caches to fill, and no outline.
+        # The first run fills caches and has no outline.
         "first_paint_ms": statistics.median(painted[1:]),
         "frame_ms": statistics.median(framed[1:]),
         "listed_ms": statistics.median(listed[1:]),

@@ -1,9 +1,9 @@
-"""How many bytes the app writes to its terminal (140x45, 40 sandboxes). Prints JSON.
+"""Counts the bytes that the app writes to its terminal (140x45, 40 sandboxes). Prints JSON.
 
 python bench/bandwidth.py [--ssh]
 
-`idle_10s` is what ten seconds write in which nothing happens, `tick` one change of the CPU and the
-memory of all that are seen, `down` a move of the cursor by a line, `page` by a page.
+`idle_10s` counts ten idle seconds, `tick` one change of the CPU and memory figures of all visible
+sandboxes, `down` a cursor move by a line, `page` a move by a page.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.snapshot import Snapshot
+from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.world import World
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.fakes import HOST, MIB, WEB, FakeService
 
 ROWS, COLUMNS, LINES = 40, 140, 45
 QUIET_S = 0.6
-"""When nothing has come for so long, a change has been drawn."""
+"""Seconds without output after which a change counts as drawn."""
 
 IDLE_S = 10.0
 
 
 class Ticking(FakeService):
-    """The numbers change whenever the file that ``TICK`` names does."""
+    """A service whose figures change with the file that ``TICK`` names."""
 
     def read(
         self,
@@ -40,10 +40,10 @@ class Ticking(FakeService):
         visible: Collection[str] = (),
         network: Collection[str] = (),
         fresh: bool = False,
-    ) -> Snapshot:
+    ) -> World:
         turn = int(Path(os.environ["TICK"]).read_text() or "0")
         views = tuple(_sandbox(number, turn) for number in range(ROWS))
-        return Snapshot(taken=1_700_000_000.0, sandboxes=views, host=HOST)
+        return World(taken=1_700_000_000.0, sandboxes=views, host=HOST)
 
 
 def _sandbox(number: int, turn: int) -> SandboxView:
@@ -58,15 +58,15 @@ def _sandbox(number: int, turn: int) -> SandboxView:
 
 
 def run_child() -> None:
-    from quicksand_tui import service
-    from quicksand_tui.app import run_app
+    from quicksand_tui.door import service
+    from quicksand_tui.opening.opening import run_app
 
     service.EngineService = Ticking  # type: ignore[assignment, misc]
     sys.exit(run_app())
 
 
 def quiet(terminal: PtyTerminal) -> int:
-    """Wait until nothing more is written; how much was, in all."""
+    """Wait until nothing more is written; return the number of bytes written so far."""
     count, since = len(terminal.output), time.monotonic()
     while time.monotonic() - since < QUIET_S:
         time.sleep(0.02)

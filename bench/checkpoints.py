@@ -1,8 +1,9 @@
-"""How checkpoints grow with the guest: 64 MiB written since the last one, in guests of four sizes.
+"""Measures how checkpoints grow with the guest: 64 MiB written before each, in guests of four
+sizes.
 
 python bench/checkpoints.py [-n RUNS] [--memory 512M,1G,2G,4G] [--out FILE]
 
-Writes a table to stdout, and to FILE JSON with all values. Guests are idle at the time.
+It prints a table, and writes JSON with all values to FILE. The guests are idle.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from quicksand_tui.cli.benchmark_snapshots import MIB, revert_times, warm_sandbox, write_memory
+from quicksand_tui.cli.benchmark import MIB, revert_times, warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table
 
 WRITTEN_MIB = 64
@@ -26,7 +27,7 @@ HEADS = ("GUEST", "PAUSE ms", "STORE s", "WRITTEN MiB", "REVERT s", "COLD s", "T
 
 
 async def measure(image: str, memory: str, runs: int) -> dict[str, Any]:
-    """One guest: medians, and all values."""
+    """Measure one guest; return the medians and all values."""
     pauses, stores, written = [], [], []
     async with warm_sandbox(image, memory) as sandbox:
         await write_memory(sandbox, WRITTEN_MIB)
@@ -35,7 +36,7 @@ async def measure(image: str, memory: str, runs: int) -> dict[str, Any]:
             await write_memory(sandbox, WRITTEN_MIB)
             started = time.perf_counter()
             made = await sandbox.checkpoint(str(number))
-            # The call but for the pause: looking at pages before it, storing them after it.
+            # The call without the pause: finding pages before it, storing them after it.
             stores.append(time.perf_counter() - started - made.pause_s)
             pauses.append(made.pause_s * 1000)
             written.append(made.bytes_written / MIB)

@@ -1,4 +1,4 @@
-"""How long `quicksand-tui ps` takes as a process, with sandboxes on disk. Prints JSON.
+"""Measures how long `quicksand-tui ps` takes with stopped sandboxes on disk. Prints JSON.
 
 python bench/commands.py [SANDBOXES] [RUNS]
 """
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from quicksand.config import SandboxConfig
 from quicksand.host.paths import Paths
-from quicksand.registry import Record, Registry, new_id
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, new_id
 
 
 def make_sandboxes(data: Path, count: int) -> None:
@@ -37,7 +38,7 @@ def make_sandboxes(data: Path, count: int) -> None:
 
 
 def places_in(data: Path) -> dict[str, str]:
-    """The environment in which these are all there are."""
+    """Return the environment in which only the sandboxes in ``data`` exist."""
     return {
         "QUICKSAND_DATA_DIR": str(data),
         "QUICKSAND_RUNTIME_DIR": str(data / "run"),

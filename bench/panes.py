@@ -1,11 +1,11 @@
-"""How long a key typed into a pane takes to be seen while another pane floods, and how fast 5 MB of
-output are through. Prints JSON.
+"""Measures how soon a key typed into one pane shows while another pane floods, and how long 5 MB of
+output take. Prints JSON.
 
 python bench/panes.py [MEGABYTES]
 
-The app runs on a pseudo-terminal of its own, with guests that only echo or flood: from the key
-written there to the token of its echo read from there is what a user waits for, less what his
-terminal takes to draw. Keys are typed until MEGABYTES (100) have come from the flood.
+The app runs on a pseudo-terminal, with guests that only echo or flood. The time from writing a key
+to reading the token of its echo is what a user waits for, apart from the terminal's own drawing.
+Keys are typed until MEGABYTES (100) have come from the flood.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.panes.link import UNREAD_MAX, LinkState, LinkStatus, Sink
-from quicksand_tui.service import EngineService
-from quicksand_tui.services import ShellView
-from quicksand_tui.snapshot import Snapshot, State
+from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.world import World
+from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
+from quicksand_tui.ui.app import QuicksandApp
 
 COLUMNS, ROWS = 160, 45
 KEYS_WITHOUT_FLOOD = 100
@@ -52,7 +52,7 @@ NOISE = b"".join(
 
 
 class Guest:
-    """Tells how many keys were typed; or at a key, floods."""
+    """Echoes the number of keys typed; the keys F and C make it flood."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -87,7 +87,10 @@ class Guest:
 
     def _say(self, data: bytes) -> None:
         self._unread += len(data)
-        self._sink.output(data)
+        self._sink.output(data, Said.NOW)
+
+    def report(self, data: bytes, opening: int) -> None:
+        pass
 
     def resize(self, columns: int, rows: int) -> None:
         pass
@@ -103,7 +106,7 @@ class Guest:
 
 
 class Service(EngineService):
-    """One sandbox, whose terminals are `Guest`."""
+    """A service with one sandbox, whose terminals are `Guest`."""
 
     def read(
         self,
@@ -111,9 +114,9 @@ class Service(EngineService):
         visible: Collection[str] = (),
         network: Collection[str] = (),
         fresh: bool = False,
-    ) -> Snapshot:
+    ) -> World:
         view = SandboxView(id="0" * 12, name="bench", state=State.RUNNING, image="debian")
-        return Snapshot(taken=0.0, sandboxes=(view,))
+        return World(taken=0.0, sandboxes=(view,))
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
         return ()
@@ -131,10 +134,10 @@ class User:
         self._terminal = terminal
         self._tail = b""
         self.flooded = False
-        """The end of the flood was drawn."""
+        """Whether the end of the flood was drawn."""
 
     def _read(self, seconds: float) -> bytes:
-        """What is drawn next, with the end of what was before; empty after so long."""
+        """Return what is drawn next, after the end of what came before; empty on a timeout."""
         if seconds <= 0 or not select.select([self._terminal], [], [], seconds)[0]:
             return b""
         seen = self._tail + os.read(self._terminal, 1 << 16)
@@ -143,7 +146,7 @@ class User:
         return seen
 
     def wait(self, text: bytes) -> None:
-        """Until it is drawn."""
+        """Wait until ``text`` is drawn. Raises TimeoutError."""
         deadline = time.perf_counter() + WAIT_S
         while text not in (seen := self._read(deadline - time.perf_counter())):
             if not seen:
@@ -153,13 +156,13 @@ class User:
         os.write(self._terminal, keys)
 
     def rest(self, seconds: float) -> None:
-        """Let time pass."""
+        """Read for that many seconds."""
         deadline = time.perf_counter() + seconds
         while (left := deadline - time.perf_counter()) > 0:
             self._read(left)
 
     def time_key(self, number: int) -> float:
-        """Milliseconds from a key to its echo."""
+        """Type a key; return the milliseconds until its echo."""
         begun = time.perf_counter()
         self.type(b"k")
         self.wait(b"<key %d>" % number)
@@ -215,7 +218,7 @@ def measure(user: User, flood: int) -> dict[str, object]:
 
 
 def run_app() -> None:
-    """As the command does, also as to garbage."""
+    """Run the app as the command does, with the same handling of garbage collection."""
     gc.disable()
     QuicksandApp(Service(), painted=collect_garbage).run()
 

@@ -1,9 +1,10 @@
-"""How the screen of saves is with very many: first list, cursor, filter, order, marks. Prints JSON.
+"""Measures the screen of saves with very many: first list, cursor, filter, order, marks. Prints
+JSON.
 
 python bench/saves_browser.py [SAVES]
 
-What is measured is what a key has the event loop do: as long as one of its callbacks takes, nothing
-else can be done. The saves are on disk; the service is the real one.
+It measures the work that a key causes in the event loop, since nothing else runs during a callback.
+The saves are on disk, and the service is the real one.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from quicksand.config import SandboxConfig
 from quicksand.images.overlay import create_overlay
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
 
-from quicksand_tui.application import QuicksandApp
+from quicksand_tui.door.service import EngineService
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.service import EngineService
+from quicksand_tui.ui.app import QuicksandApp
 
 SIZE = (120, 36)
 WAIT_S = 120.0
 
 
 def make_saves(root: Path, count: int) -> None:
-    """``count`` saves of two layers, one of which all share (as far as the file system goes)."""
+    """Make ``count`` saves of two layers; they share the lower one as hard links."""
     root.mkdir(parents=True)
     layer = root.parent / "layer.qcow2"
     create_overlay(layer, backing=root / "none.qcow2", size=64 << 20)
@@ -63,7 +64,7 @@ def make_saves(root: Path, count: int) -> None:
 
 
 class Busy:
-    """What the event loop's callbacks take of the processor; other load does not count."""
+    """Records the processor time of the event loop's callbacks, without other load."""
 
     def __init__(self) -> None:
         self.spent: list[float] = []
@@ -77,7 +78,7 @@ class Busy:
         asyncio.Handle._run = timed  # type: ignore[assignment,method-assign]
 
     def take(self) -> tuple[float, float]:
-        """Milliseconds of the longest callback since the last time, and of all together."""
+        """Return the milliseconds of the longest callback since the last call, and their sum."""
         spent, self.spent = self.spent, []
         return max(spent, default=0.0), sum(spent)
 
@@ -96,7 +97,7 @@ async def measure(count: int) -> dict[str, float]:
     app.animation_level = "none"
     found: dict[str, float] = {}
     async with app.run_test(size=SIZE) as pilot:
-        await until(lambda: app.snapshot.loaded)
+        await until(lambda: app.world.loaded)
         begun = time.perf_counter()
         busy.take()
         await pilot.press("v")

@@ -1,5 +1,5 @@
-"""How fast the terminal core reads output, and what its scrollback takes. Prints medians, of time
-on the processor: others that use it matter less then.
+"""Measures how fast the terminal emulator parses output and how much memory its scrollback takes.
+Prints medians of processor time, which other load affects less.
 
 python bench/vt.py [--json] [RUNS]
 """
@@ -23,7 +23,7 @@ STREAM_BYTES = 1024 * 1024
 
 
 def repeat(make: Callable[[random.Random], str]) -> bytes:
-    """About `STREAM_BYTES` of what ``make`` makes, the same in every run."""
+    """Return about `STREAM_BYTES` of the output of ``make``, the same in every run."""
     source = random.Random(7)
     data = bytearray()
     while len(data) < STREAM_BYTES:
@@ -57,7 +57,7 @@ def build_log(source: random.Random) -> str:
 
 
 def redraw(source: random.Random) -> str:
-    """An editor that draws its whole screen: a position for each row, a colour for each word."""
+    """An editor that redraws its screen, with a position per row and a colour per word."""
     words = ("def", "return", "self.value", "import", "class", "(", "):", "for", "in", "0x1f")
     out = ["\x1b[?25l\x1b[H"]
     for row in range(ROWS - 1):
@@ -79,7 +79,7 @@ def redraw(source: random.Random) -> str:
 
 
 def languages(source: random.Random) -> str:
-    """Words of Chinese, Japanese, Korean, with accents, and emoji."""
+    """Words in Chinese, Japanese and Korean, with accents, and emoji."""
     words = (
         *("漢字かな交じり文", "端末エミュレータ", "你好，世界", "한국어", "테스트"),
         *("café", "naïve", "Größe", "e\u0301te\u0301", "Привет", "мир", "hello", "ok"),
@@ -102,7 +102,7 @@ def megabytes_per_second(data: bytes) -> float:
 
 
 def scrollback_megabytes(make: Callable[[random.Random], str]) -> float:
-    """Memory of 10,000 lines, each as long as the screen is wide."""
+    """Return the megabytes of memory that 10,000 full lines take."""
     source = random.Random(7)
     text = "".join(make(source) for _ in range(400)).replace("\r\n", "  ")
     tracemalloc.start()
@@ -118,7 +118,7 @@ def scrollback_megabytes(make: Callable[[random.Random], str]) -> float:
 
 
 def resize_milliseconds() -> float:
-    """A new width with 10,000 lines behind it."""
+    """Return the milliseconds of a change of width with 10,000 lines of scrollback."""
     terminal = Terminal(COLUMNS, ROWS)
     data = repeat(listing)
     while terminal.screen_line < 10_000:

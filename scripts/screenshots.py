@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -22,11 +21,11 @@ from quicksand.host.paths import paths
 from quicksand.registry import Registry
 from textual.pilot import Pilot
 
-from quicksand_tui.application import QuicksandApp
+from quicksand_tui.door.service import EngineService
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.screenshot import picture, write_picture
-from quicksand_tui.service import EngineService
-from quicksand_tui.shots import ShotSpec
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.ui.pictures import picture, write_picture
+from quicksand_tui.ui.shots import ShotSpec
 
 TARGET = Path(__file__).parent.parent / "screenshots"
 WIDE, LARGE, SMALL = (180, 45), (120, 36), (80, 24)
@@ -56,17 +55,17 @@ def say(text: str) -> None:
 def places() -> Iterator[None]:
     """Fresh places with the user's image and QEMU; removed at the end with all that is in them."""
     prepared = paths()
-    root = Path(tempfile.mkdtemp(prefix="qsp-"))
-    (root / "data").mkdir(mode=0o700)
-    for name in ("images", "qemu"):
-        (root / "data" / name).symlink_to(prepared.data / name)
-    os.environ["QUICKSAND_RUNTIME_DIR"] = str(root / "run")
-    os.environ["QUICKSAND_DATA_DIR"] = str(root / "data")
-    try:
-        yield
-    finally:
-        asyncio.run(end_all())
-        shutil.rmtree(root)
+    with tempfile.TemporaryDirectory(prefix="qsp-") as directory:
+        root = Path(directory)
+        (root / "data").mkdir(mode=0o700)
+        for name in ("images", "qemu"):
+            (root / "data" / name).symlink_to(prepared.data / name)
+        os.environ["QUICKSAND_RUNTIME_DIR"] = str(root / "run")
+        os.environ["QUICKSAND_DATA_DIR"] = str(root / "data")
+        try:
+            yield
+        finally:
+            asyncio.run(end_all())
 
 
 async def end_all() -> None:
@@ -131,7 +130,7 @@ async def shoot(
         app = pilot.app
         assert isinstance(app, QuicksandApp)
         # CPU use needs two readings.
-        await until(lambda: any(view.cpu_percent for view in app.snapshot.sandboxes))
+        await until(lambda: any(view.cpu_percent for view in app.world.sandboxes))
         await pilot.press(*keys)
         if then is not None:
             await then(app)
@@ -152,7 +151,7 @@ async def log_shown(app: QuicksandApp) -> None:
 async def stats_shown(app: QuicksandApp) -> None:
     """With what the guest tells, and some readings of the host."""
     await until(lambda: "COMMAND" in str(app.main.area.stats.query_one("Static").render()))
-    await until(lambda: any(len(view.history.cpu) > 3 for view in app.snapshot.sandboxes))
+    await until(lambda: any(len(view.history.cpu) > 3 for view in app.world.sandboxes))
 
 
 async def at_work(app: QuicksandApp) -> None:

@@ -10,6 +10,10 @@ step "lint"
 $bin/ruff check .
 $bin/ruff format --check .
 
+step "imports and dependencies"
+$bin/lint-imports
+$bin/deptry .
+
 step "types"
 $bin/mypy
 
@@ -18,16 +22,8 @@ sh guest-agent/build.sh --check
 
 [ "${1:-}" = check ] && exit 0
 
-# command:package. The end-to-end tests type into tmux; cpio reads what we write; disks are filled
-# by root only, since nobody else can mount them.
-tools="tmux:tmux cpio:cpio"
-[ "$(id -u)" != 0 ] || tools="$tools mkfs.ext4:e2fsprogs"
-for tool in $tools; do
-    command -v "${tool%:*}" >/dev/null || {
-        [ "$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends "${tool#*:}" ||
-            { echo "${tool%:*} is needed for the tests: install ${tool#*:}" >&2; exit 1; }
-    }
-done
+step "tools"
+$bin/python scripts/tools.py
 
 # Two files at a time, those that take longest first: a test on a VM needs one processor.
 step "tests: on VMs, in tmux, and unit tests"

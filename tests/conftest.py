@@ -7,6 +7,8 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import zlib
@@ -19,8 +21,11 @@ import pytest
 from quicksand import template_maker
 from quicksand.config import SandboxConfig
 from quicksand.host.paths import Paths, paths
+from quicksand.host.processes import MONITOR
 from quicksand.planning import resolve_image
-from quicksand.registry import Record, Registry
+from quicksand.qemu.command import machine_name
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.snapshots.origins import Origin
 
 PREFIX = f"qst-{os.getpid()}-"
@@ -31,12 +36,27 @@ pytest's long directories: a Unix socket's path has 104 bytes."""
 ID_MAX = 80
 
 
-def pytest_configure() -> None:
+# The same examples in each run; `make soak` draws fresh ones. What those find is kept as an
+# @example of its test, not in a database that nobody else has. No example is too slow on a busy
+# host.
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile("fresh", deadline=None, max_examples=300, print_blob=True)
+
+
+def examples(count: int) -> int:
+    """How many a property test draws: ``count`` in `make soak`, a third of them where they are the
+    same each time."""
+    settings = hypothesis.settings.default
+    return count // 3 if settings is not None and settings.derandomize else count
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """A shell has what it runs in the background ignore Ctrl-C; and so would the programs that
-    tests interrupt, which would never end. And no example is too slow on a busy host."""
+    tests interrupt, which would never end."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    hypothesis.settings.register_profile("patient", deadline=None)
-    hypothesis.settings.load_profile("patient")
+    os.environ["PATH"] += f":{paths().data / 'tools' / 'bin'}"
+    if not config.getoption("--hypothesis-profile"):
+        hypothesis.settings.load_profile("same")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -73,6 +93,15 @@ def fresh_places(prepared: Paths) -> Iterator[Paths]:
     leftovers = sorted(str(p.relative_to(root)) for p in (root / "run").rglob("*"))
     shutil.rmtree(root)
     assert not leftovers, f"runtime files are left: {leftovers}"
+
+
+def share_findings(prepared: Paths, cache: Path) -> None:
+    """Have a cache of a test's own know of this host what the user's does: only to find out that
+    KVM does not work takes four seconds."""
+    cache.mkdir(parents=True, exist_ok=True)
+    for name in ("accelerators.json", "qemu-versions.json"):
+        if (prepared.cache / name).exists():
+            shutil.copy(prepared.cache / name, cache / name)
 
 
 @pytest.fixture(scope="session")
@@ -125,15 +154,18 @@ def nothing_left(prepared: Paths) -> Iterator[None]:
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 8, "descriptors are left open"
 
 
+OUR_PROGRAMS = ("qemu-system", "keeper.py", "quicksand_smb")
+
+
 def our_processes(mark: str = f"/{PREFIX}") -> list[str]:
-    """Command lines of keepers and QEMUs that work in a test's directory."""
+    """Command lines of keepers, QEMUs and servers of mounts that work in a test's directory."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (
                 (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             )
-            if mark in line and ("qemu-system" in line or "keeper.py" in line):
+            if mark in line and any(word in line for word in OUR_PROGRAMS):
                 found.append(line[:300])
     return found
 
@@ -144,6 +176,21 @@ def wait_for(condition: Callable[[], object], *, what: str, timeout: float = 10.
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout} s for {what}"
         time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def fake_qemu(place: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the command line of a QEMU of the sandbox in ``place``; killed in the end."""
+    monitor = ["-chardev", f"{MONITOR}9"]
+    words = ["qemu-system-x86_64", "-c", "input()", "-name", machine_name(str(place)), *monitor]
+    with subprocess.Popen(words, executable=sys.executable, stdin=subprocess.PIPE) as process:
+        cmdline = Path(f"/proc/{process.pid}/cmdline")
+        # Until then it is a copy of this process.
+        wait_for(lambda: MONITOR.encode() in cmdline.read_bytes(), what="it to be executed")
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def left_when_reaped(places: Paths) -> set[str]:

@@ -3,7 +3,8 @@
 It reads one order a line from stdin (see `Order`), works on the sandbox and answers with a line.
 An accident is a kill -9 of itself, of QEMU, of a successor QEMU or of the keeper: after some
 seconds, or at the n-th thing that it does (what it asks of QEMU, each file that it opens, renames,
-removes). "pause" counts seconds from the instant at which the VM is stopped.
+removes). "keepers" are all there are. "pause" counts seconds from the instant at which the VM is
+stopped.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from quicksand import Sandbox
 from quicksand.errors import QuicksandError
 from quicksand.host.paths import paths
+from quicksand.host.processes import Kind, list_processes
 from quicksand.layout import sandbox_dir
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
@@ -100,8 +102,10 @@ class Accident:
                     return False
                 self._pids["successor"] = found
             self.struck = True
+            if "keepers" in targets:
+                self._kill_keepers()
             for target in targets:
-                if target != "client":
+                if target not in ("client", "keepers"):
                     os.kill(self._pids[target], signal.SIGKILL)
             if "client" in targets:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -110,6 +114,12 @@ class Accident:
             return True
         finally:
             self._busy.release()
+
+    def _kill_keepers(self) -> None:
+        """Those of clones, too, whose owner this client is."""
+        for process in list_processes():
+            if process.kind is Kind.KEEPER and process.of.startswith(self._places[0]):
+                process.send(signal.SIGKILL)
 
     def _find_successor(self) -> int | None:
         for directory in Path("/proc").glob("[0-9]*"):

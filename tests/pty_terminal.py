@@ -20,6 +20,7 @@ from typing import Any, Self
 from quicksand_tui.terminal import Terminal as Emulator
 from tests.conftest import wait_for
 
+QUIT_AGAIN_S = 0.5
 ON_ITS_TERMINAL = 'exec <>"$0" >&0 2>&0; exec "$@"'
 """A shell that leads a session gets the first terminal that it opens as its own."""
 
@@ -129,6 +130,22 @@ class PtyTerminal:
             )
         except AssertionError:
             raise AssertionError(f"no {words} on this screen:\n{self.text}") from None
+
+    def quits(self) -> int:
+        """Press q until the program has ended; its status. One that follows another key at once is
+        taken for a letter of a text."""
+        pressed = float("-inf")
+
+        def is_over() -> bool:
+            nonlocal pressed
+            over = self.process.poll() is not None
+            if not over and time.monotonic() - pressed > QUIT_AGAIN_S:
+                pressed = time.monotonic()
+                self.type(b"q")
+            return over
+
+        wait_for(is_over, what="the end", timeout=20)
+        return self.ends()
 
     def ends(self, timeout: float = 20.0) -> int:
         """Wait until the program has ended and all is read; return its status."""

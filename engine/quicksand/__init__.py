@@ -1,6 +1,6 @@
-"""quicksand: sandboxes that are real Linux VMs. The public names, nothing else.
+"""quicksand: sandboxes that are real Linux VMs. This module holds only the public names.
 
-They are imported when first used: a command that only lists what is on disk needs no asyncio.
+They are imported when first used, so that a command that only lists sandboxes loads no asyncio.
 """
 
 from importlib import import_module
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from quicksand.images.named import AlpineSandbox, DebianSandbox, UbuntuSandbox
     from quicksand.images.resolve import ImageProvider, ResolvedImage
     from quicksand.qemu.accelerator import AcceleratorStatus
-    from quicksand.registry import Entry, Status
     from quicksand.runtime import (
         OS,
         MachineType,
@@ -36,9 +35,10 @@ if TYPE_CHECKING:
         get_runtime,
         is_runtime_available,
     )
-    from quicksand.sandbox import Sandbox
+    from quicksand.sandbox import Sandbox, Snapshot
+    from quicksand.sandbox_records import Entry, Status
     from quicksand.saves.manifest import SaveManifest
-    from quicksand.saves.portable import Snapshot
+    from quicksand.saves.resolving import SaveWarning
     from quicksand.shell import Shell, ShellInfo
     from quicksand.snapshots.checkpoint import Checkpoint
     from quicksand.stats import GuestProcess, HostUsage, SandboxStats
@@ -67,6 +67,8 @@ __all__ = [
     "HostUsage",
     "ImageProvider",
     "MachineType",
+    "Mount",
+    "MountHandle",
     "NetworkMode",
     "PlatformConfig",
     "PortForward",
@@ -77,6 +79,7 @@ __all__ = [
     "SandboxConfig",
     "SandboxStats",
     "SaveManifest",
+    "SaveWarning",
     "Shell",
     "ShellInfo",
     "Snapshot",
@@ -101,7 +104,7 @@ _HOMES = {
     "images.named": ("AlpineSandbox", "DebianSandbox", "UbuntuSandbox"),
     "images.resolve": ("ImageProvider", "ResolvedImage"),
     "qemu.accelerator": ("AcceleratorStatus",),
-    "registry": ("Entry", "Status"),
+    "sandbox_records": ("Entry", "Status"),
     "runtime": (
         "OS",
         "MachineType",
@@ -113,12 +116,14 @@ _HOMES = {
         "get_runtime",
         "is_runtime_available",
     ),
-    "sandbox": ("Sandbox",),
+    "mounts.mount": ("Mount",),
+    "sandbox": ("Sandbox", "Snapshot"),
     "saves.manifest": ("SaveManifest",),
-    "saves.portable": ("Snapshot",),
+    "saves.resolving": ("SaveWarning",),
     "shell": ("Shell", "ShellInfo"),
     "snapshots.checkpoint": ("Checkpoint",),
     "stats": ("GuestProcess", "HostUsage", "SandboxStats"),
+    "vm.mounts": ("MountHandle",),
 }
 
 

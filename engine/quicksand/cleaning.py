@@ -1,10 +1,9 @@
-"""Removing what can be made again, and what was removed already: templates, caches, the trash."""
+"""Freeing disk space: removing templates and caches, which can be made again, and the trash."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,20 +13,23 @@ from quicksand.errors import QuicksandError
 from quicksand.host.files import is_locked
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
+from quicksand.host.removal import id_of, remove
 from quicksand.images.store import REMOVED
-from quicksand.registry import Registry, Status
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Status, is_id
+from quicksand.sandbox_trash import SandboxTrash
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
 from quicksand.templates import discard, list_templates, templates_dir
 
 
 class Waste(StrEnum):
-    """What can go."""
+    """The kinds of things that can be removed."""
 
     TEMPLATES = "templates"
     INITRDS = "initrds"
     VERDICTS = "verdicts"
-    """Of probes and checks: which accelerator works, which files were found whole."""
+    """Cached results of probes and checks: which accelerator works, which files are undamaged."""
     TRASH = "trash"
     LEFTOVERS = "leftovers"
 
@@ -36,10 +38,10 @@ COST = {
     Waste.TEMPLATES: "the next start of each machine boots",
     Waste.INITRDS: "the next start makes them again",
     Waste.VERDICTS: "the next start probes and checks again",
-    Waste.TRASH: "these saves cannot be brought back then",
+    Waste.TRASH: "these sandboxes and saves cannot be brought back then",
     Waste.LEFTOVERS: "",
 }
-"""What one has to know."""
+"""What removing each kind costs, for people."""
 
 CACHED_VERDICTS = ("accelerators.json", "qemu-versions.json", "verified")
 INITRDS = "initrd"
@@ -47,31 +49,33 @@ INITRDS = "initrd"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heap:
-    """All of one kind."""
+    """Everything of one kind."""
 
     kind: Waste
     paths: tuple[Path, ...]
     footprint: Footprint
     kept: str = ""
-    """Why it is left alone now, or ""."""
+    """Why it cannot be removed now, or ""."""
 
     @property
     def frees(self) -> int:
-        """Bytes."""
+        """Bytes that removing it frees now."""
         return 0 if self.kept else self.footprint.own
 
 
 class Cleaner:
-    """Looks, then removes. What is in use by then is left alone."""
+    """First looks (`look`), then removes (`clean`). What is in use by then is left alone."""
 
     def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
         self._paths = paths
         self._stores = known_stores(paths, cwd)
+        self._removed = SandboxTrash(Registry(paths))
 
     def look(self) -> list[Heap]:
-        """What could go, and what it would free. Blocks for I/O."""
+        """What could be removed, and the space it would free. Blocks for I/O."""
         cache, starting = self._paths.cache, self._why_not()
         trash = [found.root for store in self._stores for found in store.trash()]
+        trash += [place for found in self._removed.list() for place in found.places]
         found = [
             self._heap(Waste.TEMPLATES, self._templates(), starting),
             self._heap(Waste.INITRDS, self._initrds(), starting),
@@ -87,7 +91,8 @@ class Cleaner:
         return Heap(kind=kind, paths=there, footprint=Footprint(*there), kept=kept)
 
     def _why_not(self) -> str:
-        """Starts use templates and initrds by their paths, until QEMU has opened them."""
+        """Why templates and initrds cannot be removed now, or "": starting machines use them by
+        their paths until QEMU has opened them."""
         for entry in Registry(self._paths).list():
             if entry.status is Status.STARTING:
                 return f"the sandbox {entry.name!r} is just starting"
@@ -100,7 +105,8 @@ class Cleaner:
         return [template.root for template in list_templates(self._paths)]
 
     def _initrds(self) -> list[Path]:
-        """But for those that machines run with: going back to a checkpoint starts such a one."""
+        """The cached initrds except those of running machines: a revert starts a new QEMU with the
+        same initrd."""
         used = {
             word
             for entry in Registry(self._paths).list()
@@ -110,7 +116,7 @@ class Cleaner:
         return [p for p in _inside(self._paths.cache / INITRDS) if str(p) not in used]
 
     def clean(self, heaps: Sequence[Heap]) -> int:
-        """Remove these; returns the bytes that are free again. What cannot be removed stays."""
+        """Remove these; returns the bytes that were freed. What cannot be removed stays."""
         chosen = [heap for heap in heaps if not heap.kept]
         before = Footprint.together(heap.footprint for heap in chosen).own
         work: dict[Waste, Callable[[Heap], None]] = {
@@ -128,7 +134,7 @@ class Cleaner:
         return max(0, before - left.own)
 
     def _tidy(self) -> None:
-        """What those have left who died."""
+        """Remove what processes that died have left."""
         from quicksand.host.staging import sweep_staging
 
         for store in self._stores:
@@ -147,8 +153,8 @@ class Cleaner:
                 discard(root)
 
     def _clean_initrds(self, heap: Heap) -> None:
-        """Out of the way first: a start that begins then makes its own again, one that had begun
-        before is seen."""
+        """Rename the initrds first, then look for starts: a start that begins later makes a new
+        initrd, and one that began before is seen, so its initrd is renamed back."""
         aside = {path: path.with_name(f".{secrets.token_hex(8)}") for path in heap.paths}
         for path, new in aside.items():
             path.rename(new)
@@ -160,10 +166,11 @@ class Cleaner:
                 new.unlink(missing_ok=True)
 
     def _clean_trash(self, heap: Heap) -> None:
-        # Only what was shown.
+        # Only what `look` has shown.
         shown = {path.name for path in heap.paths}
         for store in self._stores:
             _empty(store, shown)
+        self._removed.empty([name for name in shown if is_id(name)])
 
 
 def _empty(store: SaveStore, ids: set[str]) -> None:
@@ -174,10 +181,15 @@ def _empty(store: SaveStore, ids: set[str]) -> None:
 
 def _remove(heap: Heap) -> None:
     for path in heap.paths:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the others are still removed
+            if not path.is_dir() or path.is_symlink():
+                path.unlink(missing_ok=True)
+            elif id_of(path.name):
+                remove(path)
+            else:
+                for inner in path.iterdir():
+                    remove(inner)
+                path.rmdir()
 
 
 def _inside(directory: Path, prefix: str = "", suffix: str = "") -> list[Path]:

@@ -1,7 +1,7 @@
-"""Clones: sandboxes that go on from an instant of another one, each by itself from then on.
+"""Clones: sandboxes that continue from a state of another sandbox, independently of it.
 
-Nothing is copied: disk layers and pages of memory are hard links, and what a clone writes is its
-own. So clones outlive their source, and the source does not notice them.
+Nothing is copied: layers and files of memory pages are hard links, and each clone writes to files
+of its own. So clones outlive their source and do not affect it.
 """
 
 from __future__ import annotations
@@ -23,33 +23,36 @@ from quicksand.errors import (
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.layout import sandbox_dir
+from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import LiveMachine, boot, remove_quietly
-from quicksand.registry import Record, Registry, new_id
+from quicksand.mounts.mount import READ_ONLY, READ_WRITE, Mount
+from quicksand.mounts.shares import list_shares
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, new_id
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.operations import keep_instant, working_on
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.pivot import freeze_stopped
 from quicksand.snapshots.records import BLANK, Head
 from quicksand.snapshots.records import new_id as new_layer
+from quicksand.snapshots.taking import checkpoint_live, working_on
 
 CLONES_MAX = 1000
-"""Of one call: more is a slip."""
+"""Clones that one call may make; a larger number is taken for a mistake."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Embryo:
-    """A clone that has its files, but has not started."""
+    """A clone that has its files but has not started yet."""
 
     record: Record
     lock: int | None
-    """On its directory, until `release`."""
+    """The descriptor of the lock on its directory, until `release`."""
     at: str | None
-    """The id of the checkpoint that it goes on from; None to boot from the disk."""
+    """The id of the checkpoint from which it continues; None to boot from its disk."""
 
     def release(self) -> None:
-        """Give the lock up. Idempotent."""
+        """Release the lock. Idempotent."""
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
@@ -63,19 +66,21 @@ async def make_clones(
     names: Sequence[str | None] | None = None,
     concurrency: int = 1,
     at: str | None = None,
+    mounts: str | None = None,
 ) -> list[LiveMachine | Exception]:
-    """Clones of the sandbox of ``record`` as it is now, or as it was at its checkpoint ``at``; for
-    each that could not be started its error. This process owns them.
+    """Make and start clones of the sandbox of ``record`` from its present state, or from its
+    checkpoint ``at``, with its ``mounts`` "ro", "rw" or without them (None). Returns for each its
+    machine, which this process owns, or the error that kept it from starting.
 
-    Raises what concerns all of them, as `prepare_clones`; none is there then, nor after a
-    cancellation.
+    Raises what concerns all of them, as `prepare_clones`. After that or a cancellation no clone is
+    left.
     """
     if names is None:
         named = record.name != record.id
         names = free_names(registry, record.name, count) if named else [None] * count
     if len(names) != count or concurrency < 1:
         raise ConfigError("as many names as clones are needed, and a concurrency above 0")
-    embryos = await prepare_clones(registry, record, names, at=at)
+    embryos = await prepare_clones(registry, record, names, at=at, mounts=mounts)
     slots = asyncio.Semaphore(concurrency)
     started: list[LiveMachine] = []
 
@@ -99,27 +104,34 @@ async def make_clones(
 async def _undo(registry: Registry, embryos: Sequence[Embryo], started: list[LiveMachine]) -> None:
     for machine in started:
         await _end(machine)
-        # One that is to be discarded its keeper has removed.
+        # The keeper of an ephemeral clone has removed it already.
         with contextlib.suppress(SandboxNotFoundError):
             await in_thread_to_the_end(lambda id_=machine.record.id: registry.remove(id_))  # type: ignore[misc]
     await in_thread_to_the_end(lambda: _forget_all(registry, embryos))
 
 
 async def prepare_clones(
-    registry: Registry, record: Record, names: Sequence[str | None], *, at: str | None = None
+    registry: Registry,
+    record: Record,
+    names: Sequence[str | None],
+    *,
+    at: str | None = None,
+    mounts: str | None = None,
 ) -> list[Embryo]:
-    """Make clones of the sandbox of ``record`` as it is now, or as it was at its checkpoint ``at``.
+    """Make clones, with their files but not started, of the sandbox of ``record`` from its present
+    state, or from its checkpoint ``at``, with its ``mounts`` "ro", "rw" or without them (None).
 
-    The caller owns their locks. None is there after an error: NameTakenError, ConfigError,
-    CheckpointNotFoundError, HistoryError, HostError, MachineError.
+    The caller releases their locks. Raises NameTakenError, ConfigError, StateError,
+    CheckpointNotFoundError, HistoryError, HostError, MachineError; no clone is left then.
     """
     if not 1 <= len(names) <= CLONES_MAX:
         raise ConfigError(f"{len(names)} clones are not possible: ask for 1 to {CLONES_MAX}")
+    kept = await in_thread_to_the_end(lambda: mounts_of_clones(registry, record, mounts))
     made: list[Embryo] = []
     try:
-        await _prepare(registry, record, names, at, made)
+        await _prepare(registry, record, names, at, kept, made)
     except BaseException:
-        # A cancellation too comes when some or all are there.
+        # A cancellation may also come when some or all are made.
         await in_thread_to_the_end(lambda: _forget_all(registry, made))
         raise
     return made
@@ -130,27 +142,30 @@ async def _prepare(
     record: Record,
     names: Sequence[str | None],
     at: str | None,
+    mounts: tuple[Mount, ...],
     made: list[Embryo],
 ) -> None:
-    """Put clones into ``made``, one by one."""
+    """Make the clones and append each to ``made``."""
+
+    async def make_all(origin: Origin | None) -> None:
+        await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, mounts, made))
+
     entry = registry.inspect(record.id)
     if at is None and entry is not None and entry.run is not None:
         async with working_on(registry, record) as live:
-            node = await keep_instant(live, f"clone of {record.name}"[:128], hidden=True)
-            origin = Origin(place=live.place, node=node)
-            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, made))
+            node = await checkpoint_live(live, f"clone of {record.name}"[:128], hidden=True)
+            await make_all(Origin(place=live.place, node=node))
         return
     place = sandbox_dir(registry.paths, record.id)
     history = registry.history(record.id)
     if at is not None:
         async with history.locked():
-            origin = Origin(place=place, node=history.find(at))
-            await in_thread_to_the_end(lambda: _make_all(registry, record, names, origin, made))
+            await make_all(Origin(place=place, node=history.find(at)))
         return
     lock = registry.lock(record.id)
     try:
         async with history.locked():
-            await in_thread_to_the_end(lambda: _make_all(registry, record, names, None, made))
+            await make_all(None)
     finally:
         os.close(lock)
 
@@ -160,6 +175,7 @@ def _make_all(
     record: Record,
     names: Sequence[str | None],
     origin: Origin | None,
+    mounts: tuple[Mount, ...],
     made: list[Embryo],
 ) -> None:
     history = registry.history(record.id)
@@ -167,15 +183,36 @@ def _make_all(
     try:
         layers = () if before is None else freeze_stopped(history, record.name)
         for name in names:
-            made.append(_make(registry, record, name, origin, layers))
+            made.append(_make(registry, record, name, origin, layers, mounts))
     except BaseException:
         _forget_all(registry, made)
         if before is not None:
-            # Its layer is nobody else's after all.
+            # No clone shares the frozen layer, so the sandbox can write to it again.
             with contextlib.suppress(HostError):
                 history.set_head(before)
                 history.sweep()
         raise
+
+
+def mounts_of_clones(registry: Registry, record: Record, mode: str | None) -> tuple[Mount, ...]:
+    """The mounts of the clones of a sandbox: those that it has now or, if it is stopped, would have
+    after a start. Mode "ro" makes them read-only, "rw" leaves them as they are, and None leaves
+    them out. Blocks for I/O. Raises ConfigError for another mode."""
+    if mode is None:
+        return ()
+    if mode not in (READ_ONLY, READ_WRITE):
+        raise ConfigError(
+            f"clones cannot have mounts {mode!r}",
+            hint=f"{READ_ONLY!r} for read-only, {READ_WRITE!r} for as they are in the source",
+        )
+    entry = registry.inspect(record.id)
+    mounts = record.config.mounts
+    if entry is not None and entry.run is not None:
+        shares = list_shares(runtime_dir(registry.paths, record.id).current())
+        mounts = tuple(share.mount for share in shares)
+    if mode == READ_ONLY:
+        mounts = tuple(replace(mount, readonly=True) for mount in mounts)
+    return mounts
 
 
 def _forget_all(registry: Registry, embryos: Sequence[Embryo]) -> None:
@@ -189,16 +226,17 @@ def _make(
     name: str | None,
     origin: Origin | None,
     layers: tuple[str, ...],
+    mounts: tuple[Mount, ...],
 ) -> Embryo:
     id_ = new_id()
     config = source.config
-    # Two cannot have the same port of the host: each clone gets a free one.
+    # Two processes cannot listen on the same host port, so each clone gets a free one.
     forwards = tuple(PortForward(0, forward.guest) for forward in config.port_forwards)
     record = replace(
         source,
         id=id_,
         name=name or id_,
-        config=replace(config, port_forwards=forwards),
+        config=replace(config, port_forwards=forwards, mounts=mounts),
         created=time.time(),
         committed=False,
         discard=source.discard if name is None else False,
@@ -233,7 +271,7 @@ def _share_disk(
 
 
 async def start_clone(registry: Registry, embryo: Embryo) -> LiveMachine:
-    """Start a clone. Raises as `boot`; the clone is gone then."""
+    """Start a clone. Raises as `boot`; the clone is removed then."""
     assert embryo.lock is not None, "it was given up"
     machine = None
     try:
@@ -256,14 +294,14 @@ async def _end(machine: LiveMachine) -> None:
 
 
 def forget(registry: Registry, embryo: Embryo) -> None:
-    """Remove a clone that has not started. Idempotent."""
+    """Remove a clone that has not started, and release its lock. Idempotent."""
     if embryo.lock is not None:
         remove_quietly(sandbox_dir(registry.paths, embryo.record.id).root)
         embryo.release()
 
 
 def free_names(registry: Registry, base: str, count: int) -> list[str]:
-    """``count`` names made of ``base`` that no sandbox has: base-1, base-2, and so on."""
+    """``count`` names that no sandbox has: base-1, base-2, and so on."""
     taken = {entry.name for entry in registry.list()}
     names: list[str] = []
     number = 1

@@ -1,4 +1,4 @@
-"""What can go wrong, and whose move it is.
+"""The exceptions that the engine raises, and whose fault each is.
 
 ::
 
@@ -12,7 +12,8 @@
     │   ├── QemuNotFound, QemuTooOld
     │   ├── AcceleratorError              the accelerator asked for does not work here
     │   ├── MemoryBudgetError, DiskSpaceError, PortInUseError
-    │   └── PathError                     a directory is missing, unwritable or not ours
+    │   ├── PathError                     a directory is missing, unwritable or not ours
+    │   └── MountError                    a directory of the host cannot be served or mounted
     ├── HistoryError                      a checkpoint is damaged, unfit, or its history is busy
     │   └── CheckpointNotFoundError (ValueError)  the caller: no checkpoint of that tag
     ├── SaveError (ValueError)            a save is damaged, newer than we know, or unfit
@@ -33,25 +34,57 @@
 
 from __future__ import annotations
 
+import re
+
+FREE_SPACE = (
+    "`quicksand-tui du` shows what takes space here, `quicksand-tui clean` frees what can be made "
+    "again and empties the trash"
+)
+"""The hint for a full disk."""
+
+WORD_MAX = 512
+"""Characters of a word in a message; a longer word is shortened."""
+
+MESSAGE_MAX = 4096
+"""Characters of a message or a hint."""
+
+_LONG_WORD = re.compile(rf"\S{{{WORD_MAX + 1},}}")
+
+
+def shorten(text: str) -> str:
+    """Shorten ``text``: cut out the middle of overlong words and of an overlong whole, noting how
+    many characters are left out."""
+    if len(text) <= WORD_MAX:
+        return text
+    return _without_middle(_LONG_WORD.sub(lambda m: _without_middle(m[0], WORD_MAX), text))
+
+
+def _without_middle(text: str, limit: int = MESSAGE_MAX) -> str:
+    if len(text) <= limit:
+        return text
+    # The end is kept because errors often say there what is wrong.
+    end = limit // 4
+    return f"{text[: limit - end]}… ({len(text) - limit} characters left out) …{text[-end:]}"
+
 
 class QuicksandError(Exception):
     """Base of all errors of this package.
 
-    ``str(error)`` states the fact with the real name or value. ``hint`` is one thing to do next,
-    or empty.
+    ``str(error)`` states the fact with the real name or value; very long ones are shortened.
+    ``hint`` is one thing to do next, or "".
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(shorten(message))
+        self.hint = shorten(hint)
 
 
 class ConfigError(QuicksandError, ValueError):
-    """A value that the caller gave makes no sense."""
+    """The caller passed a value that is not valid."""
 
 
 class UnknownOptionError(ConfigError, TypeError):
-    """A keyword that does not exist."""
+    """The caller passed a keyword that does not exist."""
 
 
 class SandboxNotFoundError(QuicksandError, LookupError):
@@ -63,19 +96,19 @@ class NameTakenError(QuicksandError):
 
 
 class StateError(QuicksandError):
-    """The operation is not possible in the sandbox's present state."""
+    """The operation is not possible in the sandbox's present state (stopped, busy …)."""
 
 
 class HostError(QuicksandError):
-    """The host lacks something."""
+    """The host lacks something that is needed."""
 
 
 class QemuNotFound(HostError):  # noqa: N818 - reads as a fact, like FileNotFound
-    """No QEMU on this host."""
+    """There is no QEMU on this host."""
 
 
 class QemuTooOld(HostError):  # noqa: N818
-    """QEMU is there, but older than the oldest version that works."""
+    """QEMU is older than the oldest version that works."""
 
 
 class AcceleratorError(HostError):
@@ -83,23 +116,31 @@ class AcceleratorError(HostError):
 
 
 class MemoryBudgetError(HostError):
-    """The host has not enough memory left for this sandbox."""
+    """The host does not have enough memory left for this sandbox."""
 
 
 class DiskSpaceError(HostError):
-    """The host has not enough disk space left."""
+    """The host does not have enough disk space left."""
+
+    def __init__(self, message: str, *, hint: str = FREE_SPACE) -> None:
+        super().__init__(message, hint=hint)
 
 
 class PortInUseError(HostError):
-    """A host port to be forwarded is taken."""
+    """A host port that is to be forwarded is in use."""
 
 
 class PathError(HostError):
-    """A directory of ours is missing, cannot be written or belongs to somebody else."""
+    """A directory of quicksand is missing, cannot be written or belongs to another user."""
+
+
+class MountError(HostError):
+    """A directory of the host cannot be served, or the guest cannot mount it."""
 
 
 class HistoryError(QuicksandError):
-    """A checkpoint is damaged or does not fit, or another client changes the history."""
+    """A checkpoint is damaged or does not fit this machine, or another client is changing the
+    sandbox's checkpoints."""
 
 
 class CheckpointNotFoundError(HistoryError, ValueError):
@@ -107,7 +148,7 @@ class CheckpointNotFoundError(HistoryError, ValueError):
 
 
 class SaveError(QuicksandError, ValueError):
-    """A save is damaged, of a version that we do not know, or lies on another image."""
+    """A save is damaged, has an unknown version, or needs an image that is not here."""
 
 
 class SaveNotFoundError(SaveError, FileNotFoundError):
@@ -115,19 +156,19 @@ class SaveNotFoundError(SaveError, FileNotFoundError):
 
 
 class BundleError(SaveError):
-    """A file to be imported is damaged, cut off, newer than we know, or not plainly harmless."""
+    """A file to be imported is damaged, truncated, of a newer version, or not plainly harmless."""
 
 
 class ImageError(QuicksandError):
-    """An image is damaged or unfit."""
+    """An image is damaged or cannot be used."""
 
 
 class ImageNotFound(ImageError, RuntimeError):  # noqa: N818
-    """No image of that name. The message starts with "Image not found"."""
+    """No image has that name. The message starts with "Image not found"."""
 
 
 class MachineError(QuicksandError):
-    """The VM failed. ``log`` is the end of what QEMU or the guest's console said."""
+    """The VM failed. ``log`` is the end of QEMU's messages or of the guest's console."""
 
     def __init__(self, message: str, *, hint: str = "", log: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -139,7 +180,7 @@ class MachineError(QuicksandError):
 
 
 class QemuDiedError(MachineError):
-    """QEMU ended by itself: at start, or while the sandbox ran."""
+    """QEMU ended by itself, at its start or while the sandbox ran."""
 
 
 class GuestPanicError(MachineError):
@@ -147,30 +188,31 @@ class GuestPanicError(MachineError):
 
 
 class BootTimeoutError(MachineError, TimeoutError):
-    """The agent did not answer within ``boot_timeout``."""
+    """The agent did not answer within ``boot_timeout`` seconds."""
 
 
 class AgentError(QuicksandError):
-    """The guest's agent failed."""
+    """The guest's agent failed or refused."""
 
 
 class AgentUnreachableError(AgentError):
     """The agent does not answer or the connection broke.
 
-    Whether a command that was under way has run is unknown; nothing is retried.
+    It is unknown whether a command that was in flight has run; nothing is retried.
     """
 
 
 class RevertedError(AgentUnreachableError):
-    """The sandbox went back to a checkpoint: what ran has never been."""
+    """The sandbox was reverted to a checkpoint, and with it the effects of what was in flight."""
 
 
 class AgentProtocolError(AgentError):
-    """The agent sent something that the protocol forbids. The connection is closed."""
+    """The agent sent something that its protocol forbids. The connection is closed."""
 
 
 class AgentRefusedError(AgentError):
-    """The agent refused a request. ``code`` is the protocol's error code."""
+    """The agent refused a request. ``code`` is the error code of its protocol
+    (docs/internals/agent-protocol.md)."""
 
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -1,4 +1,4 @@
-"""What happens to a sandbox, as it happens."""
+"""Events of a running sandbox, as QEMU reports them (QMP events, docs/interop/qmp-spec of QEMU)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from typing import Any
 from quicksand.errors import QemuDiedError, QuicksandError
 from quicksand.layout import runtime_dir
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Registry, Status
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Status
 
 
 class EventKind(StrEnum):
+    """What has happened."""
+
     PAUSED = "paused"
     RESUMED = "resumed"
     DISK_FULL = "disk_full"
-    """The host's disk is full: the VM waits, nothing is lost; it goes on when there is space."""
+    """The host's disk is full. The VM is paused and loses nothing; it resumes when there is
+    space."""
     DISK_ERROR = "disk_error"
     RESET = "reset"
     """The guest rebooted."""
     REVERTED = "reverted"
-    """It went back to the checkpoint of which ``detail`` is the tag."""
+    """It was reverted; ``detail`` is the checkpoint's tag."""
     PANICKED = "panicked"
     STOPPED = "stopped"
     CRASHED = "crashed"
@@ -32,7 +36,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event. ``detail`` is a sentence, or empty."""
+    """One event. ``detail`` explains it, or is ""."""
 
     kind: EventKind
     time: float
@@ -49,9 +53,10 @@ _QMP_EVENTS = {
 
 
 async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Event]:
-    """Yield events until the machine ends; the last one says how. Ends at once if it is stopped.
+    """Yield events until the sandbox ends; the last one, STOPPED or CRASHED, says how. If it is
+    stopped, that is the only one.
 
-    Raises StateError when all its monitors are in use, MachineError when QEMU does not answer.
+    Raises StateError if all its QMP monitors are in use, MachineError if QEMU does not answer.
     """
     runtime = runtime_dir(registry.paths, sandbox_id)
     machine = runtime.current()
@@ -96,7 +101,7 @@ def _translate(message: dict[str, Any]) -> Event | None:
 
 
 async def _ended(registry: Registry, sandbox_id: str) -> Event:
-    """The last event, once keeper and QEMU are gone (they may take a moment)."""
+    """The last event, when keeper and QEMU are gone, which may take some seconds."""
     for _ in range(200):
         entry = registry.inspect(sandbox_id)
         if entry is None or not entry.is_live:

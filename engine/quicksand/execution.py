@@ -10,41 +10,46 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from quicksand.agent.session import Channel, Session
+from quicksand.agent import values
+from quicksand.agent.channel import Channel
+from quicksand.agent.session import Session
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError, AgentUnreachableError, ConfigError, QuicksandError
 
 KEEP_MAX = 64 * 1024 * 1024
-"""Bytes of each stream that `execute` keeps; more still reaches the callbacks."""
+"""Bytes of each stream that `Sandbox.execute` keeps; callbacks get all of it."""
 
 OVERTIME_S = 10.0
-"""The agent ends a command at its deadline. If it has not told us this much later, it hangs."""
+"""Seconds after a command's timeout at which the agent, which should have ended it, counts as
+hanging."""
 
 END_TIMEOUT_S = 5.0
-"""To the end of a command that was told to end; it is killed after 0.2 s."""
+"""Seconds to wait for the end of a cancelled command, which the agent kills after 0.2 s."""
 
 STDIN_CHUNK = 256 * 1024
+"""Bytes of a file that are read at once."""
 
 StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
+"""What can be sent to a command's stdin or written to a file; text is encoded as UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecuteResult:
-    """What a finished command left."""
+    """The result of a command that has ended."""
 
     stdout: str
-    """Decoded as UTF-8, with U+FFFD for what is not. `stdout_bytes` has it as it was."""
+    """Decoded as UTF-8, with U+FFFD for invalid bytes; `stdout_bytes` has the raw bytes."""
     stderr: str
     exit_code: int
-    """As a shell shows it: 128 + n after signal n, 124 after a timeout."""
+    """As in a shell: 128 + n after signal n, 124 after a timeout."""
     signal: int | None = None
-    """The signal that ended it."""
+    """The signal that ended the command, if one did."""
     timed_out: bool = False
-    """It ran into its timeout and was killed; the output is what it wrote until then."""
+    """The command was killed at its timeout; the output is what it wrote until then."""
     truncated: bool = False
-    """It wrote more than `KEEP_MAX` bytes to a stream; the rest is left out here."""
+    """The command wrote more than `KEEP_MAX` bytes to a stream; the rest is not kept."""
     duration_s: float = 0.0
-    """By the guest's clock."""
+    """Seconds by the guest's clock."""
     stdout_bytes: bytes = b""
     stderr_bytes: bytes = b""
 
@@ -61,25 +66,28 @@ class ExitStatus:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> ExitStatus:
-        code, signal = event.get("exit_code"), event.get("signal")
-        duration = event.get("duration_s", 0.0)
-        if (
-            not isinstance(code, int)
-            or not (signal is None or isinstance(signal, int))
-            or not isinstance(duration, int | float)
-        ):
-            raise AgentProtocolError("the agent sent an exit event without a proper status")
-        return cls(
-            exit_code=code & 0xFF,
-            signal=signal,
-            timed_out=event.get("timed_out") is True,
-            canceled=event.get("canceled") is True,
-            duration_s=float(duration),
-        )
+        """Parse the agent's exit event. Raises AgentProtocolError."""
+        signal = event.get("signal")
+        try:
+            return cls(
+                exit_code=values.whole(event.get("exit_code")) & 0xFF,
+                signal=None if signal is None else values.whole(signal),
+                timed_out=event.get("timed_out") is True,
+                canceled=event.get("canceled") is True,
+                duration_s=values.real(event.get("duration_s", 0.0)),
+            )
+        except ValueError as error:
+            raise AgentProtocolError(
+                "the agent sent an exit event without a proper status"
+            ) from error
 
 
 class Command:
-    """A command that runs in the guest. Made by `Sandbox.spawn`; use it with ``async with``."""
+    """A command that runs in the guest, made by `Sandbox.spawn`. Leaving ``async with`` ends it.
+
+    Its methods raise AgentUnreachableError or MachineError if the guest is gone, AgentRefusedError
+    if the agent refuses the request.
+    """
 
     def __init__(self, session: Session, channel: Channel, pid: int, timeout: float | None) -> None:
         self._session = session
@@ -88,7 +96,7 @@ class Command:
         self.pid = pid
         """Its process id in the guest."""
         self.status: ExitStatus | None = None
-        """Set once `output` has ended."""
+        """How it ended; None until `output` has ended."""
 
     async def __aenter__(self) -> Command:
         return self
@@ -106,16 +114,17 @@ class Command:
             await self.wait()
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """What it writes, as it comes, to the end; then `status` is set.
+        """Yield what it writes, as (stream, bytes), until it ends; then `status` is set.
 
-        Not reading holds the command up. Raises AgentUnreachableError when the guest is gone.
+        The command is blocked while nobody reads. Raises AgentUnreachableError if the guest is
+        gone, or if the agent does not end the command at its timeout.
         """
         loop = asyncio.get_running_loop()
         patience = self._timeout + OVERTIME_S if self._timeout else None
         try:
             while True:
-                # Only waiting for the agent counts, not what the reader does between two pieces; a
-                # timeout around the yield would strike there and cancel the reader instead.
+                # Only the time spent waiting for the agent counts; a timeout around the yield would
+                # cancel the reader instead.
                 started = loop.time()
                 async with asyncio.timeout(patience):
                     item = await self._channel.read()
@@ -133,22 +142,22 @@ class Command:
             ) from None
 
     async def wait(self) -> ExitStatus:
-        """Discard what is left of the output and return the status."""
+        """Discard the rest of the output and return the status. Raises as `output`."""
         async for _ in self.output():
             pass
         assert self.status is not None
         return self.status
 
     async def write(self, data: bytes) -> None:
-        """Send to its stdin; waits while it does not read."""
+        """Send to its stdin; waits while the command does not read."""
         await self._channel.write(data)
 
     def close_stdin(self) -> None:
-        """End its stdin."""
+        """Close its stdin."""
         self._channel.write_eof()
 
     async def feed(self, source: StdinSource) -> None:
-        """Send all of ``source`` to its stdin and end it."""
+        """Send all of ``source`` to its stdin, then close that."""
         async for chunk in iterate_chunks(source):
             await self._channel.write(chunk)
         self.close_stdin()
@@ -172,14 +181,14 @@ def command_params(
     env: Mapping[str, str] | None,
     exclusive: bool = False,
 ) -> dict[str, Any]:
-    """The parameters that all kinds of commands share. Raises ConfigError for a bad one."""
+    """The agent's parameters for a command or terminal. Raises ConfigError for a bad one."""
     params: dict[str, Any] = {"exclusive": True} if exclusive else {}
     if isinstance(command, str):
         params |= {"command": command, "shell": shell}
     elif command and all(isinstance(word, str) for word in command):
         params["argv"] = list(command)
     else:
-        raise ConfigError(f"command must be a string or a list of strings, not {command!r}")
+        raise ConfigError(f"command must be a string or a list of strings, not {command!r:.200}")
     if timeout is not None:
         if not timeout > 0:
             raise ConfigError(f"timeout must be above 0 seconds or None, not {timeout!r}")
@@ -189,7 +198,7 @@ def command_params(
     params |= {key: value for key, value in optional.items() if value is not None}
     if any("\0" in text for text in _texts(params)):
         raise ConfigError(
-            "a NUL character is not possible in a command, its directory or environment"
+            "a command, its directory and its environment must not contain a NUL character"
         )
     return params
 
@@ -216,8 +225,9 @@ async def spawn(
     except BaseException:
         channel.close()
         raise
-    pid = reply.get("pid")
-    return Command(session, channel, pid if isinstance(pid, int) else 0, params.get("timeout"))
+    with contextlib.suppress(ValueError):
+        return Command(session, channel, values.whole(reply.get("pid")), params.get("timeout"))
+    return Command(session, channel, 0, params.get("timeout"))
 
 
 async def run(
@@ -227,7 +237,8 @@ async def run(
     on_stdout: Callable[[str], Any] | None,
     on_stderr: Callable[[str], Any] | None,
 ) -> ExecuteResult:
-    """Run a command to its end, feeding stdin, collecting output and calling back as it comes."""
+    """Run a command to its end: feed its stdin, collect its output and call the callbacks with it.
+    Raises AgentUnreachableError, MachineError, and what the source or a callback raises."""
     sinks = {Stream.STDOUT: _Sink(on_stdout), Stream.STDERR: _Sink(on_stderr)}
     async with command, _feeding(command, stdin):
         async for stream, data in command.output():
@@ -270,8 +281,9 @@ class _Sink:
 
 @contextlib.asynccontextmanager
 async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterator[None]:
-    """Feed stdin meanwhile. When the source fails, the command is ended (it must not take half its
-    input for the whole) and the failure is raised. A command need not read all its stdin."""
+    """Feed stdin within the block. If the source fails, the command is ended, so that it does not
+    take half its input for the whole, and the failure is raised. A command need not read all of its
+    stdin."""
     if source is None:
         yield
         return
@@ -282,7 +294,7 @@ async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterato
         try:
             await command.feed(source)
         except AgentUnreachableError:
-            return  # whoever reads the output learns it too
+            return  # reading the output raises it too
         except Exception as error:  # noqa: BLE001 - the source is the caller's, raised below
             failure = error
             await command.cancel()
@@ -298,7 +310,7 @@ async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterato
 
 
 async def iterate_chunks(source: StdinSource) -> AsyncIterator[bytes]:
-    """The bytes of any source, in pieces. Files are read in a thread."""
+    """Yield the bytes of a source in pieces. Files are read in a thread."""
     if isinstance(source, str):
         yield source.encode()
     elif isinstance(source, bytes | bytearray | memoryview):

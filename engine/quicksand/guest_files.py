@@ -1,5 +1,5 @@
-"""Files of a guest: streamed, so of any size. Names and numbers that come back are the guest's
-word, bounded and checked for form only."""
+"""Reading and writing files of a guest. Contents are streamed, so files may have any size. Names
+and numbers come from the guest; only their form and size are checked, not their truth."""
 
 from __future__ import annotations
 
@@ -10,25 +10,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.agent.session import Channel, Session
+from quicksand.agent import extents, values
+from quicksand.agent.channel import Channel
+from quicksand.agent.extents import Extent
+from quicksand.agent.session import CODE_MAX, Session
+from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError, AgentRefusedError, ConfigError
 from quicksand.execution import StdinSource, iterate_chunks
 
 LIST_PAGE = 1000
 LIST_MAX = 1_000_000
+LIST_TEXT_MAX = 64 * 1024 * 1024
+"""Bytes of all names and link targets that `list` returns, at most."""
+
 READ_MAX = 256 * 1024 * 1024
-"""Bytes that `read` returns at the most; `stream` has no limit."""
+"""Bytes that `read` returns, at most; `stream` has no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestFile:
-    """What `stat` and `list` tell of a file."""
+    """A file's metadata, from `GuestFiles.stat` and `list`."""
 
     name: str
-    """Last part of the path; bytes that are not UTF-8 are surrogates (as in `os.fsdecode`)."""
+    """The last part of the path; bytes that are not UTF-8 are surrogates, as in `os.fsdecode`."""
     type: str
     """"file", "dir", "symlink", "fifo", "socket", "block" or "char"."""
     size: int
+    """Bytes."""
+    allocated: int
+    """Bytes that it occupies on the guest's disk, fewer than ``size`` if it has holes; equal to
+    ``size`` if the agent is too old to report it."""
     mode: int
     """Permission bits."""
     uid: int
@@ -44,38 +55,40 @@ class GuestFile:
 
     @classmethod
     def parse(cls, value: object, name: str | None = None) -> GuestFile:
-        """Raises AgentProtocolError."""
+        """Parse the agent's description of a file. Raises AgentProtocolError."""
         try:
             assert isinstance(value, dict)
             target = _decode(value, "target") if value.get("type") == "symlink" else None
             return cls(
                 name=name if name is not None else _decode(value, "name"),
-                type=str(value["type"])[:16],
-                size=int(value["size"]),
-                mode=int(value["mode"]) & 0o7777,
-                uid=int(value["uid"]),
-                gid=int(value["gid"]),
-                mtime=int(value["mtime_ns"]) / 1e9,
+                type=values.text(value["type"], 16),
+                size=values.whole(value["size"]),
+                allocated=values.whole(value.get("allocated", value["size"])),
+                mode=values.whole(value["mode"]) & 0o7777,
+                uid=values.whole(value["uid"]),
+                gid=values.whole(value["gid"]),
+                mtime=values.whole(value["mtime_ns"]) / 1e9,
                 target=target,
             )
-        except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
+        except (AssertionError, KeyError, ValueError) as error:
             raise AgentProtocolError(
                 "the agent describes a file in a way that makes no sense"
-            ) from (error)
+            ) from error
 
 
 class GuestFiles:
-    """The files of one sandbox (`Sandbox.files`). Paths are absolute.
+    """The files of one guest (`Sandbox.files`). Paths are absolute.
 
-    Every method raises AgentRefusedError with code "not_found", "exists", "forbidden" or
-    "no_space" where that fits; the message names the path.
+    Every method raises AgentRefusedError whose message names the path, with the code "not_found",
+    "exists", "forbidden", "no_space" or another one of the protocol; ConfigError for a path with a
+    NUL; StateError if the sandbox is not running; MachineError, AgentError if the guest is gone.
     """
 
     def __init__(self, session: Callable[[], Awaitable[Session]]) -> None:
         self._session = session
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes, 256 MiB at the most (ConfigError beyond: use `stream`)."""
+        """A file's bytes. Raises ConfigError beyond 256 MiB; use `stream` for larger files."""
         content = bytearray()
         async for chunk in self.stream(path, offset=offset, length=length):
             content += chunk
@@ -92,18 +105,31 @@ class GuestFiles:
     async def stream(
         self, path: str, *, offset: int = 0, length: int | None = None
     ) -> AsyncIterator[bytes]:
-        """A file's bytes in pieces, at the pace of the reader."""
+        """Yield a file's bytes in pieces, at the reader's pace. ``offset`` and ``length`` are in
+        bytes."""
         params = {**_path("path", path), "offset": offset, "length": length}
-        channel = (await self._session()).open("file_read", params)
+        channel = (await self._session()).open("file_read", params, streams=(Stream.STDOUT,))
         try:
             await channel.opened()
-            while True:
-                item = await channel.read()
-                if isinstance(item, tuple):
-                    yield item[1]
-                elif item.get("event") == "end":
-                    _raise_for(item.get("error"), path)
-                    return
+            async for data in _content(channel, path):
+                yield data
+        finally:
+            channel.close()
+
+    async def extents(self, path: str) -> AsyncIterator[Extent]:
+        """Yield the parts of a file that are not holes, at the reader's pace; the last one marks
+        the end of the file.
+
+        Where an older agent does not report holes, blocks of 64 KiB of zeros count as holes.
+        """
+        params = {**_path("path", path), "sparse": True}
+        channel = (await self._session()).open("file_read", params, streams=(Stream.STDOUT,))
+        try:
+            knows = (await channel.opened()).get("sparse") is True
+            content = _content(channel, path)
+            found = extents.decode(content) if knows else extents.without_zeros(content)
+            async for extent in found:
+                yield extent
         finally:
             channel.close()
 
@@ -118,9 +144,10 @@ class GuestFiles:
         append: bool = False,
         exclusive: bool = False,
     ) -> int:
-        """Write a file; returns the bytes written. The old one stays until all has arrived.
+        """Write a file; returns the bytes written. An old file stays until all has arrived.
 
-        ``content`` may be bytes, text, a file or an (async) iterable of bytes.
+        ``content`` may be bytes, text, an open file or an (async) iterable of bytes. ``parents``
+        creates missing directories, ``exclusive`` refuses to replace a file.
         """
         params: dict[str, Any] = {
             **_path("path", path),
@@ -130,7 +157,7 @@ class GuestFiles:
             "append": append,
             "exclusive": exclusive,
         }
-        channel = (await self._session()).open("file_write", params)
+        channel = (await self._session()).open("file_write", params, streams=())
         try:
             await self._send(channel, content)
             reply = await channel.reply
@@ -143,17 +170,17 @@ class GuestFiles:
     async def _send(channel: Channel, content: StdinSource) -> None:
         async for chunk in iterate_chunks(content):
             if channel.reply.done():
-                return  # refused already: the reply says why
+                return  # the agent has refused already, and the reply says why
             await channel.write(chunk)
         channel.write_eof()
 
     async def stat(self, path: str, *, follow: bool = True) -> GuestFile:
-        """What is at ``path``."""
+        """The metadata of ``path``; ``follow`` resolves a symlink."""
         reply = await self._request("file_stat", {**_path("path", path), "follow": follow})
         return GuestFile.parse(reply, name=path.rstrip("/").rpartition("/")[2] or "/")
 
     async def exists(self, path: str) -> bool:
-        """Whether anything is at ``path`` (a dangling link is something)."""
+        """Whether there is anything at ``path``, be it a dangling symlink."""
         try:
             await self.stat(path, follow=False)
         except AgentRefusedError as error:
@@ -163,8 +190,9 @@ class GuestFiles:
         return True
 
     async def list(self, path: str) -> builtins.list[GuestFile]:
-        """What is in a directory, sorted by name."""
+        """The entries of a directory, sorted by name."""
         found: list[GuestFile] = []
+        text = 0
         after: dict[str, Any] = {}
         while True:
             params = {**_path("path", path), "limit": LIST_PAGE, **after}
@@ -175,8 +203,9 @@ class GuestFiles:
             found += [GuestFile.parse(entry) for entry in entries]
             if not entries or (reply.get("next") is None and reply.get("next_b64") is None):
                 return found
-            if len(found) > LIST_MAX:
-                raise AgentProtocolError(f"{path} has more than {LIST_MAX} entries")
+            text += sum(len(f.name) + len(f.target or "") for f in found[-len(entries) :])
+            if len(found) > LIST_MAX or text > LIST_TEXT_MAX:
+                raise AgentProtocolError(f"{path} has too many entries: more than {len(found)}")
             after = _path("after", found[-1].name)
 
     async def rename(self, source: str, target: str, *, overwrite: bool = True) -> None:
@@ -192,7 +221,7 @@ class GuestFiles:
     async def mkdir(
         self, path: str, *, mode: int = 0o755, parents: bool = False, exist_ok: bool = False
     ) -> None:
-        """Make a directory."""
+        """Create a directory."""
         flags = {"mode": mode, "parents": parents, "exist_ok": exist_ok}
         await self._request("file_mkdir", {**_path("path", path), **flags})
 
@@ -212,6 +241,16 @@ class GuestFiles:
         return await (await self._session()).request(method, params)
 
 
+async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:
+    while True:
+        item = await channel.read()
+        if isinstance(item, tuple):
+            yield item[1]
+        elif item.get("event") == "end":
+            _raise_for(item.get("error"), path)
+            return
+
+
 def _path(key: str, path: str) -> dict[str, str]:
     """A path as a parameter: as text, or in base64 if it is not UTF-8."""
     if not isinstance(path, str) or "\0" in path:
@@ -228,10 +267,11 @@ def _decode(value: dict[str, Any], key: str) -> str:
     encoded = value.get(f"{key}_b64")
     if isinstance(encoded, str):
         try:
-            return base64.b64decode(encoded, validate=True).decode("utf-8", "surrogateescape")
+            raw = base64.b64decode(encoded, validate=True)
         except binascii.Error as error:
             raise ValueError(str(error)) from error
-    return str(value[key])
+        return values.bounded(raw.decode("utf-8", "surrogateescape"))
+    return values.text(value[key])
 
 
 def _raise_for(error: object, path: str) -> None:
@@ -240,5 +280,6 @@ def _raise_for(error: object, path: str) -> None:
     if not isinstance(error, dict):
         raise AgentProtocolError("the agent ended a file with an error that makes no sense")
     raise AgentRefusedError(
-        str(error.get("message") or f"reading {path} failed"), code=str(error.get("code"))
+        values.bounded(str(error.get("message") or f"reading {path} failed")),
+        code=values.bounded(str(error.get("code")), CODE_MAX),
     )

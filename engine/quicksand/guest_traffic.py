@@ -1,4 +1,4 @@
-"""What a guest says it has received and sent: QEMU's user network counts nothing."""
+"""The bytes that a guest reports to have received and sent; QEMU's user network does not count."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from quicksand.guest_files import GuestFiles
 
 NETWORK_FILE = "/proc/net/dev"
 NETWORK_FILE_MAX = 64 * 1024
-"""Bytes that are read of it: some hundred interfaces."""
+"""Bytes that are read of it, enough for some hundred interfaces."""
 
 LOOPBACK = "lo"
 RECEIVED_FIELD, SENT_FIELD = 0, 8
-"""Of one of its lines (proc_pid_net(5)), behind the interface's name."""
+"""Indexes of the fields behind the interface's name in a line (proc_pid_net(5))."""
 
 DIGITS_MAX = 19
 COUNTER_MAX = 1 << 63
-"""No guest has moved more bytes; larger numbers are made up."""
+"""Bytes; no guest has moved as many, so larger numbers are invented."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestTraffic:
-    """Bytes since the guest booted, of all interfaces but the loopback."""
+    """Bytes since the guest booted, of all interfaces except the loopback."""
 
     received: int
     sent: int
 
 
 async def read_traffic(files: GuestFiles) -> GuestTraffic | None:
-    """None if the guest does not tell. Raises as `GuestFiles.read`, but for a missing file."""
+    """Read the guest's counters; None if it has none. Raises what `GuestFiles.read` raises, except
+    AgentRefusedError."""
     try:
         return parse_traffic(await files.read(NETWORK_FILE, length=NETWORK_FILE_MAX))
     except AgentRefusedError:
@@ -37,7 +38,7 @@ async def read_traffic(files: GuestFiles) -> GuestTraffic | None:
 
 
 def parse_traffic(data: bytes) -> GuestTraffic | None:
-    """Of the text of /proc/net/dev; None if there is no interface, or no sense in it."""
+    """Parse /proc/net/dev; None if it lists no interface or makes no sense."""
     received = sent = 0
     is_there = False
     for line in data.decode("ascii", "replace").splitlines():

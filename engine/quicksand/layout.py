@@ -3,58 +3,78 @@
 ::
 
     <data>/sandboxes/<id>/      what outlives a stop
-        sandbox.json            the record: name, config, image, when
-        lock                    flock'ed by whoever starts it, then by keeper and QEMU
+        .quicksand              marks it as quicksand's, so that it may be removed (host/removal.py)
+        sandbox.json            the record: name, config, image, time of creation
+        lock                    flock'ed by the client that starts it, then by keeper and QEMU
         head.json               which layers the guest's disk is made of at this moment
-        head.json.broken        one that could not be read, set aside by a start at a checkpoint
-        history.lock            flock'ed by whoever changes layers or checkpoints
+        head.json.broken        a head that could not be read, renamed by a start at a checkpoint
+        history.lock            flock'ed by the client that changes layers or checkpoints
         layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
-        layers/<id>.json        what identifies a frozen layer: size and checksums
-        layers/<id>.sha256      its digest, once it was saved
-        memory/<id>.pages       pages of guest memory that checkpoints are made of; a symbolic link
-                                to <QUICKSAND_MEMORY_DIR>/<id>/ if that was set at the first start
+        layers/<id>.json        the seal of a frozen layer: size and checksums
+        layers/<id>.sha256      its SHA-256, once it was saved
+        memory/                 a symbolic link to <QUICKSAND_MEMORY_DIR>/<id>/ if that was set at
+                                the first start
+        memory/<id>.pages       pages of guest memory that checkpoints are made of
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
         memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
         memory/<digest>.rom     the machine's firmware
         checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index
-        console.log[.1]         what the guest wrote to its console, the last two pieces
-        qemu.log[.1]            QEMU's stderr, likewise
+        console.log[.1]         the guest's console, the last two pieces
+        qemu.log[.1]            QEMU's stderr, the last two pieces
         exit.json               how the last run ended
+        trash.json              in the trash: its name, when and why it was removed
+    <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
 
     <runtime>/<id>/             while it runs; 0700, removed by the keeper
-        keeper.sock             the keeper's
+        .quicksand              marks it as quicksand's, and names the sandbox's own directory
+        keeper.sock             the keeper's socket for clients
+        keeper.lock             flock'ed by the keeper while it lives
         current                 a symbolic link to the directory of the QEMU that runs
-        <number>/               one directory a QEMU: going back to a checkpoint takes a new one
+        <number>/               one directory per machine (QEMU): each revert starts a new one
             state.json          pids, accelerator, forwards: what a client needs to attach
-            disk-full           while the VM waits for space on the host's disk
+            disk-full           exists while the VM waits for space on the host's disk
             tracked             the checkpoint since which the kernel tracks written memory
-            loading             what QEMU writes while it loads a snapshot of its own
-            waiting.json        that it waits to take over, and from where it is to go on
+            loading             an overlay to which QEMU writes while it loads a snapshot
+            waiting.json        the machine waits to take over, for a revert to this checkpoint
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
+            smbN.sock   the stream of one share to its server (mounts/)
+            smbN.lock   flock'ed by the server of the share while it lives
+            smbN.json   the share: directories, and the process that serves it
 """
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import PathError
+from quicksand.host.files import map_os_errors
 from quicksand.host.paths import SOCKET_PATH_MAX, Paths, make_private_dir
+from quicksand.host.removal import make_marked, remove
+from quicksand.mounts.mount import MOUNTS_MAX
+
+NAMES = 10_000
+"""Names of machines are numbers below this, so that the paths of their sockets stay short."""
 
 AGENT_PORTS = 24
-"""Clients that can use a sandbox's agent at one time. A virtio-serial device has 31 ports at the
-most, the first kept for a console (QEMU, hw/char/virtio-serial-bus.c)."""
+"""Clients that can use a sandbox's agent at the same time. A virtio-serial device has at most 31
+ports, the first of which is reserved for a console (QEMU, hw/char/virtio-serial-bus.c)."""
 
 QMP_MONITORS = 8
-"""Clients that can use QMP at one time."""
+"""Clients that can use QMP at the same time."""
+
+SHARES = MOUNTS_MAX
+"""Streams through QEMU to the servers of mounts: one for each."""
 
 
 def layer_name(name: str) -> Path:
-    """A layer as QEMU, which runs in the directory of the layers, and the header of the layer above
-    it call it: so the same file does for clones, and both names are one. If they were not, QEMU
-    would describe the whole chain below in the name of each layer: 300 took it 8 s to open."""
+    """A layer's file name, relative to the directory of the layers, in which QEMU runs. QEMU's
+    command line and the qcow2 header of the layer above both use this name: so clones can share the
+    file, and QEMU sees that both are the same. With different names QEMU would describe the whole
+    chain below in the name of each layer, and opening 300 layers took 8 s."""
     return Path(f"{name}.qcow2")
 
 
@@ -64,17 +84,17 @@ class SandboxDir:
 
     root: Path
     memory_at: Path | None = None
-    """Where `memory` is to lead, if not to be a directory of its own."""
+    """The target of the link `memory`; None if that is a directory here."""
 
     def make(self) -> None:
-        """Make what is in it, as far as it is not there. Raises OSError, PathError."""
+        """Create the directories in it that are missing. Raises OSError, PathError."""
         for directory in (self.layers, self.checkpoints):
             directory.mkdir(mode=0o700, exist_ok=True)
         if self.memory.is_symlink():
-            # The other place may be one that a reboot empties.
-            make_private_dir(self.memory.readlink())
+            # A reboot may have emptied the other place (a tmpfs).
+            _make_elsewhere(self.memory.readlink())
         elif self.memory_at is not None and not self.memory.exists():
-            self.memory.symlink_to(make_private_dir(self.memory_at))
+            self.memory.symlink_to(_make_elsewhere(self.memory_at))
         else:
             self.memory.mkdir(mode=0o700, exist_ok=True)
 
@@ -131,6 +151,10 @@ class SandboxDir:
     def exit(self) -> Path:
         return self.root / "exit.json"
 
+    @property
+    def trashed(self) -> Path:
+        return self.root / "trash.json"
+
 
 @dataclass(frozen=True, slots=True)
 class MachineDir:
@@ -168,16 +192,31 @@ class MachineDir:
     def qmp_socket(self, monitor: int) -> Path:
         return self.root / f"qmp{monitor}.sock"
 
+    def share_socket(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock"
+
+    def share_lock(self, number: int) -> Path:
+        return self.root / f"smb{number}.lock"
+
+    def share_record(self, number: int) -> Path:
+        return self.root / f"smb{number}.json"
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeDir:
     """The directory of one running sandbox in the runtime directory."""
 
     root: Path
+    of: Path
+    """The sandbox's own directory; several data directories may share a runtime directory."""
 
     @property
     def keeper_socket(self) -> Path:
         return self.root / "keeper.sock"
+
+    @property
+    def keeper_lock(self) -> Path:
+        return self.root / "keeper.lock"
 
     @property
     def current_link(self) -> Path:
@@ -187,32 +226,47 @@ class RuntimeDir:
         return MachineDir(self.root / name)
 
     def current(self) -> MachineDir:
-        """The directory of the QEMU that runs at this moment, by its own name: what is done with it
-        stays with that QEMU. If none runs, a directory that does not exist."""
+        """The directory of the QEMU that runs now. It is not the link itself, so it keeps naming
+        that QEMU after a revert. If none runs, a directory that does not exist."""
         try:
             return self.machine(self.current_link.readlink().name)
         except OSError:
             return self.machine("none")
 
     def names(self) -> list[str]:
-        """What is in it; nothing once all that ran has ended, for then it is gone."""
+        """The names in it; none once the sandbox has ended and the directory is gone."""
         try:
             return [path.name for path in self.root.iterdir()]
         except FileNotFoundError:
             return []
 
+    def new_name(self) -> str:
+        """A free name for another machine. It is derived from the clock, so that a name is not
+        reused soon: the keeper may still be removing the directory of a machine that has ended."""
+        number = time.monotonic_ns() // 1_000_000
+        taken = set(self.names())
+        names = (str(2 + (number + n) % (NAMES - 2)) for n in range(NAMES))
+        return next(name for name in names if name not in taken)
+
     def make(self, machine: str) -> MachineDir:
-        """Make the directory of the sandbox, if need be, and of one of its machines. Raises
-        PathError when sockets' paths in it would be too long, OSError."""
+        """Create the directory of one of the sandbox's machines, and this one if it is missing.
+        Raises PathError if the paths of its sockets would be too long, OSError."""
         self.check_length()
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.root.exists():
+            self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_marked(self.root, of=self.of)
         found = self.machine(machine)
         found.root.mkdir(mode=0o700)
         return found
 
+    def remove_machine(self, name: str) -> None:
+        """Remove the directory of a machine that has ended. Raises PathError."""
+        with map_os_errors(self.root / name):
+            remove(self.root, part=name)
+
     def check_length(self) -> None:
-        """Raise PathError if the sockets' paths would be too long for the kernel."""
-        longest = str(self.machine("1000").agent_socket(AGENT_PORTS - 1))
+        """Raise PathError if its sockets' paths would be too long for the kernel (unix(7))."""
+        longest = str(self.machine(str(NAMES - 1)).agent_socket(AGENT_PORTS - 1))
         if len(longest.encode()) > SOCKET_PATH_MAX:
             raise PathError(
                 f"the socket path {longest} is longer than the {SOCKET_PATH_MAX} bytes "
@@ -221,18 +275,28 @@ class RuntimeDir:
             )
 
 
+def _make_elsewhere(place: Path) -> Path:
+    if not place.is_dir() or place.is_symlink():
+        # Sandboxes of earlier versions may have it where other users can write too.
+        if not place.parent.is_dir():
+            make_private_dir(place.parent)
+        make_marked(place)
+    return place
+
+
 def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:
     memory = paths.memory / sandbox_id if paths.memory is not None else None
     return SandboxDir(paths.sandboxes / sandbox_id, memory)
 
 
 def remove_memory(root: Path) -> None:
-    """Remove the memory of the sandbox whose directory is ``root`` where that is elsewhere; its
-    directory is about to go."""
+    """Remove the memory files of the sandbox in ``root`` if they are in another place. To be called
+    before the directory itself is removed."""
     memory = root / "memory"
     if memory.is_symlink():
-        shutil.rmtree(memory.readlink(), ignore_errors=True)
+        with contextlib.suppress(OSError):  # a directory without quicksand's mark is not removed
+            remove(memory.readlink())
 
 
 def runtime_dir(paths: Paths, sandbox_id: str) -> RuntimeDir:
-    return RuntimeDir(paths.runtime / sandbox_id)
+    return RuntimeDir(paths.runtime / sandbox_id, paths.sandboxes / sandbox_id)

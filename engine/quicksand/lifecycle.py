@@ -1,19 +1,19 @@
-"""Starting and stopping a machine. `boot` either returns a machine whose agent has answered, or
-raises with nothing left behind; that holds for cancellation at any await too."""
+"""Starting a machine: `boot` either returns a machine whose agent has answered, or raises with
+nothing left behind, even if it is cancelled at any await."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from quicksand.agent.link import AgentLink
+from quicksand.boot_disk import finish_start, prepare_disk
 from quicksand.config import BootTiming
 from quicksand.errors import (
     AgentError,
@@ -27,40 +27,32 @@ from quicksand.errors import (
 )
 from quicksand.host.files import is_locked, map_os_errors, tail
 from quicksand.host.paths import make_private_dir
+from quicksand.host.removal import remove
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, remove_memory, runtime_dir, sandbox_dir
+from quicksand.mounts.at_start import MountsAtStart
 from quicksand.planning import (
     Parts,
-    finish_start,
     gather_parts,
     machine_id,
     make_run_state,
     pick_all_ports,
     plan_machine,
-    prepare_disk,
 )
+from quicksand.progress import Progress
 from quicksand.qemu.command import plan
-from quicksand.qemu.keeping import FIRST
+from quicksand.qemu.keeper_parts import FIRST
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
-from quicksand.registry import (
-    Record,
-    Registry,
-    RunState,
-    find_panic,
-    publish_state,
-    remove_tree,
-)
+from quicksand.registry import Registry, find_panic, publish_state
+from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.records import DISK, Node, new_id
+from quicksand.snapshots.records import Node, new_id
 from quicksand.snapshots.restore import IDENTITY_S, check_disk_and_image, go_on
 from quicksand.templates import Templates, make_in_background
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, what is done and the total."""
-
 COLD = "cold boot"
 STAGES = ("image", "accelerator", "disk", "qemu", "guest")
 
@@ -70,7 +62,7 @@ KILL_WAIT_S = 10.0
 
 @dataclass(slots=True, kw_only=True)
 class LiveMachine:
-    """A machine that this process started and owns until it is detached."""
+    """A machine that this process has started and owns until it is detached."""
 
     record: Record
     run: RunState
@@ -78,10 +70,12 @@ class LiveMachine:
     process: OwnedProcess
     link: AgentLink
     image: ResolvedImage
+    notices: tuple[str, ...] = ()
+    """Mounts that could not be made, in words."""
 
 
 class Stopwatch:
-    """Names phases of a start and measures them."""
+    """Reports and measures the phases of a start."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -89,14 +83,14 @@ class Stopwatch:
         self._phases: dict[str, float] = {}
         self.mode = COLD
         self.note = ""
-        """Why it is no better one."""
+        """Why no faster mode was used."""
 
     def begin(self, stage: str) -> None:
         if self._progress is not None:
             self._progress(stage, STAGES.index(stage), len(STAGES))
 
     def lap(self, phase: str) -> None:
-        """Book the time since the last lap to ``phase``, a field of BootTiming."""
+        """Add the time since the last lap to ``phase``, a field of BootTiming."""
         now = time.monotonic()
         self._phases[phase] = self._phases.get(phase, 0.0) + now - self._last
         self._last = now
@@ -115,12 +109,13 @@ async def boot(
     at: str | None = None,
     warm: bool = False,
 ) -> LiveMachine:
-    """Boot the sandbox of ``record``, whose lock the caller holds as ``lock``; or let it go on
-    from its checkpoint ``at``; or, ``warm``, from a template of its machine, if there is one. If
-    not, one is made in the background.
+    """Start the sandbox of ``record``, whose lock the caller holds as the descriptor ``lock``. It
+    boots, or continues from its checkpoint ``at`` or, if ``warm``, from a template of its machine.
+    If there is no template, it boots and one is made in the background.
 
-    Raises HostError, ImageError, MachineError or AgentError; nothing runs then, the runtime
-    directory is gone, and the sandbox's directory is the caller's to keep or remove.
+    Raises CheckpointNotFoundError, HistoryError, SaveError, HostError, ImageError, MachineError,
+    AgentError. Nothing runs then and the runtime directory is removed; the caller keeps or removes
+    the sandbox's directory.
     """
     watch = Stopwatch(progress)
     watch.begin("image")
@@ -134,7 +129,7 @@ async def boot(
         try:
             return await _start(registry, record, lock, watch, parts, origin=template)
         except (HistoryError, MachineError, AgentError) as error:
-            # Whatever is wrong with it: it can be made again, and a boot needs none.
+            # A bad template is discarded: it can be made again, and a boot needs none.
             await in_thread_to_the_end(templates.discard)
             watch.note = f"the template did not work: {error}"
     else:
@@ -159,15 +154,15 @@ async def _start(
         node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
         head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
         ports = pick_all_ports(record)
-        # One that has a disk only is booted from.
-        memory = node if node is not None and node.tier != DISK else None
+        # From a checkpoint without memory the machine boots.
+        memory = node if node is not None and node.tier.has_memory else None
         machine = plan_machine(record, parts, head, ports, place, at=memory)
         watch.lap("setup_disk_s")
         watch.begin("qemu")
         undo.callback(remove_quietly, runtime.root)
         make_private_dir(registry.paths.runtime)
-        # We hold the lock, so what is there belongs to a run that ended badly.
-        remove_tree(runtime.root)
+        # The caller holds the lock, so a directory that is there is left from an earlier run.
+        registry.clear_runtime(record.id)
         with map_os_errors(runtime.root):
             machine_dir = runtime.make(FIRST)
             listeners = Listeners(machine_dir)
@@ -185,6 +180,10 @@ async def _start(
         listeners.close()
         watch.lap("launch_process_s")
         watch.begin("guest")
+        is_past = memory is not None and origin is None
+        mounts = MountsAtStart(machine_dir, registry.paths, is_past=is_past)
+        undo.push_async_callback(mounts.give_up)
+        await mounts.begin(record.config.mounts, is_first=not record.committed)
         run = make_run_state(
             machine,
             parts,
@@ -207,10 +206,11 @@ async def _start(
         if memory is None:
             await _await_agent(record, place, process, link)
             if not record.committed:
-                # Its disk may have that of the image, or of the sandbox that it is a clone of.
+                # Its disk may hold the identity of the image, or of the sandbox it was cloned from.
                 params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
                 session = await link.session()
                 await session.request("set_identity", params, timeout=IDENTITY_S)
+        await mounts.finish(link.request)
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, head, node))
         watch.lap("connect_agent_s")
@@ -224,11 +224,13 @@ async def _start(
         process=process,
         link=link,
         image=parts.image,
+        notices=mounts.notices,
     )
 
 
 def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node | None:
-    """The checkpoint to go on from, now the sandbox's own, and whole as far as QEMU opens it."""
+    """The checkpoint to continue from, imported from ``origin`` if that is given; the files that
+    QEMU opens are checked. Raises CheckpointNotFoundError, HistoryError, HostError."""
     if origin is None and at is None:
         return None
     node = import_node(origin, place) if origin is not None else History(place).find(str(at))
@@ -239,7 +241,8 @@ def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node
 async def _await_agent(
     record: Record, place: SandboxDir, process: OwnedProcess, link: AgentLink
 ) -> None:
-    """Return when the agent has answered; raise as soon as QEMU ends, or at the deadline."""
+    """Return when the agent has answered. Raises BootTimeoutError after ``boot_timeout`` seconds,
+    QemuDiedError or GuestPanicError as soon as QEMU ends."""
     timeout = record.config.boot_timeout
     try:
         async with asyncio.timeout(timeout):
@@ -255,7 +258,7 @@ async def _await_agent(
 
 
 async def first_of(wanted: Awaitable[T], ended: Awaitable[object]) -> None:
-    """Wait until either is done; the other is cancelled. Errors of ``wanted`` are raised."""
+    """Wait until either is done and cancel the other. Errors of ``wanted`` are raised."""
     tasks = [asyncio.ensure_future(wanted), asyncio.ensure_future(ended)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -271,7 +274,7 @@ async def first_of(wanted: Awaitable[T], ended: Awaitable[object]) -> None:
 
 
 def _timing(watch: Stopwatch, link: AgentLink) -> BootTiming:
-    """The host's phases, and within the wait for the agent the guest's own."""
+    """The timing as the host measured it, with the guest's own phases of its boot."""
     session = link.connected
     boot = session.hello.get("boot") if session is not None else None
     marks = (
@@ -281,7 +284,7 @@ def _timing(watch: Stopwatch, link: AgentLink) -> BootTiming:
     )
     timing = watch.timing()
     if watch.mode != COLD:
-        return timing  # the guest's figures are those of the boot that its memory had once
+        return timing  # the guest's figures are those of an earlier boot, kept in its memory
     if len(marks) == 3 and all(isinstance(mark, int | float) for mark in marks):
         init, network, serving = (float(mark) for mark in marks if mark is not None)
         timing = replace(
@@ -302,13 +305,14 @@ async def _kill(process: OwnedProcess) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a half-made directory; what cannot be removed the next reaping takes."""
+    """Remove an unfinished directory; what cannot be removed is left to `Registry.reap`."""
     remove_memory(path)
-    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        remove(path)
 
 
 def why_gone(place: SandboxDir, *, doing: str) -> QuicksandError | None:
-    """The error that tells why a machine is gone; None while it lives."""
+    """The error that says why a machine has ended; None while it lives."""
     if is_locked(place.lock) and not place.exit.exists():
         return None
     panic = find_panic(place)
@@ -321,7 +325,8 @@ def why_gone(place: SandboxDir, *, doing: str) -> QuicksandError | None:
 
 
 async def until_unlocked(lock: Path, *, timeout: float) -> bool:
-    """Whether a sandbox's lock is free (keeper and QEMU gone) within ``timeout`` seconds."""
+    """Wait until a sandbox's lock is free, that is, keeper and QEMU are gone. Returns False if it
+    is still held after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while is_locked(lock):
         if time.monotonic() >= deadline:

@@ -1,55 +1,42 @@
-"""From a sandbox's record to the machine that QEMU is to be: image, accelerator, disk, ports."""
+"""Turning a sandbox's record into a description of QEMU's machine: image, accelerator, disk,
+ports."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.config import NetworkMode, PortForward
-from quicksand.errors import DiskSpaceError, ImageError, PortInUseError
+from quicksand.errors import ImageError, PortInUseError
 from quicksand.host.arch import Architecture
-from quicksand.host.files import map_os_errors, read_json
 from quicksand.host.memory import check_memory
 from quicksand.images.initrd import compose_initrd
-from quicksand.images.overlay import create_overlay
-from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, layer_name
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
-from quicksand.qemu.keeping import FIRST
 from quicksand.qemu.process import Listeners
-from quicksand.registry import Record, Registry, RunState
-from quicksand.snapshots.history import History, lost_head, prune_automatic
-from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.left_behind import keep_left_behind
-from quicksand.snapshots.records import BLANK, PAGES, Head, Node, new_id
-
-UNFINISHED = "starting"
-"""Stands for a machine in a head whose start has not succeeded yet."""
-
-DISK_RESERVE = 64 * 1024 * 1024
-"""Bytes that must be free to start: a guest that finds the host full at once helps nobody."""
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, RunState
+from quicksand.snapshots.records import BLANK, Head, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What machines of one record are made of."""
+    """What the machines of one record have in common."""
 
     image: ResolvedImage
     arch: Architecture
     binaries: QemuBinaries
     status: AcceleratorStatus
     initrd: Path
-    """The image's, with the agent."""
+    """The image's initrd with the agent added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +45,15 @@ class Ports:
 
     forwards: tuple[PortForward, ...]
     http: int | None
-    """Leads to the agent's HTTP."""
+    """Leads to the agent's HTTP interface; None if that is off."""
 
 
 async def gather_parts(
     registry: Registry, record: Record, lap: Callable[[str], None] = lambda _: None
 ) -> Parts:
-    """Find image, QEMU and accelerator, and see that the memory is there.
+    """Find image, QEMU and accelerator, and check that the host has enough memory.
 
-    ``lap`` is called after each phase, by its name in BootTiming. Raises HostError or ImageError.
+    ``lap`` is called after each phase with its name in BootTiming. Raises HostError, ImageError.
     """
     image, arch = await asyncio.to_thread(resolve_image, registry, record)
     cache = registry.paths.cache
@@ -81,8 +68,8 @@ async def gather_parts(
 
 
 def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Architecture]:
-    """The record's image: at the first start the one of that name, later (and for clones) the very
-    same files."""
+    """The record's image: at the first start the present one of that name, later (and for clones)
+    the very same files. Raises ImageError if those are gone or have changed."""
     arch = record.config.arch or Architecture.host()
     resolver = ImageResolver(registry.paths)
     if not record.committed and not record.chain:
@@ -103,104 +90,6 @@ def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Ar
     return image, arch
 
 
-def prepare_disk(
-    record: Record, image: ResolvedImage, place: SandboxDir, at: Node | None = None
-) -> Head:
-    """See that there are a disk and a memory image to start from, or to go on from at the
-    checkpoint ``at``; returns where the sandbox stands. The caller holds the history's lock.
-
-    Raises DiskSpaceError, PathError, ImageError, HistoryError.
-    """
-    check_space(place.root)
-    history = History(place)
-    with map_os_errors(place.root):
-        place.make()
-    if at is not None:
-        history.set_head_aside()
-    head = _find_head(place, _last_machine(place))
-    if head is None and at is None:
-        _refuse_lost_disk(record, place)
-        head = _first_disk(record, image, place)
-    if at is not None:
-        # Until it runs, the disk as it was is what counts: its layers must not be swept away.
-        head = Head.going_on(at, machine=UNFINISHED, previous=head)
-        add_layer(place, head.top, below=at.layers[-1])
-    assert head is not None
-    history.set_head(head)
-    # Only now: exit.json has told which machine's disk counts.
-    with map_os_errors(place.root):
-        for log in (place.console_log, place.qemu_log, place.exit):
-            log.unlink(missing_ok=True)
-            log.with_name(log.name + ".1").unlink(missing_ok=True)
-    return head
-
-
-def _first_disk(record: Record, image: ResolvedImage, place: SandboxDir) -> Head:
-    size = record.config.disk_size_bytes or 0
-    if record.source is not None:
-        from quicksand.saves.resuming import adopt
-
-        return adopt(record.source, place, image, size)
-    top = image.chain[-1]
-    base_size = check_qcow2(top, allow_backing=len(image.chain) > 1).virtual_size
-    head = Head(layers=(), top=new_id(), machine=FIRST)
-    create_overlay(place.layer(head.top), backing=top, size=max(base_size, size))
-    return head
-
-
-def _refuse_lost_disk(record: Record, place: SandboxDir) -> None:
-    """A sandbox that has had a disk does not get an empty one. Raises HistoryError."""
-    if place.broken_head.exists():
-        raise lost_head(place, f"it was set aside as {place.broken_head.name}")
-    if record.committed and not place.head.exists() and any(place.layers.iterdir()):
-        raise lost_head(place, "it is missing")
-
-
-def _find_head(place: SandboxDir, ended: str) -> Head | None:
-    """Where the sandbox stood when it ended; None if it never ran. ``ended`` is the machine that
-    ran then."""
-    if not place.head.exists():
-        return None
-    head = History(place).head()
-    # A hand-over or a start that was not finished: what was before it counts.
-    if head.machine == UNFINISHED or (head.previous is not None and head.machine != ended):
-        if head.previous is None:
-            return None
-        head = head.previous
-    return replace(head, run=None, memory=BLANK, machine=FIRST, previous=None)
-
-
-def finish_start(place: SandboxDir, head: Head, at: Node) -> None:
-    """The machine of ``head``, which goes on from ``at``, runs: from now on its disk is the
-    sandbox's. What was the present is kept as an automatic checkpoint.
-
-    The caller holds the history's lock. Raises HostError: then what was before it counts.
-    """
-    history = History(place)
-    if head.previous is not None:
-        keep_left_behind(history, head.previous, at)
-    history.set_head(replace(head, machine=FIRST, previous=None))
-    prune_automatic(history)
-
-
-def _last_machine(place: SandboxDir) -> str:
-    """Which machine ran when the sandbox ended, by its keeper; "" if it could not tell."""
-    with contextlib.suppress(OSError, ValueError):
-        return str(read_json(place.exit).get("machine", ""))
-    return ""
-
-
-def check_space(root: Path, need: int = 0) -> None:
-    """Raise DiskSpaceError if ``need`` bytes would make the file system of ``root`` as good as
-    full."""
-    found = os.statvfs(root)
-    if found.f_bavail * found.f_frsize < need + DISK_RESERVE:
-        raise DiskSpaceError(
-            f"{root} has less than {(need + DISK_RESERVE) // 2**20} MiB of free space",
-            hint="`quicksand-tui du` shows where it goes, `quicksand-tui clean` frees some",
-        )
-
-
 def plan_machine(
     record: Record,
     parts: Parts,
@@ -210,8 +99,8 @@ def plan_machine(
     *,
     at: Node | None = None,
 ) -> Machine:
-    """The machine of ``record`` on the disk and the memory image of ``head``; it waits for the
-    state of the checkpoint ``at``, if there is one."""
+    """The machine of ``record`` with the disk and memory image of ``head``. With ``at`` it waits
+    for that checkpoint's state to be loaded."""
     config, image = record.config, parts.image
     return Machine(
         name=str(place.root),
@@ -219,8 +108,8 @@ def plan_machine(
         accel=parts.status.accelerator,
         memory_bytes=config.memory_bytes,
         memory_image=None if head.memory == BLANK else place.memory / head.memory,
-        incoming=at is not None and at.tier == PAGES,
-        halted=at is not None and at.tier != PAGES,
+        incoming=at is not None and at.tier.is_incoming,
+        halted=at is not None and not at.tier.is_incoming,
         cpus=config.cpus,
         boot=Boot(
             kernel=image.kernel,
@@ -249,7 +138,7 @@ def make_run_state(
     run: str,
     origin: str = "",
 ) -> RunState:
-    """What clients need of a machine whose keeper and QEMU are ``pids``."""
+    """The `RunState` of a machine whose keeper and QEMU have the process ids ``pids``."""
     return RunState(
         keeper_pid=pids[0],
         qemu_pid=pids[1],
@@ -267,14 +156,14 @@ def make_run_state(
 
 
 def pick_all_ports(record: Record) -> Ports:
-    """The ports that a start takes. Raises PortInUseError."""
+    """Choose the host ports for a start. Raises PortInUseError."""
     config = record.config
     http = pick_port(PortForward(0, AGENT_HTTP_PORT)) if config.agent_http else None
     return Ports(forwards=pick_ports(config.port_forwards), http=http)
 
 
 def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:
-    """Replace host port 0 by a free one. Raises PortInUseError for a taken one, by its number."""
+    """Replace host port 0 by a free port. Raises PortInUseError, naming the port."""
     return tuple(PortForward(host=pick_port(f), guest=f.guest) for f in forwards)
 
 
@@ -294,9 +183,9 @@ def pick_port(forward: PortForward) -> int:
 
 
 def identity(record: Record, *, was_used: bool = True) -> dict[str, str]:
-    """What makes this sandbox's guest another than that whose memory it goes on from: parameters
-    of the agent's ``set_identity``. Unless it ``was_used``, none of its programs but the init has
-    read its boot id, which the kernel makes when that is first done."""
+    """Parameters of the agent's ``set_identity`` that give this sandbox's guest its own identity,
+    when its memory comes from another one. If that guest was not ``was_used`` (a template), its
+    boot id is renewed only if a program has read it: the kernel makes it at the first read."""
     found = {
         "hostname": hostname(record.name),
         "machine_id": machine_id(record.id),
@@ -308,15 +197,15 @@ def identity(record: Record, *, was_used: bool = True) -> dict[str, str]:
 
 
 def machine_id(sandbox_id: str) -> str:
-    """A machine-id(5) of the sandbox's own: 32 hexadecimal digits."""
+    """The sandbox's own machine-id(5): 32 hexadecimal digits."""
     return hashlib.sha256(f"quicksand {sandbox_id}".encode()).hexdigest()[:32]
 
 
 def hostname(name: str) -> str:
-    """A host name made of a sandbox's name (RFC 1123: letters, digits and hyphens, 63 at most)."""
+    """A host name derived from a sandbox's name (RFC 1123: at most 63 letters, digits, hyphens)."""
     return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")[:63] or "sandbox"
 
 
 def mac_address(sandbox_id: str) -> str:
-    """A locally administered address of the sandbox's own (52:54:00 is QEMU's prefix)."""
+    """The sandbox's own MAC address, locally administered (52:54:00 is QEMU's prefix)."""
     return "52:54:00:" + ":".join(sandbox_id[i : i + 2] for i in (0, 2, 4))

@@ -1,30 +1,25 @@
-"""Sandboxes on disk: which there are, which run, and clearing up after those that ended badly.
+"""The sandboxes on disk: which exist, which run, and cleaning up after those that ended badly.
 
-The files are the truth (layout.py). A sandbox runs while somebody holds the lock on its directory:
-its keeper, QEMU itself, or the client that is starting it. A lock ends with its holders, so neither
-a crash, a reboot nor a reused process id can make a dead sandbox look alive.
+The files (layout.py) are the only record. A sandbox is live while a process holds the lock on its
+directory: its keeper, QEMU itself, or the client that is starting it. A lock ends with its holders,
+so neither a crash, a reboot nor a reused process id can make a dead sandbox look alive.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
-import math
 import os
-import shutil
 import signal
-import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.config import SandboxConfig, check_name
+from quicksand.config import check_name
 from quicksand.errors import (
-    ConfigError,
     NameTakenError,
+    PathError,
     QuicksandError,
     SandboxNotFoundError,
     StateError,
@@ -38,170 +33,30 @@ from quicksand.host.files import (
     write_json,
 )
 from quicksand.host.paths import Paths, make_private_dir
+from quicksand.host.processes import PROC, Kind, holders_of, is_same_place, processes_of
+from quicksand.host.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.host.staging import sweep_staging
 from quicksand.layout import (
     MachineDir,
-    RuntimeDir,
     SandboxDir,
     remove_memory,
     runtime_dir,
     sandbox_dir,
 )
-from quicksand.saves.source import Source
+from quicksand.sandbox_records import Entry, Record, RunState, Status, is_id
+from quicksand.text import printable
+from quicksand.trash import LOCK_WAIT_S, REMOVED, Trash, remove_for_good, remove_tree
 
 if TYPE_CHECKING:
+    from quicksand.snapshots.checkpoint import Checkpoint
     from quicksand.snapshots.history import History
+    from quicksand.snapshots.tree import Tree
 
-SCHEMA = 1
-ID_BYTES = 6
-LOCK_WAIT_S = 5.0
-NOBODY_TOLD = "nothing tells how it ended: the host went down, or all its processes were killed"
-REMOVED = ".removed-"
-"""Directories so named are on their way out."""
-
-DISK_FULL = "the host's disk is full: it goes on when there is space"
+YOUNG_S = 10.0
+"""Seconds after the creation of its directory during which a start counts as still going on."""
+NOBODY_TOLD = "it is unknown how it ended: the host went down, or all its processes were killed"
+DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
 PANIC_MARK = "Kernel panic - not syncing"
-
-
-class Status(StrEnum):
-    """What a sandbox is doing."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    CRASHED = "crashed"
-    """It ended without being asked to."""
-    BROKEN = "broken"
-    """Its record cannot be read; ``Entry.error`` says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """What outlives a stop."""
-
-    id: str
-    name: str
-    config: SandboxConfig
-    image_digest: str
-    """Identity of the base image's files, "" for images outside the store."""
-    chain: tuple[str, ...]
-    """The overlay's read-only layers, the root base first: absolute paths."""
-    created: float
-    """Unix time."""
-    committed: bool
-    """False while the first start is under way: such a sandbox is cleared up when its starter is
-    gone."""
-    discard: bool
-    """Remove it when it stops."""
-    source: Source | None = None
-    """The save that it began from."""
-
-    @property
-    def began_with(self) -> str:
-        """The name of the save or image whose disk it had at first."""
-        return self.config.image if self.source is None else self.source.name
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA,
-            "id": self.id,
-            "name": self.name,
-            "config": self.config.to_json(),
-            "image_digest": self.image_digest,
-            "chain": list(self.chain),
-            "created": self.created,
-            "committed": self.committed,
-            "discard": self.discard,
-            "source": None if self.source is None else self.source.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Record:
-        """Raises ValueError naming what is wrong."""
-        if value.get("schema_version") != SCHEMA:
-            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
-        try:
-            record = cls(
-                id=str(value["id"]),
-                name=check_name(value["name"]),
-                config=SandboxConfig.parse(value["config"]),
-                image_digest=str(value["image_digest"]),
-                chain=tuple(str(path) for path in value["chain"]),
-                created=float(value["created"]),
-                committed=bool(value["committed"]),
-                discard=bool(value["discard"]),
-                source=Source.from_json(value["source"]),
-            )
-        except (KeyError, TypeError, OverflowError, ConfigError) as error:
-            raise ValueError(f"bad record: {error!r}") from error
-        if not math.isfinite(record.created):
-            raise ValueError(f"bad record: created is {record.created}")
-        return record
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
-    """What a client needs to use a running sandbox."""
-
-    keeper_pid: int
-    qemu_pid: int
-    token: str
-    """The agent's. Lies in a 0700 directory only."""
-    accel: str
-    accel_reason: str
-    """Why not a faster one; "" if it is the fastest."""
-    forwards: tuple[tuple[int, int], ...]
-    """(host port, guest port) as they are."""
-    http_port: int | None
-    run: str
-    """Names this run of QEMU."""
-    origin: str
-    """What it came from: "" for a boot, else the tag of a checkpoint."""
-    started: float
-    paused: bool
-    qemu_command: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> RunState:
-        """Raises ValueError."""
-        try:
-            return cls(
-                keeper_pid=int(value["keeper_pid"]),
-                qemu_pid=int(value["qemu_pid"]),
-                token=str(value["token"]),
-                accel=str(value["accel"]),
-                accel_reason=str(value["accel_reason"]),
-                forwards=tuple((int(h), int(g)) for h, g in value["forwards"]),
-                http_port=None if value["http_port"] is None else int(value["http_port"]),
-                run=str(value["run"]),
-                origin=str(value["origin"]),
-                started=float(value["started"]),
-                paused=bool(value["paused"]),
-                qemu_command=tuple(str(a) for a in value["qemu_command"]),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"bad state: {error!r}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One sandbox as it is on disk at this moment."""
-
-    id: str
-    name: str
-    status: Status
-    record: Record | None
-    run: RunState | None = None
-    error: str = ""
-    """Why it is BROKEN or CRASHED, or PAUSED by a full host disk."""
-
-    @property
-    def is_live(self) -> bool:
-        return self.status in (Status.STARTING, Status.RUNNING, Status.PAUSED)
 
 
 class Registry:
@@ -212,25 +67,52 @@ class Registry:
         self._histories: dict[str, History] = {}
 
     def history(self, id_: str) -> History:
-        """The history of a sandbox; the same object each time, which knows what it has read."""
+        """The history of a sandbox; the same object each time, since it caches what it has read."""
         from quicksand.snapshots.history import History
 
         if id_ not in self._histories:
             self._histories[id_] = History(sandbox_dir(self.paths, id_))
         return self._histories[id_]
 
+    def tree(self, id_: str) -> Tree:
+        """The tree of a sandbox's checkpoints and the present's place in it. Blocks for I/O."""
+        from quicksand.snapshots.tree import read_tree
+
+        return read_tree(self.history(id_))
+
+    def checkpoints(self, id_: str) -> builtins.list[Checkpoint]:
+        """The checkpoints of a sandbox with their sizes, the oldest first. Blocks for I/O.
+
+        Raises OSError.
+        """
+        from quicksand.snapshots.checkpoint import list_checkpoints
+
+        return list_checkpoints(self.history(id_))
+
+    def place(self, id_: str) -> SandboxDir:
+        """The directory of a sandbox."""
+        return sandbox_dir(self.paths, id_)
+
+    def machine(self, id_: str) -> MachineDir:
+        """The directory of a sandbox's running QEMU; it does not exist if none runs."""
+        return runtime_dir(self.paths, id_).current()
+
+    def is_live(self, id_: str) -> bool:
+        """Whether the sandbox runs or is starting."""
+        return is_locked(sandbox_dir(self.paths, id_).lock)
+
     def list(self) -> list[Entry]:
-        """Every sandbox, oldest first. Never raises for a bad one: it is listed as BROKEN."""
+        """Every sandbox, oldest first. One that cannot be read is listed as BROKEN, not raised."""
         entries = [e for id_ in self._ids() if (e := self.inspect(id_)) is not None]
         return sorted(entries, key=lambda e: (e.record.created if e.record else 0.0, e.id))
 
     def find(self, id_or_name: str) -> Entry:
-        """The sandbox of that name or id (or an unambiguous start of the id).
+        """The sandbox with that name or id, or an unambiguous prefix of the id, at least 4 digits.
 
-        Raises SandboxNotFoundError; the message suggests a near name.
+        Raises SandboxNotFoundError, whose hint suggests a similar name.
         """
         if is_id(id_or_name) and (known := self.inspect(id_or_name)) is not None:
-            return known  # without a look at all the others
+            return known  # the others need not be read
         entries = self.list()
         exact = [e for e in entries if id_or_name in (e.name, e.id)]
         if exact:
@@ -240,16 +122,20 @@ class Registry:
             return near[0]
         raise self._not_found(id_or_name, [e.name for e in entries])
 
-    @staticmethod
-    def _not_found(asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
+    def _not_found(self, asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
         import difflib
 
+        if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
+            return SandboxNotFoundError(
+                f"the sandbox {asked!r} is in the trash",
+                hint=f"`quicksand-tui restore {asked}` brings it back",
+            )
         close = difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui ps -a` lists them all"
         return SandboxNotFoundError(f"no sandbox is called {asked!r}", hint=hint)
 
     def inspect(self, id_: str) -> Entry | None:
-        """The state of one sandbox, or None if it does not exist (any more)."""
+        """The state of one sandbox; None if it does not exist."""
         place = sandbox_dir(self.paths, id_)
         try:
             live = is_locked(place.lock)
@@ -275,7 +161,7 @@ class Registry:
             run = RunState.from_json(read_json(machine.state))
         status, reason = Status.RUNNING, ""
         if run is None:
-            status = Status.STARTING
+            status, reason = self._without_state(record)
         elif machine.disk_full.exists():
             status, reason = Status.PAUSED, DISK_FULL
         elif run.paused:
@@ -284,47 +170,57 @@ class Registry:
             id=record.id, name=record.name, status=status, record=record, run=run, error=reason
         )
 
+    def _without_state(self, record: Record) -> tuple[Status, str]:
+        """The status of a live sandbox without state.json: starting, or unreachable.
+
+        The client that starts a sandbox holds its lock until state.json is written. So if only the
+        sandbox's own processes hold the lock, state.json existed and is lost. Only Linux tells who
+        holds a lock. As that takes some milliseconds, it is skipped while a start is young."""
+        place, runtime = sandbox_dir(self.paths, record.id), runtime_dir(self.paths, record.id)
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - runtime.root.stat().st_mtime < YOUNG_S:
+                return Status.STARTING, ""
+        processes = processes_of(place.root)
+        if not PROC.is_dir() or not any(process.kind is Kind.QEMU for process in processes):
+            return Status.STARTING, ""
+        others = set(holders_of(place.lock)) - {process.pid for process in processes}
+        if others or runtime.current().state.exists():
+            return Status.STARTING, ""
+        return Status.UNREACHABLE, (
+            f"QEMU runs, but its sockets in {runtime.root} are gone; `kill` ends it"
+        )
+
     @staticmethod
     def _crash_reason(place: SandboxDir) -> str:
-        """Why the last run ended unasked, or "" if it ended well."""
+        """Why the last run ended without being asked to; "" if it ended well."""
         try:
             ended = read_json(place.exit)
             panic = find_panic(place)
         except FileNotFoundError:
-            # Every run begins its logs, and its keeper's last act is to write how it ended.
+            # Every run creates logs, and its keeper finally writes exit.json.
             return NOBODY_TOLD if place.qemu_log.exists() else ""
         except (OSError, ValueError) as error:
             return f"how it ended cannot be read: {error}"
-        code = ended.get("code")
-        if panic:
-            return panic
-        if ended.get("asked") or code == 0:
-            return ""
-        if isinstance(code, int) and code < 0:
-            with contextlib.suppress(ValueError):
-                return f"QEMU was ended by {signal.Signals(-code).name}"
-        return f"QEMU ended with status {code}"
+        return panic or _how_it_ended(ended)
 
     # Making and removing
 
     def create(self, record: Record) -> int:
-        """Make the directory of a new sandbox and lock it; returns the lock's descriptor.
+        """Create the directory of a new sandbox and lock it; returns the lock's descriptor.
 
-        Raises NameTakenError when another sandbox has the name, PathError, DiskSpaceError.
+        Raises NameTakenError if another sandbox has the name, ConfigError for a bad name,
+        StateError, PathError, DiskSpaceError.
         """
         check_name(record.name)
         make_private_dir(self.paths.sandboxes)
         place = sandbox_dir(self.paths, record.id)
         with self._names_locked():
             self.reap()
-            for other in self.list():
-                if record.name in (other.name, other.id):
-                    raise NameTakenError(
-                        f"the name {record.name!r} is taken by a sandbox that is {other.status}",
-                        hint=f"choose another, or `quicksand-tui rm {record.name}` first",
-                    )
+            self._require_free(
+                record.name, hint=f"choose another, or `quicksand-tui rm {record.name}` first"
+            )
             with map_os_errors(place.root):
-                place.root.mkdir(mode=0o700)
+                make_marked(place.root)
             lock = None
             try:
                 with map_os_errors(place.lock):
@@ -332,16 +228,33 @@ class Registry:
                 assert lock is not None, "nobody knows this directory yet"
                 write_json(place.record, record.to_json())
             except BaseException:
-                shutil.rmtree(place.root, ignore_errors=True)
+                with contextlib.suppress(OSError):  # the next reaping takes it
+                    remove(place.root)
                 if lock is not None:
                     os.close(lock)
                 raise
         return lock
 
-    def lock(self, id_: str) -> int:
-        """Lock a stopped sandbox to start or remove it.
+    @contextlib.contextmanager
+    def giving_name(self, name: str, *, hint: str) -> Iterator[None]:
+        """Reserve a name within the block. Raises NameTakenError, with ``hint``, if a sandbox has
+        it, StateError if the lock on names is held for too long."""
+        with self._names_locked():
+            self._require_free(name, hint=hint)
+            yield
 
-        Raises StateError if it runs, SandboxNotFoundError if it is gone.
+    def _require_free(self, name: str, *, hint: str) -> None:
+        for other in self.list():
+            if name in (other.name, other.id):
+                raise NameTakenError(
+                    f"the name {name!r} is taken by a sandbox that is {other.status}", hint=hint
+                )
+
+    def lock(self, id_: str) -> int:
+        """Lock a stopped sandbox to start or remove it; returns the lock's descriptor.
+
+        Raises StateError if it is running or starting, SandboxNotFoundError if it is gone,
+        PathError.
         """
         place = sandbox_dir(self.paths, id_)
         lock = None
@@ -357,58 +270,103 @@ class Registry:
         return lock
 
     def save(self, record: Record) -> None:
-        """Write a record anew."""
+        """Write a record to disk. Raises DiskSpaceError, PathError."""
         write_json(sandbox_dir(self.paths, record.id).record, record.to_json())
 
-    def remove(self, id_: str) -> None:
-        """Remove a stopped sandbox and its disk. Raises as `lock` does."""
-        lock = self.lock(id_)
+    @contextlib.contextmanager
+    def holding(self, id_: str, *, stuck: bool = False) -> Iterator[None]:
+        """Lock a stopped sandbox within the block. With ``stuck`` a sandbox is accepted even
+        without its lock if another program still holds that but none of its processes is left.
+        Raises as `lock`."""
+        lock = None
         try:
-            self._remove_locked(id_)
+            lock = self.lock(id_)
+        except StateError:
+            if not stuck or processes_of(sandbox_dir(self.paths, id_).root):
+                raise
+        try:
+            yield
         finally:
-            os.close(lock)
+            if lock is not None:
+                os.close(lock)
+
+    def remove(self, id_: str, *, stuck: bool = False) -> None:
+        """Remove a stopped sandbox and its disk for good; ``stuck`` as for `holding`. Raises as
+        `lock`, and PathError if the directory lacks quicksand's mark."""
+        with self.holding(id_, stuck=stuck):
+            self._remove_locked(id_)
+
+    def tidy(self, id_: str) -> None:
+        """Clean up after a sandbox that was stopped, in place of a keeper that was killed: record
+        that it was asked to end, and remove its runtime directory. Does nothing if it runs or
+        another process holds its lock."""
+        place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
+        if place.exit.exists() and not runtime.root.exists():
+            return
+        with contextlib.suppress(QuicksandError):
+            lock = self.lock(id_)
+            try:
+                if not place.exit.exists() and place.qemu_log.exists():
+                    name = runtime.current().name if runtime.current().root.exists() else ""
+                    ended = {"code": None, "asked": True, "machine": name, "unix_time": time.time()}
+                    write_json(place.exit, ended)
+                self.clear_runtime(id_)
+            finally:
+                os.close(lock)
+
+    def clear_runtime(self, id_: str) -> None:
+        """Remove the runtime directory that an earlier run has left. The caller holds the sandbox's
+        lock. Raises PathError, also if a sandbox in another data directory uses it."""
+        runtime = runtime_dir(self.paths, id_)
+        with map_os_errors(runtime.root), contextlib.suppress(FileNotFoundError):
+            of = belongs_to(runtime.root)
+            if of and not is_same_place(of, runtime.of):
+                raise PathError(
+                    f"{runtime.root} is in use for the sandbox in {of}",
+                    hint="a copy of a data directory needs a QUICKSAND_RUNTIME_DIR of its own",
+                )
+            remove(runtime.root)
 
     def _remove_locked(self, id_: str) -> None:
-        remove_tree(runtime_dir(self.paths, id_).root)
-        root = sandbox_dir(self.paths, id_).root
-        # It goes as a whole: once its lock file is unlinked, others could lock what is left of it.
-        doomed = root.with_name(f"{REMOVED}{new_id()}")
-        with map_os_errors(root):
-            root.rename(doomed)
-        remove_memory(doomed)
-        remove_tree(doomed)
+        self.clear_runtime(id_)
+        remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
 
     def reap(self) -> builtins.list[str]:
-        """Remove what dead owners left: half-made sandboxes, those to be discarded, and runtime
-        directories without a machine. Returns the ids. Live ones are never touched, and one that
-        cannot be removed is no reason to leave the others."""
+        """Remove what processes that died have left: unfinished sandboxes, ephemeral sandboxes that
+        have stopped, and runtime directories without a machine. Returns their ids. Live sandboxes
+        and directories without quicksand's mark (see `strangers`) are never touched. If one cannot
+        be removed, the others still are."""
         reaped = []
         for id_ in {*self._ids(), *self._runtime_ids()}:
             with contextlib.suppress(QuicksandError, OSError):
                 if self._reap_one(id_):
                     reaped.append(id_)
-        for doomed in self.paths.sandboxes.glob(f"{REMOVED}*"):
-            remove_memory(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+        for name in _entries(self.paths.sandboxes):
+            if name.startswith(REMOVED):
+                with contextlib.suppress(OSError):
+                    require_ours(self.paths.sandboxes / name)
+                    remove_memory(self.paths.sandboxes / name)
+                    remove(self.paths.sandboxes / name)
         with contextlib.suppress(QuicksandError, OSError):
             sweep_staging(self.paths.sandboxes)
+        with contextlib.suppress(QuicksandError, OSError):
+            Trash(self.paths).expire()
         return reaped
 
     def _reap_one(self, id_: str) -> bool:
         place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
-        if not place.root.exists():
-            if not _is_abandoned(runtime):
-                return False
-            remove_tree(runtime.root)
-            return True
+        of = belongs_to(runtime.root) if runtime.root.exists() else ""
+        if not place.root.exists() or (of and not is_same_place(of, place.root)):
+            # It belongs to another data directory, unless that is gone.
+            return self._reap_orphan(runtime.root, of)
         if is_locked(place.lock):
             return False
         if not self._is_leftover(place, patience=LOCK_WAIT_S) and not runtime.root.exists():
             return False
         lock = self.lock(id_)
         try:
-            remove_tree(runtime.root)
-            # Asked again: somebody may have started it just before we had the lock.
+            self.clear_runtime(id_)
+            # Checked again: it may have been started just before this process got the lock.
             if self._is_leftover(place, patience=0):
                 self._remove_locked(id_)
         finally:
@@ -416,23 +374,47 @@ class Registry:
         return True
 
     @staticmethod
+    def _reap_orphan(root: Path, of: str) -> bool:
+        """Remove the runtime directory of a sandbox that is gone, unless a process of it runs."""
+        if of and (Path(of).exists() or processes_of(of)):
+            return False
+        if time.time() - root.stat().st_mtime < LOCK_WAIT_S:
+            return False
+        remove_tree(root)
+        return True
+
+    def strangers(self) -> dict[Path, str]:
+        """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
+        are never touched."""
+        found = {}
+        roots = [self.paths.runtime, self.paths.sandboxes]
+        roots += [self.paths.memory] if self.paths.memory is not None else []
+        for root in roots:
+            for name in _entries(root):
+                path = root / name
+                ours = name.startswith(".") and root == self.paths.sandboxes
+                if not ours and (why := why_not_ours(path)):
+                    found[path] = why
+        return found
+
+    @staticmethod
     def _is_leftover(place: SandboxDir, *, patience: float) -> bool:
         try:
             record = Record.from_json(read_json(place.record))
         except FileNotFoundError:
-            # Without a record it never was: but its maker may be between two instructions.
+            # Without a record it was never finished; but it may be in the making at this moment.
             with contextlib.suppress(OSError):
                 return time.time() - place.root.stat().st_mtime >= patience
             return False
         except (OSError, ValueError):
-            return False  # somebody's data that we cannot read: shown as broken, never removed
+            return False  # user data that cannot be read: shown as broken, never removed
         return record.discard or not record.committed
 
     def _ids(self) -> builtins.list[str]:
-        return _subdirectories(self.paths.sandboxes)
+        return [name for name in _entries(self.paths.sandboxes) if is_id(name)]
 
     def _runtime_ids(self) -> builtins.list[str]:
-        return _subdirectories(self.paths.runtime)
+        return [name for name in _entries(self.paths.runtime) if is_id(name)]
 
     @contextlib.contextmanager
     def _names_locked(self) -> Iterator[None]:
@@ -447,53 +429,36 @@ class Registry:
             os.close(lock)
 
 
-def _is_abandoned(runtime: RuntimeDir) -> bool:
-    """Whether no machine uses a runtime directory whose sandbox is not in our data directory: it
-    may be in another one (QUICKSAND_DATA_DIR), so what counts is whether its sockets are served."""
-    if time.time() - runtime.root.stat().st_mtime < LOCK_WAIT_S:
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(runtime.keeper_socket))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return True
-        return False
-
-
-def new_id() -> str:
-    """A fresh sandbox id: 12 hexadecimal digits."""
-    return os.urandom(ID_BYTES).hex()
-
-
-def is_id(text: str) -> bool:
-    """Whether it could be one of `new_id`."""
-    return len(text) == 2 * ID_BYTES and set(text) <= set("0123456789abcdef")
+def _how_it_ended(ended: dict[str, Any]) -> str:
+    """Why QEMU ended, from the keeper's exit.json; "" if it was asked to or ended normally."""
+    code = ended.get("code")
+    if ended.get("asked") or code == 0:
+        return ""
+    if code is None:
+        return "QEMU ended with an unknown status, since its keeper was killed"
+    if isinstance(code, int) and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"QEMU was ended by {signal.Signals(-code).name}"
+    return f"QEMU ended with status {code}"
 
 
 def find_panic(place: SandboxDir) -> str:
-    """The kernel's panic message on the console, or ""."""
+    """The guest kernel's panic message on the console, or "" if there is none."""
     log = tail(place.console_log, limit=16 * 1024)
     if PANIC_MARK not in log:
         return ""
     line = log[log.rindex(PANIC_MARK) :].splitlines()[0]
-    return "".join(c if c.isprintable() else "?" for c in line[:200])
+    return printable(line[:200])
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory of ours; no error if it is not there."""
-    with map_os_errors(path), contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path)
-
-
-def _subdirectories(path: Path) -> list[str]:
+def _entries(path: Path) -> list[str]:
     try:
-        with os.scandir(path) as entries:
-            return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
-    except FileNotFoundError:
+        return [found.name for found in path.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def publish_state(machine: MachineDir, run: RunState) -> None:
-    """Write what clients need to attach; from here on the sandbox is RUNNING."""
+    """Write state.json, which clients need to attach; from here on the sandbox is RUNNING. Raises
+    DiskSpaceError, PathError."""
     write_json(machine.state, run.to_json(), durable=False)

@@ -1,5 +1,5 @@
-"""What this host offers: which QEMU, which accelerator. Plain functions, for scripts; the engine
-itself uses qemu/binaries.py and qemu/accelerator.py."""
+"""Plain functions that tell scripts what this host offers: which QEMU, which accelerator. The
+engine itself uses qemu/binaries.py and qemu/accelerator.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quicksand.qemu.binaries import find_binaries
 
 
 class OS(StrEnum):
-    """The host's system."""
+    """An operating system of hosts."""
 
     LINUX = "linux"
     MACOS = "darwin"
@@ -26,16 +26,21 @@ class OS(StrEnum):
 
     @classmethod
     def host(cls) -> OS:
-        """This host's. Raises ConfigError on another one."""
+        """This host's operating system. Raises ConfigError if it is none of these."""
         name = "windows" if sys.platform == "win32" else sys.platform
         try:
             return cls(name)
         except ValueError:
             raise ConfigError(f"{sys.platform} is no system that quicksand runs on") from None
 
+    @property
+    def os_type(self) -> OS:
+        """Itself; the specification calls the kind of a platform's ``os`` so."""
+        return self
+
 
 class MachineType(StrEnum):
-    """QEMU's machine for guests of an architecture."""
+    """QEMU's machine type for an architecture."""
 
     Q35 = "q35"
     VIRT = "virt"
@@ -50,23 +55,24 @@ class RuntimeInfo:
     qemu_img: Path | None
     version: str
     origin: str
-    """Where it is from: "system", "unpacked by setup", …"""
+    """Where it comes from: "system", "unpacked by setup", …"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformConfig:
-    """What a VM on this host is made with."""
+    """The defaults for VMs on this host."""
 
     os: OS
     arch: Architecture
     machine_type: MachineType
     accelerator: Accelerator | None
-    """The hardware accelerator that this kind of host can have; whether it works,
-    `detect_accelerator` finds out."""
+    """The hardware accelerator that this kind of host can have; `detect_accelerator` finds out
+    whether it works."""
 
 
 def get_runtime(arch: str | None = None) -> RuntimeInfo:
-    """The QEMU for guests of ``arch``, this host's by default. Raises QemuNotFound, QemuTooOld."""
+    """The QEMU for guests of ``arch``, by default this host's. Raises QemuNotFound, QemuTooOld,
+    ConfigError for an unknown architecture."""
     wanted = Architecture.parse(arch) if arch else Architecture.host()
     found = find_binaries(wanted.value)
     return RuntimeInfo(
@@ -87,25 +93,25 @@ def is_runtime_available(arch: str | None = None) -> bool:
 
 
 def detect_accelerator(arch: str | None = None) -> AcceleratorStatus:
-    """The fastest accelerator that works for guests of ``arch``, and why not a faster one.
+    """The fastest accelerator that works for guests of ``arch``, and why no faster one does.
 
-    The first call after a boot of the host runs a probe: 0.1 s, or 4 s where the accelerator hangs.
-    Raises QemuNotFound, QemuTooOld.
+    The first call after a boot of the host runs a probe, which takes 0.1 s, or 4 s if the
+    accelerator hangs. Raises QemuNotFound, QemuTooOld, ConfigError for an unknown architecture.
     """
     wanted = Architecture.parse(arch) if arch else Architecture.host()
     binaries = find_binaries(wanted.value)
-    # In a thread of its own: there may be an event loop in this one.
+    # In another thread, since an event loop may be running in this one.
     with ThreadPoolExecutor(1, "quicksand-probe") as thread:
         return thread.submit(lambda: asyncio.run(find_accelerator(binaries, wanted))).result()
 
 
 def get_accelerator() -> Accelerator:
-    """What guests of this host's architecture run on. Raises as `detect_accelerator` does."""
+    """The accelerator for guests of this host's architecture. Raises as `detect_accelerator`."""
     return detect_accelerator().accelerator
 
 
 def get_platform_config() -> PlatformConfig:
-    """The defaults of this host. Raises ConfigError on a host of an unknown kind."""
+    """The defaults of this host. Raises ConfigError for an unknown system or architecture."""
     arch = Architecture.host()
     return PlatformConfig(
         os=OS.host(),

@@ -1,66 +1,56 @@
-"""`Sandbox`: one VM. A thin facade over the collaborators that do the work."""
+"""`Sandbox`, the public class: one VM. It delegates to the parts in `quicksand.vm`."""
 
 from __future__ import annotations
 
 import asyncio
 import builtins
-import contextlib
-import os
-import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from quicksand import execution, lifecycle
-from quicksand.agent.link import AgentLink
-from quicksand.agent.session import Session
+from quicksand import execution
 from quicksand.config import BootTiming, SandboxConfig, check_name, refuse_unknown
 from quicksand.diskdiff.changes import FileChange
-from quicksand.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
+from quicksand.errors import ConfigError, StateError
 from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
 from quicksand.guest_files import GuestFiles
-from quicksand.guest_traffic import GuestTraffic, read_traffic
+from quicksand.guest_traffic import GuestTraffic
+from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import paths
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.lifecycle import LiveMachine, Progress
-from quicksand.registry import (
-    Entry,
-    Record,
-    Registry,
-    RunState,
-    Status,
-    new_id,
-    publish_state,
-)
+from quicksand.host.threads import to_the_end
+from quicksand.layout import sandbox_dir
+from quicksand.mounts.mount import Mount
+from quicksand.progress import Progress
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Entry
 from quicksand.saves.autosave import AutoSave
-from quicksand.saves.finding import workspace_store
 from quicksand.saves.manifest import SaveManifest, check_save_name
-from quicksand.saves.resuming import find_base, look_up, merge_config, source_of
+from quicksand.saves.portable import check_portable
+from quicksand.saves.resolving import Meaning, SaveWarning, explain, find_meaning, inherit
 from quicksand.saves.store import Save, SaveStore, check_save
+from quicksand.saves.trailer import sidecar
 from quicksand.shell import Shell, ShellInfo
-from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
-from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
-from quicksand.snapshots.records import PAGES
-from quicksand.stats import GuestProcess, SandboxStats, read_stats
-from quicksand.stopping import stop_machine
+from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.stats import GuestProcess, SandboxStats
+from quicksand.vm.checkpoints import Checkpoints
+from quicksand.vm.guest import Guest
+from quicksand.vm.life import Life
+from quicksand.vm.mounts import MountHandle, Mounts
+from quicksand.vm.saves import Saves
 
 if TYPE_CHECKING:
-    from quicksand.saves.portable import Snapshot
-    from quicksand.saves.saving import Ask, Options
-
-SYNC_S = 2.0
+    from quicksand.saves.saving import Options
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
-OWN = ("name", "ephemeral", "warm", "progress_callback", "save", "workspace", "base_dir")
-LATER = {
-    "mounts": [],
-    "enable_display": False,
-}
-"""Keywords of the specification that this version cannot serve yet: their defaults are accepted,
-anything else is refused rather than ignored."""
+OWN = (
+    *("name", "ephemeral", "warm", "build", "progress_callback"),
+    *("save", "workspace", "base_dir", "trust"),
+)
+LATER = {"enable_display": False}
+"""Keywords of the specification that this version does not support yet: only their defaults are
+accepted; any other value raises ConfigError rather than being ignored."""
 
 
 class Sandbox:
@@ -71,10 +61,15 @@ class Sandbox:
         async with Sandbox(image="debian") as sb:
             result = await sb.execute("uname -a")
 
-    In an ``async with`` block the VM dies with the block, and with this process, even on kill -9.
-    `detach` lets it live on; `Sandbox.attach` comes back to it. A sandbox without ``name`` is
-    removed when it stops; one with a name keeps its disk and can be started again, unless
-    ``ephemeral``.
+    The VM ends with the ``async with`` block, and with this process, even on kill -9. `detach` lets
+    it outlive both; `Sandbox.attach` reconnects to it later. A sandbox without a ``name`` is
+    removed when it stops; a named one keeps its disk and can be started again, unless
+    ``ephemeral`` is true.
+
+    All errors derive from `QuicksandError` (quicksand/errors.py). Besides the errors that a method
+    lists, every method that talks to the guest (commands, shells, files, users, `stats`) raises
+    StateError if the sandbox is not running, MachineError if its VM has ended, and AgentError if
+    the guest's agent does not answer or answers nonsense. Sizes are in bytes, times in seconds.
     """
 
     def __init__(
@@ -84,25 +79,37 @@ class Sandbox:
         name: str | None = None,
         ephemeral: bool | None = None,
         warm: bool = True,
+        build: bool | None = None,
         save: str | None = None,
         workspace: str | Path | None = None,
         base_dir: str | Path | None = None,
+        trust: bool = False,
         progress_callback: Progress | None = None,
         **options: Any,
     ) -> None:
-        """Check and keep the options (see `SandboxConfig`); nothing is started yet.
+        """Check the options; ``options`` are the fields of `SandboxConfig`. Nothing starts yet.
 
-        ``image``: an image's name, or that of a save, or a snapshot's file: then the sandbox begins
-        with its disk, and its config counts where ``options`` do not; the image that it lies on is
-        looked for in ``base_dir`` first.
+        ``image``: the name of an image or of a save, or the path of a save or a snapshot file. From
+        a save or snapshot the sandbox takes its disk and, where ``options`` do not override it, its
+        config; ``base_dir`` is searched first for the image below that disk. If this user did not
+        make the save on this host, its network, ports and QEMU arguments are ignored unless
+        ``trust`` is true; `notices` and a SaveWarning then name what was left out.
 
-        ``save``: the disk is saved under this name when the sandbox stops, also after an error in
-        the block or SIGTERM. ``workspace``: the directory for saves, ``.quicksand`` if not given.
+        ``ephemeral``: remove the sandbox when it stops. The default is true without a ``name``.
 
-        ``warm``: the first start goes on from a template of a booted machine, if there is one;
-        else it boots, and a template is made in the background for those that come after.
+        ``save``: save the disk under this name when the sandbox stops, even after an exception in
+        the block or SIGTERM. ``workspace``: the directory for saves, by default
+        ``.quicksand/sandboxes`` in the current directory; it is also searched for ``image``.
 
-        Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword.
+        ``warm``: let the first start continue from a template (a checkpoint of a machine of this
+        kind, taken just after boot). If there is none, the machine boots and a background process
+        makes a template for later starts.
+
+        ``build``: whether `start` may build a missing image, which takes minutes. None means yes
+        if stderr is a terminal.
+
+        Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
+        SaveError for a save that cannot be used.
         """
         later = {key: options.pop(key) for key in LATER if key in options}
         refuse_unknown(options, {*OPTIONS, *LATER, *OWN})
@@ -111,308 +118,218 @@ class Sandbox:
                 raise ConfigError(f"{key} is not possible in this version of quicksand")
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
-        source = look_up(image, registry.paths, place) if isinstance(image, str) else None
-        self._set(
-            registry,
-            merge_config(source, options)
-            if source is not None
-            else SandboxConfig.parse({"image": image, **options}),
-            name=check_name(name) if name is not None else None,
-            discard=name is None if ephemeral is None else ephemeral,
-            source=source,
+        meaning = Meaning()
+        if isinstance(image, str):
+            meaning = find_meaning(image, registry.paths, place)
+        trusted = trust or meaning.is_own
+        left_out: tuple[str, ...] = ()
+        if meaning.save is None:
+            config = SandboxConfig.parse({"image": image, **options})
+        else:
+            inherited = inherit(meaning.save, options, trusted=trusted)
+            config, left_out = inherited.config, inherited.left_out
+        self._notices = explain(meaning, left_out)
+        if left_out or meaning.passed_over is not None:
+            warnings.warn(self._notices[0], SaveWarning, stacklevel=2)
+        self._set_parts(
+            Life(
+                registry,
+                config,
+                name=check_name(name) if name is not None else None,
+                discard=name is None if ephemeral is None else ephemeral,
+                source=meaning.save,
+                trusts_source=trusted,
+                base_dir=Path(base_dir).absolute() if base_dir is not None else None,
+                warm=warm,
+                build=build,
+                progress=progress_callback,
+            ),
+            place,
         )
-        self._saving: AutoSave | None = (
-            AutoSave(check_save_name(save), workspace_store(place)) if save is not None else None
-        )
-        self._workspace: Path | None = place
-        self._base_dir = Path(base_dir).absolute() if base_dir is not None else None
-        self._warm = warm
-        self._progress: Progress | None = progress_callback
+        if save is not None:
+            self.save_on_stop(save, self._saves.store())
 
-    def _set(
-        self,
-        registry: Registry,
-        config: SandboxConfig,
-        *,
-        name: str | None,
-        discard: bool,
-        source: Save | None = None,
-    ) -> None:
-        self._registry = registry
-        self._config = config
-        self._name = name
-        self._discard = discard
-        self._source = source
-        """The save to begin with."""
-        self._id = new_id()
-        self._run: RunState | None = None
-        self._link: AgentLink | None = None
-        self._machine: LiveMachine | None = None
-        self._timing: BootTiming | None = None
-        self._record: Record | None = None
-        self._next_revert = NextRevert()
-        self._saving = None
-        self._workspace = None
-        self._base_dir = None
-        self._warm = True
-        self._progress = None
+    def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
+        self._life = life
+        self._guest = Guest(life)
+        self._mounts = Mounts(life, self._guest)
+        self._checkpoints = Checkpoints(life, self._guest, self._mounts)
+        self._saves = Saves(life, self._guest, self._checkpoints, workspace)
+
+    @classmethod
+    def _of(cls, life: Life) -> Sandbox:
+        """A `Sandbox` for one that exists already."""
+        sandbox = cls.__new__(cls)
+        sandbox._notices = ()
+        sandbox._set_parts(life)
+        return sandbox
 
     # Life
 
     async def __aenter__(self) -> Self:
         await self.start()
-        if self._saving is not None:
-            self._saving.watch()
+        if (saving := self._saves.at_stop) is not None:
+            saving.watch()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         try:
             await self.stop()
         finally:
-            if self._saving is not None:
-                self._saving.release()
+            if (saving := self._saves.at_stop) is not None:
+                saving.release()
 
     async def start(self, *, at: str | None = None) -> None:
-        """Boot the VM; return when its agent has answered. With ``at`` a stopped sandbox goes on
-        from that checkpoint, its processes running; its disk as it was is kept as an automatic
-        checkpoint, of the tier "disk": a start at that one boots from it.
+        """Boot the VM and return when its agent has answered.
 
-        Raises NameTakenError, HostError, ImageError, MachineError. After an error or a
-        cancellation nothing of the start is left; the object can be started again.
+        ``at``: the tag or id of a checkpoint of this stopped sandbox; the VM continues from it with
+        its processes running. The disk as it was at the last stop is kept as an automatic
+        checkpoint of the tier "disk", which has no memory: a start at that one boots.
+
+        Raises StateError if the sandbox is running, NameTakenError, CheckpointNotFoundError,
+        HistoryError, SaveError, ImageError, HostError, MachineError (BootTimeoutError if the agent
+        does not answer within ``boot_timeout`` seconds), AgentError. After an error or a
+        cancellation nothing of the start is left, and `start` can be called again.
         """
-        if self._link is not None:
-            raise StateError("the sandbox is already running")
-        if self._record is not None:
-            await self._start_again(self._record, at)
-            return
-        if at is not None:
-            raise StateError("a new sandbox has no checkpoints to start at")
-        record = await asyncio.to_thread(self._new_record)
-        lock = self._registry.create(record)
-        try:
-            self._adopt(
-                await lifecycle.boot(
-                    self._registry, record, lock, progress=self._progress, warm=self._warm
-                )
-            )
-            self._commit()
-        except BaseException:
-            await self._end_owned()
-            with contextlib.suppress(QuicksandError):
-                lifecycle.remove_quietly(sandbox_dir(self._registry.paths, record.id).root)
-            raise
-        finally:
-            os.close(lock)
-
-    def _new_record(self) -> Record:
-        record = Record(
-            id=self._id,
-            name=self._name or self._id,
-            config=self._config,
-            image_digest="",
-            chain=(),
-            created=time.time(),
-            committed=False,
-            discard=self._discard,
-        )
-        if self._source is None:
-            return record
-        base = find_base(self._source, self._registry.paths, self._base_dir)
-        return replace(
-            record,
-            image_digest=base.digest,
-            chain=tuple(str(path) for path in base.chain),
-            source=source_of(self._source, self._registry.paths),
-        )
-
-    def _commit(self) -> None:
-        """Make the record of a first start last: from here on the sandbox exists."""
-        assert self._machine is not None
-        image = self._machine.image
-        self._record = replace(
-            self._machine.record,
-            committed=True,
-            image_digest=image.digest,
-            chain=tuple(str(path) for path in image.chain),
-        )
-        self._registry.save(self._record)
-
-    async def _start_again(self, record: Record, at: str | None) -> None:
-        lock = self._registry.lock(record.id)
-        try:
-            self._adopt(
-                await lifecycle.boot(self._registry, record, lock, progress=self._progress, at=at)
-            )
-        finally:
-            os.close(lock)
-
-    def _adopt(self, machine: LiveMachine) -> None:
-        self._machine = machine
-        self._link = machine.link
-        self._run = machine.run
-        self._timing = machine.timing
+        await self._life.start(at)
 
     async def stop(self, *, grace: float = 10.0) -> None:
-        """Stop the VM: the guest syncs and powers down within ``grace`` seconds, else it is killed.
+        """Stop the VM: the guest syncs and powers down within ``grace`` seconds, or it is killed.
 
-        A sandbox that is to be discarded is killed at once and removed. Safe at any time, in any
-        state, any number of times. One that was made with ``save`` is saved first, but not if
-        ``grace`` is 0; if that fails, or is cancelled, it is kept, stopped, and the error says so.
+        An ephemeral sandbox is killed at once and removed. `stop` may be called in any state and
+        any number of times. A sandbox made with ``save`` is saved first, unless ``grace`` is 0. If
+        that save fails or is cancelled, the sandbox is stopped but kept, and the error says so.
+
+        Raises MachineError if the VM's processes cannot be ended, and what `save` raises.
         """
-        if self._record is None:
-            return
-        await self._next_revert.settle()
-        if self._saving is None or grace == 0 or not self.is_running:
-            await self._stop(grace)
-            return
-        try:
-            await self._save_at_stop(self._saving)
-        except BaseException as error:
-            if self._machine is None:  # whoever started it goes on with it
-                raise
-            # Its disk holds what could not be saved.
-            await to_the_end(self._keep())
-            await self._stop(grace)
-            error.add_note(f"the sandbox {self.name!r} is kept, stopped: nothing of it is lost")
-            raise
-        await self._stop(grace)
-
-    async def _save_at_stop(self, saving: AutoSave) -> None:
-        from quicksand.saves.saving import Options
-
-        await self.save_to(saving.store, saving.name, Options(progress=self._progress))
-
-    async def _keep(self) -> None:
-        """Have it stay when it is stopped."""
-        assert self._record is not None
-        self._record = replace(self._record, discard=False)
-        await asyncio.to_thread(self._registry.save, self._record)
-
-    async def _stop(self, grace: float) -> None:
-        record = self._record
-        assert record is not None
-        link, self._link = self._link, None
-        try:
-            await stop_machine(self._registry, record, link, self._run, grace=grace)
-        finally:
-            if link is not None:
-                link.close()
-            await self._end_owned()
-            self._run = None
-        if record.discard:
-            with contextlib.suppress(SandboxNotFoundError):
-                self._registry.remove(record.id)
-            self._record = None
+        if self._life.record is not None:
+            await self._checkpoints.settle()
+            if grace > 0:
+                await self._mounts.write_back()
+            await self._saves.stop(grace)
 
     async def kill(self) -> None:
-        """Stop the VM at once, as pulling the plug would."""
+        """Stop the VM at once, like pulling the plug. Raises MachineError."""
         await self.stop(grace=0)
 
+    async def trash(self) -> None:
+        """Move the sandbox to the trash, where it stays for a week; `Sandbox.restore` brings it
+        back. A running sandbox is stopped; if possible its last moment is kept as an automatic
+        checkpoint. An ephemeral sandbox is removed for good.
+
+        Raises StateError if it was never started, HistoryError while another client works on its
+        checkpoints, SandboxNotFoundError, HostError, MachineError.
+        """
+        await self._checkpoints.settle()
+        await self._mounts.write_back()
+        await self._life.trash()
+
+    @classmethod
+    def restore(cls, id_or_name: str, *, name: str | None = None) -> Sandbox:
+        """Bring a sandbox back from the trash: the one with that id, or the one most recently
+        removed with that name. It comes back stopped, called ``name`` if given, with all its
+        checkpoints.
+
+        Raises SandboxNotFoundError, NameTakenError, ConfigError for a bad name, HostError.
+        """
+        from quicksand.sandbox_trash import SandboxTrash
+
+        registry = Registry(paths())
+        return cls._of(Life.of_entry(registry, SandboxTrash(registry).restore(id_or_name, name)))
+
     async def pause(self) -> None:
-        """Freeze the VM where it is: no instruction runs, so no agent answers, until `resume`."""
-        await self._set_paused(True)
+        """Pause the VM (QMP ``stop``). Until `resume` the guest runs no instruction, so its agent
+        does not answer either. Raises StateError, MachineError."""
+        await self._life.set_paused(True)
 
     async def resume(self) -> None:
-        """Let a paused VM go on. No error if it runs."""
-        await self._set_paused(False)
-
-    async def _set_paused(self, paused: bool) -> None:
-        from quicksand.qemu.qmp import Monitor
-
-        run = self._entry().run
-        if run is None:
-            raise StateError(f"the sandbox {self.name!r} is not running")
-        machine = runtime_dir(self._registry.paths, self._id).current()
-        monitor = await Monitor.connect(machine)
-        try:
-            await monitor.execute("stop" if paused else "cont")
-            status = await monitor.execute("query-status")
-            if status["running"] is paused:
-                raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
-        finally:
-            await monitor.close()
-        self._run = replace(run, paused=paused)
-        publish_state(machine, self._run)
-
-    async def _end_owned(self) -> None:
-        machine, self._machine = self._machine, None
-        if machine is not None:
-            machine.link.close()
-            machine.process.cut()
-            await asyncio.shield(machine.process.wait())
-        self._link = None
+        """Resume a paused VM (QMP ``cont``). It is no error if it is not paused. Raises as
+        `pause`."""
+        await self._life.set_paused(False)
 
     def detach(self) -> None:
-        """Let the VM outlive this process. The object stays usable."""
-        if self._link is None:
-            raise StateError("the sandbox is not running")
-        if self._machine is not None:
-            self._machine.process.detach()
-            self._machine = None
+        """Let the VM outlive this process. This object stays usable. Raises StateError if the
+        sandbox is not running."""
+        self._life.detach()
 
     def disconnect(self) -> None:
-        """Let go of the guest's agent, which serves few clients; what is asked next connects again.
-        Commands in flight end."""
-        if self._link is not None:
-            self._link.close()
+        """Close this object's connection to the guest's agent, which serves few clients (see
+        `AGENT_PORTS`). Commands in flight end; the next call that needs the agent reconnects."""
+        self._life.disconnect()
 
     def close(self) -> None:
-        """Let go of an attached sandbox: the connection is closed, the VM runs on.
+        """Close the connection to an attached or detached sandbox; its VM keeps running. A VM that
+        this object started and did not `detach` is ended."""
+        self._checkpoints.cancel()
+        self._life.close()
 
-        Of a sandbox that this object started and has not detached, the VM ends.
+    # The host's directories
+
+    async def mount(self, host: str | Path, guest: str, readonly: bool = False) -> MountHandle:
+        """Mount a directory of the host in the running guest, until it is unmounted or the VM
+        stops. What was mounted stays so when the sandbox is reverted; what the guest still has open
+        there is lost then. A clone has no mounts unless `clone` is told.
+
+        ``guest`` is an absolute path; the directory is made if it is missing. A ``readonly`` mount
+        cannot be changed, not even by root in the guest. Raises ConfigError, MountError if the
+        directory cannot be served or mounted, StateError if the sandbox is not running or has no
+        network card.
         """
-        self._next_revert.cancel()
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-        if self._machine is not None:
-            self._machine.process.cut()
-            self._machine = None
+        return await self._mounts.add(Mount(str(host), guest, readonly))
+
+    async def unmount(self, handle: MountHandle | str, *, force: bool = False) -> None:
+        """Take a mount away, given its handle or the guest's path. With ``force`` it is gone even
+        if programs use it; they get errors. Raises ConfigError if nothing is mounted there,
+        MountError if it is in use, StateError."""
+        guest = handle.guest if isinstance(handle, MountHandle) else handle
+        await self._mounts.remove(guest, force=force)
+
+    @property
+    def active_mounts(self) -> builtins.list[MountHandle]:
+        """The directories that are mounted at this moment. Blocks for a few small files."""
+        return [*self._mounts.list()]
 
     # Finding others
 
     @staticmethod
     def list() -> builtins.list[Entry]:
-        """Every sandbox of this user on this host, running or not, oldest first."""
+        """Every sandbox of this user on this host, running or not, oldest first. A sandbox whose
+        record cannot be read is listed with ``Status.BROKEN``."""
         return Registry(paths()).list()
 
     @classmethod
     def attach(cls, id_or_name: str, *, set_clock: bool = True) -> Sandbox:
-        """The running sandbox of that name or id. It goes on when this object is closed.
+        """Connect to the running sandbox with that name or id. Closing this object leaves the VM
+        running. If the guest's clock is off, it is corrected unless ``set_clock`` is False.
 
-        A guest whose clock is off has it set when a client comes, unless ``set_clock`` is False.
-        Raises SandboxNotFoundError, or StateError if it does not run.
+        Raises SandboxNotFoundError, or StateError if the sandbox is not running.
         """
-        sandbox = cls._of_entry(Registry(paths()).find(id_or_name), set_clock=set_clock)
-        if sandbox._run is None:
+        registry = Registry(paths())
+        life = Life.of_entry(registry, registry.find(id_or_name), set_clock=set_clock)
+        if life.run is None:
             raise StateError(
-                f"the sandbox {sandbox.name!r} is not running",
-                hint=f"`quicksand-tui start {sandbox.name}` starts it",
+                f"the sandbox {life.name!r} is not running",
+                hint=f"`quicksand-tui start {life.name}` starts it",
             )
-        return sandbox
+        return cls._of(life)
 
     @classmethod
-    def open(cls, id_or_name: str) -> Sandbox:
-        """The sandbox of that name or id, running or stopped (then `start` starts it again)."""
-        return cls._of_entry(Registry(paths()).find(id_or_name))
+    def open(
+        cls,
+        id_or_name: str,
+        *,
+        to_end_it: bool = False,
+        progress_callback: Progress | None = None,
+    ) -> Sandbox:
+        """The sandbox with that name or id, running or stopped; `start` starts a stopped one.
 
-    @classmethod
-    def _of_entry(cls, entry: Entry, *, set_clock: bool = True) -> Sandbox:
-        if entry.record is None:
-            raise StateError(f"the sandbox {entry.name!r} is broken: {entry.error}")
-        sandbox = cls._of_record(entry.record)
-        if entry.status is Status.STARTING:
-            raise StateError(f"the sandbox {entry.name!r} is still starting; try again")
-        if entry.run is not None:
-            place = sandbox_dir(sandbox._registry.paths, entry.id)
-            sandbox._run = entry.run
-            sandbox._link = AgentLink(
-                runtime_dir(sandbox._registry.paths, entry.id),
-                entry.run.token,
-                why_gone=lambda: lifecycle.why_gone(place, doing="it was in use"),
-                set_clock=set_clock,
-            )
-        return sandbox
+        A sandbox that is still starting or is unreachable (its sockets are gone) can only be ended:
+        pass ``to_end_it`` and call `stop` or `kill`. Raises SandboxNotFoundError, StateError.
+        """
+        registry = Registry(paths())
+        life = Life.of_entry(registry, registry.find(id_or_name), to_end_it=to_end_it)
+        life.progress = progress_callback
+        return cls._of(life)
 
     # Commands
 
@@ -430,16 +347,19 @@ class Sandbox:
         stdin: StdinSource | None = None,
         env: Mapping[str, str] | None = None,
     ) -> ExecuteResult:
-        """Run a command to its end.
+        """Run a command and wait for its end.
 
-        A string is run by ``shell``, a list as it is. It runs as root in ``/``, or as ``user`` in
-        that user's home; no state is kept between calls. ``timeout`` is in seconds: then its
-        processes are killed and the result says ``timed_out``, with the output until then. The
-        callbacks get decoded text as it comes and may be coroutine functions. ``exclusive`` is
-        refused while another command runs.
+        ``shell`` runs a string; a list is executed directly. The command runs as root in ``/``, or
+        as ``user`` in that user's home; no state is kept between calls. After ``timeout`` seconds
+        its processes are killed and the result has ``timed_out`` set and the output so far. The
+        callbacks receive decoded text as it arrives and may be coroutine functions. An
+        ``exclusive`` command is refused while another command runs. At most `KEEP_MAX` bytes of
+        each stream are kept in the result (quicksand/execution.py).
 
-        Raises AgentRefusedError when it cannot be started (no such user or directory),
-        MachineError or AgentUnreachableError when the guest is gone. Cancelling ends the command.
+        Raises ConfigError for a bad command or timeout, AgentRefusedError if the command cannot be
+        started (no such user or directory), StateError, MachineError, AgentUnreachableError if the
+        guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
+        reverted meanwhile. Cancelling ends the command.
         """
         running = await self.spawn(
             command,
@@ -466,9 +386,8 @@ class Sandbox:
         stdin: bool = False,
         detach: bool = False,
     ) -> Command:
-        """Start a command and return at once; see `Command`. Parameters as for `execute`.
-
-        With ``detach`` the command goes on when this process ends.
+        """Start a command and return at once; see `Command`. Parameters and errors are those of
+        `execute`. With ``detach`` the command keeps running after this process disconnects.
         """
         params = execution.command_params(
             command,
@@ -479,7 +398,7 @@ class Sandbox:
             env=env,
             exclusive=exclusive,
         )
-        return await execution.spawn(await self._session(), params, stdin=stdin, detach=detach)
+        return await execution.spawn(await self._life.session(), params, stdin=stdin, detach=detach)
 
     async def shell(
         self,
@@ -490,51 +409,55 @@ class Sandbox:
         cwd: str | None = None,
         user: str | None = None,
         env: Mapping[str, str] | None = None,
+        name: str = "",
     ) -> Shell:
-        """Open a terminal: a login shell, or ``command``. It lives on in the guest until it ends
-        or is closed; `attach_shell` comes back to it."""
+        """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
+        its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
+        ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
         return await Shell.open(
-            await self._session(),
+            await self._life.session(),
             command,
             columns=columns,
             rows=rows,
             cwd=cwd,
             user=user,
             env=env,
+            name=name,
         )
 
     async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
-        """Come back to a terminal; its latest output is replayed."""
-        return await Shell.attach(await self._session(), session, columns=columns, rows=rows)
+        """Reconnect to a terminal; its latest output (at most 256 KiB) is replayed. Raises
+        AgentRefusedError (code "not_found")."""
+        return await Shell.attach(await self._life.session(), session, columns=columns, rows=rows)
 
     async def shells(self) -> builtins.list[ShellInfo]:
-        """The guest's terminals."""
-        return await Shell.list(await self._session())
+        """The terminals that are open in the guest."""
+        return await Shell.list(await self._life.session())
 
     @property
     def files(self) -> GuestFiles:
-        """The guest's files."""
-        return GuestFiles(self._session)
+        """The guest's files: reading, writing, listing."""
+        return GuestFiles(self._life.session)
 
     async def create_user(self, name: str, *, sudo: bool = False) -> None:
-        """Make a user with a home. Raises AgentRefusedError (code "exists") if there is one."""
+        """Create a user with a home directory; ``sudo`` allows sudo without a password. Raises
+        AgentRefusedError (code "exists") if the user exists."""
         await self.request("create_user", {"name": name, "sudo": sudo})
 
     async def delete_user(self, name: str, *, remove_home: bool = True) -> None:
-        """Remove a user. Raises AgentRefusedError (code "not_found") if there is none."""
+        """Delete a user. Raises AgentRefusedError (code "not_found") if there is none."""
         await self.request("delete_user", {"name": name, "remove_home": remove_home})
 
     async def request(
         self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30.0
     ) -> dict[str, Any]:
-        """Call a method of the agent directly (docs/internals/agent-protocol.md)."""
-        return await (await self._session()).request(method, params, timeout=timeout)
+        """Call a method of the guest's agent directly (docs/internals/agent-protocol.md) and return
+        its reply. ``timeout`` is in seconds. Raises AgentRefusedError with the protocol's code."""
+        return await self._guest.request(method, params or {}, timeout)
 
     async def ping(self) -> float:
-        """Seconds that a round trip to the agent takes."""
-        started = time.perf_counter()
-        await self.request("ping")
-        return time.perf_counter() - started
+        """The time of one round trip to the guest's agent, in seconds."""
+        return await self._guest.ping()
 
     # Saves
 
@@ -549,15 +472,18 @@ class Sandbox:
         replace: bool = True,
         freeze: bool | None = None,
     ) -> SaveManifest:
-        """Save the disk under ``name`` in ``workspace`` (`.quicksand`), running or not; a running
-        VM goes on. ``Sandbox(image=name)`` begins with it.
+        """Save the disk, running or not, as ``workspace/name`` (by default the workspace given to
+        `Sandbox`, or ``.quicksand/sandboxes``). A running VM keeps running.
+        ``Sandbox(image=name)`` starts a new sandbox with this disk.
 
-        A save that has the name goes to the trash, unless ``replace`` is false. Checkpoints stay,
-        unless ``delete_checkpoints``. ``freeze``: whether the guest's file system stands still for
-        the instant; by default where that takes no time.
+        A save that already has the name goes to the trash for a week, unless ``replace`` is false:
+        then SaveError is raised. ``compress`` merges all layers into one compressed file.
+        ``delete_checkpoints`` deletes the sandbox's checkpoints. ``freeze``: whether the guest
+        freezes its file system (fsfreeze) for the moment of the save; None means only if the guest
+        can sync within 0.1 s.
 
-        Raises ConfigError for a bad name, SaveError, StateError, HistoryError, HostError,
-        MachineError: then there is no save, or the one that was there.
+        Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
+        HostError, MachineError; an existing save of that name is then unchanged.
         """
         from quicksand.saves.saving import Options
 
@@ -567,14 +493,14 @@ class Sandbox:
             note=note,
             replace=replace,
             freeze=freeze,
-            progress=self._progress,
+            progress=self._life.progress,
         )
-        place = Path(workspace).absolute() if workspace is not None else self._workspace
-        return (await self.save_to(workspace_store(place), name, options)).require()
+        return (await self.save_to(self._saves.store(workspace), name, options)).require()
 
     def save_on_stop(self, name: str, store: SaveStore) -> None:
-        """Save the disk when the sandbox is stopped, as the keyword ``save`` has it done."""
-        self._saving = AutoSave(check_save_name(name), store)
+        """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
+        ConfigError for a bad name."""
+        self._saves.at_stop = AutoSave(check_save_name(name), store)
 
     async def snapshot(
         self,
@@ -585,44 +511,29 @@ class Sandbox:
         freeze: bool | None = None,
         report: Progress | None = None,
     ) -> Snapshot:
-        """Write the disk to one portable file, running or not; a running VM goes on. The file
-        needs the image, here or elsewhere, and nothing else. One that is there is replaced.
-        ``report`` is told a stage, bytes done, and all.
+        """Write the disk to one portable qcow2 file, running or not; a running VM keeps running.
+        To use the file, a host needs only it and the image. An existing file is replaced.
+        ``report`` is called with a stage, the bytes done and the bytes in all.
 
-        Raises as `save`.
+        Raises as `save`, and ImageError if the image is not in the image store.
         """
-        from quicksand.saves.portable import Snapshot
-        from quicksand.saves.saving import Options, write_snapshot
+        from quicksand.saves.saving import Options
 
         target = Path(path).absolute()
         options = Options(
-            note=note, compress=compress, freeze=freeze, progress=report or self._progress
+            note=note, compress=compress, freeze=freeze, progress=report or self._life.progress
         )
-        await self._next_revert.settle()
-        await write_snapshot(
-            self._registry, self._require_record(), target, options, self._agent_asker()
-        )
-        return await asyncio.to_thread(Snapshot.load, target, base_dir=self._base_dir)
+        await self._saves.write_snapshot(target, options)
+        return await asyncio.to_thread(Snapshot.load, target, base_dir=self._life.base_dir)
 
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
-        """Save the disk in a store of one's own choice. Raises as `save`."""
-        from quicksand.saves.saving import save
-
-        record = self._require_record()
-        await self._next_revert.settle()
-        return await save(self._registry, record, name, store, options, self._agent_asker())
-
-    def _agent_asker(self) -> Ask | None:
-        """What asks the guest's agent, if that can answer."""
-        run = self._entry().run
-        return self._ask if run is not None and not run.paused else None
-
-    async def _ask(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
-        return await self.request(method, params, timeout=timeout)
+        """Save the disk to ``store``. Parameters and errors are those of `save`."""
+        return await self._saves.save_to(store, name, options)
 
     @staticmethod
     def validate_save(path: str | Path) -> SaveManifest:
-        """Look at a save without loading it: manifest, files, sizes, headers.
+        """Check the save in the directory ``path`` without reading its data: manifest, files,
+        sizes, qcow2 headers.
 
         Raises SaveNotFoundError (a FileNotFoundError), SaveError (a ValueError).
         """
@@ -638,100 +549,66 @@ class Sandbox:
         replace: bool = False,
         tier: str | None = None,
     ) -> Checkpoint:
-        """Keep this instant: memory, processes, disk. The VM stands still for milliseconds; longer
-        in the ``tier`` "internal", which is used where "pages" is not possible, or on request.
+        """Take a checkpoint of the running sandbox: memory, processes and disk. Without ``tag`` it
+        is numbered.
 
-        Raises ConfigError for a bad tag or one that is taken (unless ``replace``), HistoryError,
-        HostError, MachineError: then there is no checkpoint and the VM runs on.
+        ``tier`` is how the memory is kept. "pages", the default where it is possible, pauses the VM
+        for milliseconds; "internal" pauses it until QEMU has written all of its memory.
+
+        Raises ConfigError for a bad tag or tier, or a tag that is taken (unless ``replace``),
+        StateError if the sandbox is not running, HistoryError, HostError, MachineError. There is
+        then no checkpoint, and the VM keeps running.
         """
-        from quicksand.snapshots.operations import take_checkpoint
-
-        record = self._require_record()
-        await self._next_revert.settle()
-        await self._sync_guest()
-        node = await take_checkpoint(
-            self._registry, record, tag, note=note, replace_tag=replace, tier=tier
-        )
-        if node.tier == PAGES:  # of others the one that waits would not share the memory
-            self._next_revert.expect(self._registry, record, node, after=AFTER_CHECKPOINT_S)
-        return Checkpoint.from_node(node)
-
-    async def _sync_guest(self) -> None:
-        """Have the guest write what it has in memory to its disk, so that `diff` can see it. A
-        checkpoint has the memory too, so this may fail, and must not take long."""
-        run = self._entry().run
-        if run is not None and not run.paused:
-            with contextlib.suppress(QuicksandError, TimeoutError):
-                async with asyncio.timeout(SYNC_S):
-                    await self.request("sync")
+        return await self._checkpoints.take(tag, note=note, replace=replace, tier=tier)
 
     async def revert(self, tag: str, *, keep_now: bool = True) -> Checkpoint:
-        """Go back to a checkpoint: memory, processes and disk are as they were.
+        """Revert the running sandbox to the checkpoint with that tag or id: memory, processes and
+        disk are as they were. OTHER:TAG names a checkpoint of another sandbox.
 
-        The present is kept as an automatic checkpoint, so that `undo` comes back to it, unless
-        ``keep_now`` is false. Commands in flight, of all clients, raise RevertedError.
+        Unless ``keep_now`` is false, the present state is first kept as an automatic checkpoint,
+        to which `undo` returns. Commands in flight, of all clients, raise RevertedError.
 
-        Raises CheckpointNotFoundError (a ValueError), HistoryError, HostError, MachineError.
+        Raises CheckpointNotFoundError (a ValueError), StateError, HistoryError, HostError,
+        MachineError, AgentError. If the new VM could not take over, the old one keeps running.
         """
-        return await self._revert(tag, keep_now=keep_now)
-
-    async def _revert(self, tag: str | None, *, keep_now: bool = True) -> Checkpoint:
-        from quicksand.snapshots.reverting import revert
-
-        record = self._require_record()
-        await self._next_revert.settle(tag)
-        node, _ = await revert(self._registry, record, tag, keep_now=keep_now)
-        self.disconnect()
-        self._run = self._entry().run
-        if not node.auto:
-            self._next_revert.expect(self._registry, record, node, after=AFTER_REVERT_S)
-        return Checkpoint.from_node(node)
+        return await self._checkpoints.revert(tag, keep_now=keep_now)
 
     async def undo(self) -> Checkpoint:
-        """Take the last revert back: go to the automatic checkpoint that it took. Again, and it is
-        made again. Raises as `revert` does, StateError if it was never reverted."""
-        return await self._revert(None)
+        """Undo the last revert, whoever made it: revert to the automatic checkpoint that it took.
+        A second `undo` redoes it. Raises as `revert`, and StateError if there was no revert."""
+        return await self._checkpoints.revert(None)
 
     async def delete_checkpoint(self, tag: str) -> None:
-        """Remove a checkpoint; what others need of it stays. Works in any state of the sandbox, and
-        by its id for one that cannot be read.
+        """Delete the checkpoint with that tag or id; what other checkpoints need of it stays. The
+        sandbox may be in any state. A checkpoint that cannot be read is deleted by its id.
 
-        Raises CheckpointNotFoundError, HistoryError for one that is pinned, or while another client
-        works on the history.
+        Raises CheckpointNotFoundError, HistoryError if it is pinned or while another client works
+        on the sandbox's checkpoints, HostError.
         """
-        from quicksand.snapshots.standby import forget_removed
-
-        history = self._registry.history(self._id)
-        async with history.locked():
-            await in_thread_to_the_end(lambda: history.delete(tag))
-        await forget_removed(self._registry, self._require_record())
+        await self._checkpoints.delete(tag)
 
     def checkpoints(self) -> builtins.list[Checkpoint]:
-        """All checkpoints, the oldest first."""
-        return list_checkpoints(self._registry.history(self._id))
+        """All checkpoints, the oldest first. Raises OSError."""
+        return self._checkpoints.list()
 
     async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
-        """Keep a checkpoint from being deleted, or no longer. Raises as `delete_checkpoint`."""
-        history = self._registry.history(self._id)
-        async with history.locked():
-            await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
+        """Pin a checkpoint, so that it cannot be deleted, or unpin it. Raises as
+        `delete_checkpoint`."""
+        await self._checkpoints.pin(tag, pinned)
 
     async def note_checkpoint(self, tag: str, note: str) -> None:
-        """Write another note to a checkpoint; "" takes it away. Raises as `delete_checkpoint`."""
-        history = self._registry.history(self._id)
-        async with history.locked():
-            await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
+        """Replace a checkpoint's note; "" removes it. Raises as `delete_checkpoint`."""
+        await self._checkpoints.write_note(tag, note)
 
     async def diff(self, a: str, b: str | None = None) -> builtins.list[FileChange]:
-        """The files that differ between the disks of two checkpoints, by path; without ``b``
-        between one and the present disk: while it runs, what has reached it so far. Works in any
-        state of the sandbox, boots nothing.
+        """The files that differ between the disks of the checkpoints ``a`` and ``b``, sorted by
+        path. Without ``b``, ``a`` is compared with the present disk; of a running sandbox that is
+        what the guest has written to it so far. Nothing is booted.
 
-        Raises CheckpointNotFoundError, ImageError or HistoryError for a disk that cannot be read.
+        Raises StateError if the sandbox was never started, CheckpointNotFoundError, ImageError or
+        HistoryError for a disk that cannot be read.
         """
-        from quicksand.diskdiff.checkpoints import diff_disks
-
-        return await diff_disks(self._registry, self._require_record(), a, b)
+        return [*await self._checkpoints.diff(a, b)]
 
     # Clones
 
@@ -742,156 +619,179 @@ class Sandbox:
         concurrency: int = 1,
         at: str | None = None,
         names: Sequence[str | None] | None = None,
+        mounts: str | None = None,
     ) -> builtins.list[Sandbox]:
-        """``n`` sandboxes that go on from this instant, or from the checkpoint ``at``: memory,
-        processes and disk are the same, names, addresses and secrets are their own. All of them or,
-        after an error, none.
+        """Make ``n`` sandboxes that continue from the present state, or from the checkpoint ``at``.
+        Each has the same memory, processes and disk but its own name, addresses and secrets. After
+        an error none of them is left; `fork` keeps those that started.
 
-        This sandbox stands still no longer than for a checkpoint. Clones of one that is stopped
-        boot from its disk. Unless ``names`` are given, those of a named sandbox are called NAME-1
-        and so on. They belong to this process, as if it had started them: see `detach`.
+        A running sandbox is paused for as long as a checkpoint takes; clones of a stopped one boot
+        from its disk. ``concurrency`` clones start at a time. Unless ``names`` are given, clones of
+        a named sandbox are called NAME-1, NAME-2 and so on. They belong to this process as if it
+        had started them: see `detach`.
 
-        Raises ConfigError, NameTakenError, CheckpointNotFoundError, HistoryError, HostError,
-        MachineError.
+        ``mounts``: "ro" or "rw" mounts in each clone, now and at its later starts, the directories
+        that are mounted in this sandbox now (if it is stopped: those that its start mounts). With
+        "ro" they are read-only; with "rw" they are as they are here, so that all of them write to
+        the same files of the host. None, the default, mounts none.
+
+        Raises ConfigError (also for more than 1000 clones), NameTakenError, StateError,
+        CheckpointNotFoundError, HistoryError, HostError (MountError for a directory that is gone),
+        ImageError, MachineError, AgentError.
         """
-        made = await self._clone(n, concurrency=concurrency, at=at, names=names)
-        clones = [clone for clone in made if isinstance(clone, Sandbox)]
-        for failure in made:
+        lives = await self._checkpoints.clone(
+            n, concurrency=concurrency, at=at, names=names, mounts=mounts
+        )
+        clones = [life for life in lives if isinstance(life, Life)]
+        for failure in lives:
             if isinstance(failure, Exception):
-                await to_the_end(self._remove_all(clones))
+                await to_the_end(_remove_all(clones))
                 raise failure
-        return clones
+        return [Sandbox._of(life) for life in clones]
 
     async def fork(
-        self, count: int, *, concurrency: int = 1, at: str | None = None
+        self,
+        count: int,
+        *,
+        concurrency: int = 1,
+        at: str | None = None,
+        mounts: str | None = None,
     ) -> builtins.list[Sandbox | Exception]:
-        """As `clone`, but for each clone that could not be started its error is returned."""
-        return await self._clone(count, concurrency=concurrency, at=at, names=None)
-
-    async def _clone(
-        self, n: int, *, concurrency: int, at: str | None, names: Sequence[str | None] | None
-    ) -> builtins.list[Sandbox | Exception]:
-        from quicksand.cloning import make_clones
-
-        await self._next_revert.settle()
-        made = await make_clones(
-            self._registry, self._require_record(), n, names=names, concurrency=concurrency, at=at
+        """Like `clone`, but clones that started are kept, and the list holds the error in place of
+        each clone that did not."""
+        lives = await self._checkpoints.clone(
+            count, concurrency=concurrency, at=at, names=None, mounts=mounts
         )
-        return [m if isinstance(m, Exception) else Sandbox._of_machine(m) for m in made]
-
-    @classmethod
-    def _of_machine(cls, machine: LiveMachine) -> Sandbox:
-        """An object for a sandbox that was just started."""
-        sandbox = cls._of_record(machine.record)
-        sandbox._adopt(machine)
-        return sandbox
-
-    @staticmethod
-    async def _remove_all(clones: Sequence[Sandbox]) -> None:
-        for clone in clones:
-            await clone._remove()
-
-    async def _remove(self) -> None:
-        """End this sandbox, which this process has started, and remove it."""
-        await self._end_owned()
-        with contextlib.suppress(SandboxNotFoundError):
-            self._registry.remove(self._id)
-        self._record = None
-
-    @classmethod
-    def _of_record(cls, record: Record) -> Sandbox:
-        """An object for the sandbox of ``record``, which is not running."""
-        sandbox = cls.__new__(cls)
-        sandbox._set(Registry(paths()), record.config, name=record.name, discard=record.discard)
-        sandbox._id = record.id
-        sandbox._record = record
-        return sandbox
-
-    def _require_record(self) -> Record:
-        if self._record is None:
-            raise StateError(f"the sandbox {self.name!r} is not running")
-        return self._record
+        return [Sandbox._of(life) if isinstance(life, Life) else life for life in lives]
 
     # Looking
 
     async def stats(self) -> SandboxStats:
-        """What it uses: of the host, and within the guest."""
-        return await read_stats(self._entry(), self._session)
+        """CPU, memory and disk that the sandbox uses on the host and within the guest."""
+        return await self._guest.stats()
 
     async def traffic(self) -> GuestTraffic | None:
-        """What the guest says it has received and sent; None if it does not tell."""
-        return await read_traffic(self.files)
+        """The bytes that the guest reports to have received and sent since it booted; None if it
+        does not report any."""
+        return await self._guest.traffic()
 
     async def processes(self) -> builtins.list[GuestProcess]:
-        """The guest's processes."""
-        reply = await self.request("processes")
-        return GuestProcess.parse_all(reply)
+        """The guest's processes, as the guest reports them."""
+        return await self._guest.processes()
 
     def events(self) -> AsyncIterator[Event]:
-        """What happens to the VM, as it happens: pauses, a full host disk, a panic, its end."""
-        return watch_events(self._registry, self._id)
+        """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
+        The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
+        MachineError."""
+        return watch_events(self._life.registry, self.id)
 
     def logs(self, *, limit: int = 64 * 1024) -> str:
-        """The last ``limit`` bytes of the guest's console."""
-        from quicksand.host.files import tail
-
-        return tail(sandbox_dir(self._registry.paths, self._id).console_log, limit=limit)
+        """The last ``limit`` bytes of the guest's console, "" if there are none. Raises
+        OSError."""
+        return tail(sandbox_dir(self._life.registry.paths, self.id).console_log, limit=limit)
 
     @property
     def id(self) -> str:
-        return self._id
+        """12 hexadecimal digits, unique on this host."""
+        return self._life.id
 
     @property
     def name(self) -> str:
-        return self._name or self._id
+        """The name, or the id of a sandbox without one."""
+        return self._life.name
 
     @property
     def config(self) -> SandboxConfig:
-        return self._config
+        """The options, with those that came from a save."""
+        return self._life.config
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Warnings: about the save that ``image`` names, that this user did not make it on this
+        host, and which of its options were left out; after a start, which directories could not be
+        mounted because they are gone."""
+        return (*self._notices, *self._life.notices)
 
     @property
     def is_running(self) -> bool:
         """Whether the VM runs at this moment."""
-        return self._link is not None and self._entry().is_live
+        return self._life.is_running
 
     @property
     def accelerator(self) -> str | None:
-        """How the guest's instructions are run, or None while it is stopped."""
-        return self._run.accel if self._run is not None else None
+        """The QEMU accelerator ("kvm", "hvf", "tcg" …), or None while the sandbox is stopped."""
+        run = self._life.run
+        return run.accel if run is not None else None
 
     @property
     def boot_timing(self) -> BootTiming | None:
-        """How long each phase of the start took; None unless this object started it."""
-        return self._timing
+        """How long each phase of the start took, in seconds; None unless this object started the
+        VM."""
+        return self._life.timing
 
     @property
     def qemu_command(self) -> builtins.list[str]:
-        """The command line of the running QEMU."""
-        return [*self._run.qemu_command] if self._run is not None else []
+        """The command line of the running QEMU; empty while the sandbox is stopped."""
+        run = self._life.run
+        return [*run.qemu_command] if run is not None else []
 
     @property
     def port_forwards(self) -> dict[int, int]:
-        """Guest port -> host port, as they are (a host port of 0 became a free one)."""
-        return {guest: host for host, guest in self._run.forwards} if self._run else {}
+        """Guest port -> host port of each forward; where the config asked for host port 0, the port
+        that was chosen. Empty while the sandbox is stopped."""
+        run = self._life.run
+        return {guest: host for host, guest in run.forwards} if run is not None else {}
 
     @property
     def agent_url(self) -> str | None:
-        """Where the agent's HTTP is (guest-agent/openapi.yaml), if ``agent_http`` was asked for."""
-        port = self._run.http_port if self._run is not None else None
+        """The URL of the agent's HTTP interface (guest-agent/openapi.yaml), or None without the
+        option ``agent_http`` or while the sandbox is stopped."""
+        run = self._life.run
+        port = run.http_port if run is not None else None
         return None if port is None else f"http://127.0.0.1:{port}"
 
     @property
     def agent_token(self) -> str | None:
-        """The bearer token that the agent's HTTP asks for. A secret; new with every start."""
-        return self._run.token if self._run is not None else None
+        """The bearer token for the agent's HTTP interface, a secret that changes with every start;
+        None while the sandbox is stopped."""
+        run = self._life.run
+        return run.token if run is not None else None
 
-    def _entry(self) -> Entry:
-        entry = self._registry.inspect(self._id)
-        if entry is None:
-            raise SandboxNotFoundError(f"the sandbox {self.name!r} does not exist any more")
-        return entry
 
-    async def _session(self) -> Session:
-        if self._link is None:
-            raise StateError(f"the sandbox {self.name!r} is not running")
-        return await self._link.session()
+async def _remove_all(lives: Sequence[Life]) -> None:
+    for life in lives:
+        await life.remove()
+
+
+class Snapshot:
+    """A portable qcow2 file with a sandbox's disk, made by `Sandbox.snapshot`. Any number of new
+    sandboxes can start with it; they never change it."""
+
+    def __init__(self, path: Path, manifest: SaveManifest, base_dir: Path | None) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._base_dir = base_dir
+
+    @classmethod
+    def load(cls, path: str | Path, *, base_dir: str | Path | None = None) -> Snapshot:
+        """The snapshot in the file ``path``; ``base_dir`` is searched first for its image.
+
+        Raises SaveNotFoundError if there is no such file, SaveError if it is no snapshot or is
+        damaged.
+        """
+        found = Path(path).absolute()
+        return cls(found, check_portable(found), Path(base_dir) if base_dir else None)
+
+    async def resume(self, **options: Any) -> Sandbox:
+        """Start a new sandbox with this disk; ``options`` are those of `Sandbox`. The caller stops
+        it. Raises as `Sandbox` and `Sandbox.start`."""
+        sandbox = Sandbox(image=str(self.path), base_dir=self._base_dir, **options)
+        await sandbox.start()
+        return sandbox
+
+    def delete(self) -> None:
+        """Remove the file and its metadata beside it (``<file>.json``). Sandboxes that started with
+        it are not affected. Raises PathError."""
+        with map_os_errors(self.path):
+            self.path.unlink(missing_ok=True)
+            sidecar(self.path).unlink(missing_ok=True)

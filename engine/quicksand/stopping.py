@@ -1,23 +1,25 @@
-"""Stopping a machine, from any client, in any state."""
+"""Stopping a machine in any state, from any client."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-from pathlib import Path
 
 from quicksand.agent.link import AgentLink
 from quicksand.errors import MachineError, QuicksandError
 from quicksand.host.files import is_locked
+from quicksand.host.processes import Kind, command_of, holders_of, processes_of
+from quicksand.keepers import ensure_keeper
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.lifecycle import KILL_WAIT_S, until_unlocked
-from quicksand.qemu.command import machine_name
+from quicksand.lifecycle import END_POLL_S, KILL_WAIT_S, until_unlocked
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Record, Registry, RunState
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, RunState
 
 AGENT_TIMEOUT_S = 2.0
+KEEPER_GRACE_S = 5.0
+"""Seconds that a keeper may take to end its QEMU (which gets 2 s of that) and to clean up."""
 
 
 async def stop_machine(
@@ -28,28 +30,41 @@ async def stop_machine(
     *,
     grace: float,
 ) -> None:
-    """End the machine of ``record`` and return when keeper and QEMU are gone.
+    """End the machine of ``record``, in whatever state it is, and return when keeper and QEMU are
+    gone. It is no error if it is not running.
 
-    Asks the guest first, for up to ``grace`` seconds, unless its disk is to be discarded anyway.
-    Raises MachineError if it cannot be ended. No error if it does not run.
+    Unless the sandbox is ephemeral, the guest is first asked to power down and gets ``grace``
+    seconds for it. Raises MachineError if the processes cannot be ended.
     """
-    lock = sandbox_dir(registry.paths, record.id).lock
-    if not is_locked(lock):
-        return
-    if grace > 0 and not record.discard and link is not None:
+    place = sandbox_dir(registry.paths, record.id)
+    await ensure_keeper(registry, record)  # it records how the machine ends
+    if is_locked(place.lock) and grace > 0 and not record.discard and link is not None:
         if run is not None and run.paused:
             await _let_go_on(registry, record)
         asked = await _ask_guest(link, grace)
-        if asked and await until_unlocked(lock, timeout=grace + AGENT_TIMEOUT_S):
+        if asked and await until_unlocked(place.lock, timeout=grace + AGENT_TIMEOUT_S):
+            await asyncio.to_thread(registry.tidy, record.id)
             return
-    if run is not None:
-        await _end_processes(sandbox_dir(registry.paths, record.id), run)
-    if not await until_unlocked(lock, timeout=KILL_WAIT_S):
-        raise MachineError(f"the processes of sandbox {record.name!r} do not end")
+    await end_processes(place)
+    if not await until_unlocked(place.lock, timeout=KILL_WAIT_S):
+        raise _still_held(place, record)
+    await asyncio.to_thread(registry.tidy, record.id)
+
+
+def _still_held(place: SandboxDir, record: Record) -> MachineError:
+    """The error for a sandbox whose lock is still held though its processes have been killed."""
+    pid = next(iter(holders_of(place.lock)), None)
+    if pid is None:
+        return MachineError(f"the processes of sandbox {record.name!r} do not end")
+    return MachineError(
+        f"no process of the sandbox {record.name!r} is left, but process {pid} ({command_of(pid)}) "
+        "is still starting it",
+        hint=f"end that process, or `quicksand-tui rm -f {record.name}`",
+    )
 
 
 async def _let_go_on(registry: Registry, record: Record) -> None:
-    """Resume a paused guest, which could not hear us otherwise."""
+    """Resume a paused guest, which could not answer otherwise."""
     with contextlib.suppress(QuicksandError):
         monitor = await Monitor.connect(
             runtime_dir(registry.paths, record.id).current(), timeout=2.0
@@ -61,7 +76,7 @@ async def _let_go_on(registry: Registry, record: Record) -> None:
 
 
 async def _ask_guest(link: AgentLink, grace: float) -> bool:
-    """Whether the guest has agreed to power down."""
+    """Ask the guest to power down; returns whether it agreed."""
     with contextlib.suppress(QuicksandError):
         session = await link.session(timeout=AGENT_TIMEOUT_S)
         params = {"mode": "poweroff", "grace": min(3.0, grace)}
@@ -70,42 +85,26 @@ async def _ask_guest(link: AgentLink, grace: float) -> bool:
     return False
 
 
-async def _end_processes(place: SandboxDir, run: RunState) -> None:
-    """Have the keeper end QEMU; if the keeper is gone, end QEMU ourselves.
-
-    The caller has seen the lock held, so one of the two lives. A process is only signalled if its
-    command line names this sandbox: the other's id may have been reused by a stranger.
-    """
-    for pid, number in ((run.keeper_pid, signal.SIGTERM), (run.qemu_pid, signal.SIGKILL)):
-        if place.root.name in await _command_line(pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-            if number == signal.SIGTERM:
-                return
-    end_strays(place)
+async def end_processes(place: SandboxDir) -> None:
+    """Have the keeper end QEMU, then kill the sandbox's processes that are left."""
+    found = await asyncio.to_thread(processes_of, place.root)
+    keepers = [process for process in found if process.kind is Kind.KEEPER]
+    for keeper in keepers:
+        keeper.send(signal.SIGTERM)
+    deadline = asyncio.get_running_loop().time() + (KEEPER_GRACE_S if keepers else 0)
+    while any(process.is_there for process in found):
+        if asyncio.get_running_loop().time() >= deadline:
+            break
+        await asyncio.sleep(END_POLL_S)
+    # Listed again, since the keeper may have been starting another QEMU.
+    for process in await asyncio.to_thread(processes_of, place.root):
+        process.send(signal.SIGKILL)
 
 
 def end_strays(place: SandboxDir, *, only: int | None = None, but: int | None = None) -> None:
-    """End the QEMUs of a sandbox whose keeper is gone: that of the process id ``only``, or all
-    ``but`` one. There are two if that happened while one took over from the other. Linux only."""
-    name = machine_name(str(place.root))
-    for directory in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            pid, line = int(directory.name), (directory / "cmdline").read_bytes()
-            words = line.decode("utf-8", "replace").split("\0")
-            ours = "qemu" in Path(words[0]).name and name in words
-            if ours and only in (None, pid) and pid != but:
-                os.kill(pid, signal.SIGKILL)
-
-
-async def _command_line(pid: int) -> str:
-    """A process's command line, "" if there is no such process."""
-    if Path("/proc/self").exists():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-        return ""
-    process = await asyncio.create_subprocess_exec(
-        "ps", "-ww", "-o", "command=", "-p", str(pid), stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await process.communicate()
-    return output.decode("utf-8", "replace")
+    """Kill QEMUs of a sandbox whose keeper is gone: the one with the process id ``only``, or all
+    except ``but``. There are two if the keeper ended during a revert."""
+    for process in processes_of(place.root):
+        ours = process.kind is Kind.QEMU
+        if ours and only in (None, process.pid) and process.pid != but:
+            process.send(signal.SIGKILL)

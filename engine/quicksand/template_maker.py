@@ -1,5 +1,5 @@
-"""Making a template: boot a machine, let it settle, take its checkpoint. As a program it makes the
-one of the sandbox whose record is on its stdin, for `make_in_background`."""
+"""Making a template: boot a machine, wait until it is idle, take its checkpoint. Run as a program
+(by `make_in_background`), this makes the template for the record on its stdin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -16,28 +15,31 @@ from pathlib import Path
 
 from quicksand.agent.session import Session
 from quicksand.config import SandboxConfig
-from quicksand.errors import MachineError, QuicksandError, StateError
+from quicksand.errors import AgentRefusedError, MachineError, QuicksandError, StateError
 from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.removal import make_marked, mark, remove
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
-from quicksand.lifecycle import Progress, boot
+from quicksand.lifecycle import boot, remove_quietly
 from quicksand.planning import gather_parts, identity
-from quicksand.registry import Record, Registry, new_id
+from quicksand.progress import Progress
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, new_id
 from quicksand.snapshots.history import History
-from quicksand.snapshots.operations import take_checkpoint
 from quicksand.snapshots.origins import Origin
+from quicksand.snapshots.taking import take_checkpoint
 from quicksand.templates import TAG, Templates, prune
 
 NICENESS = 10
-"""Of the program: whoever waits for something goes first."""
+"""The nice(2) value of the program, so that it slows nothing else down."""
 
 SETTLE_S = 30.0
-"""The longest wait for a guest to become idle."""
+"""Seconds to wait for a guest to become idle, at most."""
 
 IDLE_WINDOW_S = 0.5
 IDLE = 0.9
-"""Of the guest's CPU time in a window, to call it idle."""
+"""The idle share of the guest's CPU time in a window above which the guest counts as idle."""
 
 WAIT_POLL_S = 0.1
 COMMAND_S = 20
@@ -49,8 +51,8 @@ WARM_UP = ("true", "cat /etc/hostname", "ls /")
 async def warm(
     registry: Registry, config: SandboxConfig, *, progress: Progress | None = None
 ) -> tuple[Origin, bool]:
-    """The template that the first start of a sandbox of ``config`` goes on from, and whether it
-    was made now. Raises as `make_template`."""
+    """The template for the first start of a sandbox with ``config``, and whether it was made just
+    now. Raises as `make_template`."""
     new = Record(
         id=new_id(),
         name=TAG,
@@ -71,11 +73,11 @@ async def warm(
 async def make_template(
     registry: Registry, record: Record, *, progress: Progress | None = None, wait: bool = True
 ) -> Origin:
-    """Make the template of the machine of ``record``, whose image is resolved (committed); return
-    it, or the one that is there. Somebody else who is at it is waited for, or not.
+    """Make the template of the machine of ``record``, whose image is resolved (committed); returns
+    it, or the one that exists. With ``wait``, waits for another process that is making it.
 
-    Raises StateError if such a machine can have none or ``wait`` is false and another process is
-    at it; HostError, ImageError, MachineError, AgentError.
+    Raises StateError if such a machine can have no template, or if another process is making it
+    and ``wait`` is false; HostError, ImageError, MachineError, AgentError.
     """
     parts = await gather_parts(registry, record)
     templates = Templates(registry.paths, record, parts)
@@ -87,11 +89,12 @@ async def make_template(
         if found is not None:
             return found
         making = templates.root / f".making-{templates.key}"
-        await in_thread_to_the_end(lambda: shutil.rmtree(making, ignore_errors=True))
+        await in_thread_to_the_end(lambda: remove_quietly(making))
+        make_marked(making)
         try:
             await _make(registry, record, making, templates, progress)
         finally:
-            await in_thread_to_the_end(lambda: shutil.rmtree(making, ignore_errors=True))
+            await in_thread_to_the_end(lambda: remove_quietly(making))
         await in_thread_to_the_end(lambda: prune(templates.root))
         found = await asyncio.to_thread(templates.find)
     if found is None:
@@ -121,7 +124,7 @@ async def _make(
 ) -> None:
     """Boot a sandbox whose data directory is ``making``, and publish it as the template."""
     own = Registry(replace(registry.paths, data=making, memory=None))
-    config = replace(record.config, port_forwards=())
+    config = replace(record.config, port_forwards=(), mounts=())
     template = replace(
         record,
         id=new_id(),
@@ -138,7 +141,7 @@ async def _make(
         os.close(lock)
     try:
         await _settle(await machine.link.session(), identity(template))
-        # While its client is there: whoever goes on from here is taken for that one (`wake`).
+        # Taken while a client is connected: later clients take its place (`restore.wake`).
         node = await take_checkpoint(own, template, TAG)
     finally:
         machine.link.close()
@@ -149,7 +152,8 @@ async def _make(
     def publish() -> None:
         History(place).commit(replace(node, hidden=True))
         with map_os_errors(templates.place.root):
-            shutil.rmtree(templates.place.root, ignore_errors=True)
+            mark(place.root, as_=templates.key)
+            remove(templates.place.root)
             place.root.rename(templates.place.root)
             sync_dir(templates.root)
 
@@ -157,21 +161,23 @@ async def _make(
 
 
 async def _settle(session: Session, names: dict[str, str]) -> None:
-    """Return when the guest has nothing left to do of its boot; its memory holds little else than
-    what the next start and the next command need."""
+    """Wait until the guest is idle after its boot, and leave in its memory little more than what
+    the next start and the next command need."""
     deadline = time.monotonic() + SETTLE_S
     while await _idle_share(session) < IDLE and time.monotonic() < deadline:
         pass
     await session.request("sync", {})
     await session.request("drop_caches", {})
-    # What is renewed at each start: the files are in the cache then, and written over in place.
+    # Each start renews the identity; doing it now brings the files into the page cache.
     await session.request("set_identity", {**names, "boot_id": "if_read"})
+    with contextlib.suppress(AgentRefusedError):  # an image without the kernel's SMB client
+        await session.request("load_share_client", {})
     for command in WARM_UP:
         await _say(session, command)
 
 
 async def _idle_share(session: Session) -> float:
-    """Which part of the next window the guest's CPUs were idle."""
+    """The idle share (0 to 1) of the guest's CPUs in the next window."""
     before = await _cpu_times(session)
     await asyncio.sleep(IDLE_WINDOW_S)
     after = await _cpu_times(session)
@@ -191,7 +197,7 @@ async def _say(session: Session, command: str) -> str:
 
 
 def main() -> int:
-    """Make the template of the record on stdin. Says nothing: nobody listens."""
+    """Make the template for the record on stdin. Prints nothing; returns the exit code."""
     os.nice(NICENESS)
     try:
         record = Record.from_json(json.loads(sys.stdin.buffer.read()))

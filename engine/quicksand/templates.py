@@ -1,8 +1,9 @@
-"""Templates: machines that have booted already. `start` goes on from one instead of booting.
+"""Templates: checkpoints of freshly booted machines, from which `start` continues instead of
+booting.
 
-A template is the directory of a sandbox, ``<cache>/templates/<key>/``, with one checkpoint, taken
-when the guest had booted and nothing of anybody's had run in it. Its key is all that its machine
-is made of, so a template of anything else is never found; it can be removed at any time.
+A template is a sandbox directory ``<cache>/templates/<key>/`` with one checkpoint, taken after the
+boot, before any program of a user ran. Its key is a digest of everything that the machine consists
+of, so a template of another machine is never found. It can be removed at any time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,35 +23,36 @@ from quicksand.errors import QuicksandError
 from quicksand.host.cpu import describe_cpu, read_microcode
 from quicksand.host.files import is_locked, map_os_errors, read_json
 from quicksand.host.paths import Paths
-from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SandboxDir
+from quicksand.host.removal import remove
+from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.planning import Parts, Ports, plan_machine
 from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
-from quicksand.registry import Record
+from quicksand.sandbox_records import Record
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.records import Head
 from quicksand.stats import allocated_size
 
-SCHEMA = 5
-"""Part of the key: to be raised when what a template is changes."""
+SCHEMA = 6
+"""Part of the key; to be raised when the contents of templates change."""
 
 TAG = "template"
 
 VARIABLE = "QUICKSAND_TEMPLATES"
 OFF = "off"
-"""As its value: boot always."""
+"""Value of VARIABLE: always boot."""
 USE_ONLY = "use"
-"""As its value: use those that are there, make none in the background."""
+"""Value of VARIABLE: use existing templates, but make none in the background."""
 
 KEPT = 8
-"""Templates that are kept, the last used ones; each takes about 100 MB."""
+"""Templates that are kept, the most recently used ones; each takes about 100 MB."""
 
 MAKER = "quicksand.template_maker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateInfo:
-    """A template that is there."""
+    """An existing template."""
 
     root: Path
     image: str
@@ -60,13 +61,13 @@ class TemplateInfo:
     memory: str
     cpus: int
     size: int
-    """Bytes on disk. Sandboxes that came from it share them by links."""
+    """Bytes on disk, which sandboxes that started from it share by hard links."""
     used: float
     """Unix time of its last use."""
 
 
 class Templates:
-    """The template of one machine: where it is, whether it is there."""
+    """The template of one machine, which may or may not exist."""
 
     def __init__(self, paths: Paths, record: Record, parts: Parts) -> None:
         self.root = templates_dir(paths)
@@ -78,11 +79,11 @@ class Templates:
         )
         self.key = _key(record, parts)
         self.refusal = ""
-        """Why such a machine can have none; "" if it can."""
+        """Why such a machine can have no template; "" if it can."""
         if not parts.image.digest:
-            self.refusal = "the image is not in the store: nothing vouches for its files"
+            self.refusal = "the image is not in the store, so its files have no checksums"
         elif record.source is not None and not record.source.digest:
-            self.refusal = "the save has no checksums: nothing vouches for its files"
+            self.refusal = "the save has no checksums"
         elif record.config.extra_qemu_args:
             self.refusal = "the sandbox has QEMU arguments of its own"
         elif os.environ.get(VARIABLE) == OFF:
@@ -94,11 +95,12 @@ class Templates:
 
     @property
     def lock(self) -> Path:
-        """flock'ed by whoever makes it."""
+        """flock'ed by the process that makes the template."""
         return self.root / f"{self.key}.lock"
 
     def find(self) -> Origin | None:
-        """The template, if there is one. It is checked when its files are used. Blocks for I/O."""
+        """The template if it exists, else None. Its files are checked when they are used. Blocks
+        for I/O."""
         if self.refusal:
             return None
         nodes = [node for node in History(self.place).all_nodes() if node.tag == TAG]
@@ -109,7 +111,8 @@ class Templates:
         return Origin(place=self.place, node=nodes[0])
 
     def discard(self) -> None:
-        """Remove it. Sandboxes that came from it have links of their own to what they need."""
+        """Remove the template. Sandboxes that started from it have their own links to its files.
+        Raises HostError."""
         discard(self.place.root)
 
     @property
@@ -118,17 +121,17 @@ class Templates:
 
 
 async def make_in_background(templates: Templates) -> None:
-    """Have the template made by a process of its own, which nobody waits for.
+    """Start a separate process that makes the template, without waiting for it.
 
-    Does nothing if one is at it. What goes wrong there goes wrong in the foreground too, where
-    `quicksand-tui images warm` tells it.
+    Does nothing if a process is making it already. Its errors are not reported;
+    `quicksand-tui images warm` does the same in the foreground and reports them.
     """
     if templates.refusal or templates.is_being_made or os.environ.get(VARIABLE) == USE_ONLY:
         return
     shell = 'exec "$@" <&3 3<&- >/dev/null 2>&1 &'
     read, write = os.pipe()
     try:
-        # Larger than a pipe's buffer no record is (unix: 64 KiB, and the configuration is small).
+        # A record always fits into the pipe's buffer (64 KiB on Linux, pipe(7)).
         os.write(write, json.dumps(templates.record.to_json()).encode())
     finally:
         os.close(write)
@@ -150,13 +153,13 @@ async def make_in_background(templates: Templates) -> None:
 
 
 def list_templates(paths: Paths) -> list[TemplateInfo]:
-    """All templates of this user, the last used first. Blocks for I/O."""
+    """All templates of this user, the most recently used first. Blocks for I/O."""
     found = []
     root = templates_dir(paths)
     with contextlib.suppress(FileNotFoundError):
         for path in root.iterdir():
             if path.is_dir() and not path.name.startswith("."):
-                # Another process may remove it now.
+                # Another process may just be removing it.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(_inspect(path))
     return sorted(found, key=lambda template: template.used, reverse=True)
@@ -179,8 +182,8 @@ def _inspect(root: Path) -> TemplateInfo:
 
 
 def templates_dir(paths: Paths) -> Path:
-    """Where templates are: in the cache, but beside the sandboxes if that is another file system,
-    for hard links to them are wanted there."""
+    """The directory of templates: in the cache, or beside the sandboxes if those are on another
+    file system, since sandboxes need hard links to the files of templates."""
     with contextlib.suppress(OSError):
         devices = {_nearest(path).stat().st_dev for path in (paths.cache, paths.data)}
         if len(devices) > 1:
@@ -189,13 +192,13 @@ def templates_dir(paths: Paths) -> Path:
 
 
 def _nearest(path: Path) -> Path:
-    """``path``, or the directory that it would be made in."""
+    """``path`` or, if it does not exist, its nearest ancestor that does."""
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 def _key(record: Record, parts: Parts) -> str:
-    """Names the machine: whatever differs in it makes another key. What is renewed after a start
-    (names, addresses, ports) has no part in it, nor has where files are."""
+    """A digest of everything that the machine consists of, except what is renewed after a start
+    (names, addresses, ports) and the paths of files."""
     neutral = replace(record, id="0" * 12, name=TAG)
     image = replace(
         parts.image,
@@ -209,9 +212,7 @@ def _key(record: Record, parts: Parts) -> str:
         Ports(forwards=(), http=AGENT_HTTP_PORT if record.config.agent_http else None),
         SandboxDir(Path()),
     )
-    sockets = Inherited(
-        qmp=range(QMP_MONITORS), agent=range(QMP_MONITORS, QMP_MONITORS + AGENT_PORTS)
-    )
+    sockets = Inherited(qmp=range(QMP_MONITORS), agent=range(AGENT_PORTS), shares=range(SHARES))
     program = parts.binaries.system.stat()
     facts: list[Any] = [
         SCHEMA,
@@ -220,27 +221,29 @@ def _key(record: Record, parts: Parts) -> str:
         "" if record.source is None else record.source.digest,
         plan(machine, sockets),
         [parts.binaries.version_text, program.st_size, program.st_mtime_ns],
-        # A guest that runs on the processor itself has seen it.
+        # Without emulation the guest has seen the host's processor.
         "" if machine.accel is Accelerator.TCG else [describe_cpu(), read_microcode()],
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def discard(root: Path) -> None:
-    """Remove a template's directory, its commit mark first."""
+    """Remove a template's directory, its node.json first. Raises HostError."""
     with map_os_errors(root):
         for mark in root.glob("checkpoints/*/node.json"):
             mark.unlink(missing_ok=True)
-    shutil.rmtree(root, ignore_errors=True)
+        remove(root)
 
 
 def prune(root: Path, *, kept: int = KEPT) -> None:
-    """Remove templates that were not used for longest, and what makers that died have left."""
+    """Remove all but the ``kept`` most recently used templates, and what processes that died while
+    making one have left."""
     found = []
     for path in root.iterdir():
         if path.name.startswith("."):
             if not is_locked(path.with_name(f"{path.name.rpartition('-')[2]}.lock")):
-                shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    remove(path)
         elif path.is_dir():
             found.append((path.stat().st_mtime, path))
     for _, path in sorted(found, reverse=True)[kept:]:

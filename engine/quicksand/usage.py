@@ -1,4 +1,4 @@
-"""Where the space goes: sandboxes, saves, images and what can be made again."""
+"""What occupies disk space: sandboxes, saves, images, and what can be made again."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Registry
-from quicksand.saves.store import TRASH
+from quicksand.sandbox_trash import SandboxTrash
 from quicksand.saves.workspaces import known_stores
 from quicksand.templates import list_templates, templates_dir
 
 
 class Kind(StrEnum):
-    """What something on the disk is, in the order in which people ask for it."""
+    """The kinds of things that occupy space, in the order in which they are shown."""
 
     SANDBOX = "sandboxes"
     SAVE = "saves"
     TRASH = "trash"
-    """Saves that were removed and can be brought back."""
+    """Sandboxes and saves that were removed but can be brought back."""
     IMAGE = "images"
     TEMPLATE = "templates"
     CACHE = "caches"
     QEMU = "qemu"
     LEFTOVER = "leftovers"
-    """What is being made or removed, or was when somebody died."""
+    """Files that are being made or removed, or were when the process that did it died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One thing that takes space."""
+    """One thing that occupies space."""
 
     kind: Kind
     name: str
@@ -46,29 +46,29 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """All things of a kind."""
+    """All things of one kind together."""
 
     kind: Kind
     number: int
     own: int
-    """Bytes that would be free without them."""
+    """Bytes that removing all of them would free."""
     shared: int
-    """Bytes that things of another kind have too."""
+    """Bytes that they share with things of other kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What there is."""
+    """Everything that occupies space."""
 
     items: tuple[Item, ...]
 
     @property
     def total(self) -> int:
-        """Bytes of all together, each file counted once."""
+        """Bytes of everything together, each file counted once."""
         return Footprint.together(item.footprint for item in self.items).size
 
     def rows(self) -> list[Row]:
-        """One for each kind that there is something of."""
+        """One row for each kind of which there is something."""
         found = []
         for kind in Kind:
             parts = [item.footprint for item in self.items if item.kind is kind]
@@ -81,14 +81,19 @@ class Usage:
 
 
 def measure(paths: Paths, cwd: Path | None = None) -> Usage:
-    """Look at everything of this user's. Blocks for I/O; never raises for one thing."""
+    """Measure everything of this user; what cannot be read is left out. Blocks for I/O."""
     parts = (_sandboxes(paths), _saves(paths, cwd), _images(paths), _others(paths))
     return Usage(items=tuple(itertools.chain(*parts)))
 
 
 def _sandboxes(paths: Paths) -> Iterator[Item]:
-    names = {entry.id: entry.name for entry in Registry(paths).list()}
+    registry = Registry(paths)
+    names, trash = {entry.id: entry.name for entry in registry.list()}, SandboxTrash(registry)
+    for trashed in trash.list():
+        yield _item(Kind.TRASH, trashed.name, *trashed.places)
     for path in _entries(paths.sandboxes):
+        if path == trash.root:
+            continue
         if path.name.startswith("."):
             yield _item(Kind.LEFTOVER, path.name, path)
         else:
@@ -98,11 +103,10 @@ def _sandboxes(paths: Paths) -> Iterator[Item]:
 
 def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:
     for store in known_stores(paths, cwd):
-        for path in _entries(store.root):
-            if not path.name.startswith("."):
-                yield _item(Kind.SAVE, path.name, path)
-            elif path.name != TRASH:
-                yield _item(Kind.LEFTOVER, path.name, path)
+        for path in store.roots():
+            yield _item(Kind.SAVE, path.name, path)
+        for path in store.left_behind():
+            yield _item(Kind.LEFTOVER, path.name, path)
         for trashed in store.trash():
             yield _item(Kind.TRASH, trashed.save.name, trashed.root)
 
@@ -133,14 +137,14 @@ def _item(kind: Kind, name: str, *paths: Path) -> Item:
 
 
 def _memory_of(place: SandboxDir) -> Iterator[Path]:
-    """Where a sandbox's memory files are if not in its own directory."""
+    """The directory of a sandbox's memory files, if that is not in its own directory."""
     with contextlib.suppress(OSError):
         if place.memory.is_symlink():
             yield place.memory.readlink()
 
 
 def _entries(directory: Path) -> list[Path]:
-    """What is in a directory; locks aside, which take nothing."""
+    """What is in a directory, without lock files, which occupy nothing."""
     try:
         with os.scandir(directory) as entries:
             names = sorted(e.name for e in entries if not e.name.endswith("lock"))

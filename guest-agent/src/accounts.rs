@@ -1,4 +1,4 @@
-//! Creating and deleting users by editing the database files.
+//! Creates and deletes users by editing the database files under /etc.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -16,18 +16,19 @@ use crate::sys;
 
 const FIRST_UID: u32 = 1000;
 const LAST_UID: u32 = 59_999;
-/// Groups that may become root, by distribution.
+/// The groups whose members may become root; which of them exists depends on the distribution.
 const ADMIN_GROUPS: [&str; 2] = ["sudo", "wheel"];
 
-/// The files below `root`, which is `/` but in tests.
+/// The user database below `root`, which is `/` except in tests.
 #[derive(Debug)]
 pub struct Accounts {
     root: PathBuf,
-    /// Held while the files are read and replaced, as useradd does.
+    /// This lock is held while the files are read and replaced, as useradd does it.
     _lock: fs::File,
 }
 
 impl Accounts {
+    /// Waits for other programs that edit the user database, which may take long.
     pub fn lock(root: &Path) -> Result<Self> {
         let path = root.join("etc/.pwd.lock");
         let file = OpenOptions::new()
@@ -53,6 +54,8 @@ impl Accounts {
         })
     }
 
+    /// Creates a user with a group and a home directory of its own, and with the right to use sudo
+    /// without a password if `sudo` is set. Fails with `Exists` when the user or the group exists.
     pub fn create(&self, name: &str, sudo: bool) -> Result<Value> {
         check_name(name)?;
         let passwd = self.read("passwd")?;
@@ -75,7 +78,7 @@ impl Accounts {
         }
         self.replace("group", &group)?;
         if let Ok(shadow) = self.read("shadow") {
-            // No password fits `*`, and keys and sudo still work.
+            // No password matches `*`. Keys and sudo still work.
             self.replace("shadow", &append(&shadow, &format!("{name}:*::0:99999:7:::")))?;
         }
         self.replace(
@@ -89,6 +92,8 @@ impl Accounts {
         Ok(json!({"uid": uid, "home": home}))
     }
 
+    /// Deletes a user, its group and its memberships. Fails with `NotFound` for an unknown user and
+    /// with `Forbidden` for root.
     pub fn delete(&self, name: &str, remove_home: bool) -> Result<Value> {
         let passwd = self.read("passwd")?;
         let user = parse_passwd(&passwd)
@@ -107,7 +112,7 @@ impl Accounts {
         self.replace("group", &leave_groups(&group, name, user.gid))?;
         let rule = self.sudo_rule(name);
         remove_if_there(fs::remove_file(&rule)).map_err(|error| about(&rule, error))?;
-        // Nothing but a directory of its own below /home is ours to remove.
+        // The agent removes nothing but a directory directly below /home.
         let home = Path::new(&user.home);
         if remove_home && home.parent() == Some(Path::new("/home")) {
             let home = self.root.join("home").join(home.file_name().unwrap_or_default());
@@ -126,7 +131,8 @@ impl Accounts {
         String::from_utf8(bytes).map_err(|_| Error::BadRequest(format!("{}: not UTF-8", path.display())))
     }
 
-    /// A new file with the attributes of the old: readers see the one or the other.
+    /// Replaces a file by a new one with the same attributes, so that a reader sees either the old
+    /// text or the new one.
     fn replace(&self, name: &str, text: &str) -> Result<()> {
         let path = self.path(name);
         let temporary = self.path(&format!("{name}.quicksand"));
@@ -163,7 +169,8 @@ impl Accounts {
         self.path("sudoers.d").join(format!("quicksand-{name}"))
     }
 
-    /// A user without password cannot type one. Without sudo there is no rule.
+    /// The user has no password to type, so sudo must not ask for one. Nothing is done on a system
+    /// without sudo.
     fn allow_sudo(&self, name: &str) -> Result<()> {
         let path = self.sudo_rule(name);
         if !path.parent().is_some_and(Path::is_dir) {
@@ -189,7 +196,7 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// One number for user and group, free as both.
+/// A number that is free as a user id and as a group id.
 fn free_id(passwd: &str, group: &str) -> Result<u32> {
     let third = |line: &str| line.split(':').nth(2).and_then(|id| id.parse::<u32>().ok());
     let taken: Vec<u32> = passwd.lines().chain(group.lines()).filter_map(third).collect();
@@ -226,7 +233,7 @@ fn join_group(text: &str, group: &str, name: &str) -> String {
         .collect()
 }
 
-/// Removes the user from every list of members, and the group of its own.
+/// Removes the user from every list of members, and removes the group of its own.
 fn leave_groups(text: &str, name: &str, gid: u32) -> String {
     text.lines()
         .filter_map(|line| {
@@ -295,7 +302,7 @@ mod tests {
         fs::write(root.join("etc/group"), "root:x:0:\nsudo:x:27:").unwrap();
         fs::write(root.join("etc/shadow"), "root:*::::::\n").unwrap();
         let accounts = Accounts::lock(&root).unwrap();
-        // Only root may give a home directory away.
+        // Only root may give a home directory to another user.
         if sys::euid() == 0 {
             let made = accounts.create("bob", true).unwrap();
             assert_eq!(made, json!({"uid": 1000, "home": "/home/bob"}));

@@ -1,54 +1,48 @@
 //! What all sessions of one agent share.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::channel::Channel;
+use crate::boot_times::BootTimes;
+use crate::channel::Channels;
 use crate::error::{Error, Result};
 use crate::freeze::Freezer;
-use crate::identity::Known;
-use crate::others::Others;
+use crate::identity::Prepared;
 use crate::passwd::{self, User};
+use crate::pause::Programs;
 use crate::pty::Ptys;
 use crate::token::Token;
 use crate::{spawn, sys};
 
+/// The state of one agent process.
 #[derive(Debug)]
 pub struct Agent {
     pub token: Token,
-    /// Tells one process of the agent from the next.
+    /// A random text that distinguishes this process from earlier and later ones.
     instance: String,
     boot: BootTimes,
     serving_s: OnceLock<f64>,
     /// The user that the agent runs as.
     pub me: User,
-    /// False on a developer's machine, whose clock and users are not ours.
+    /// False on a developer's machine, whose clock and users the agent must not change.
     pub owns_machine: bool,
-    pub known: Known,
+    pub prepared: Prepared,
     pub null: Arc<OwnedFd>,
     pub commands: Gate,
     pub ptys: Ptys,
     pub freezer: Freezer,
-    pub others: Others,
-    /// Commands that HTTP clients address by number.
+    pub programs: Programs,
+    /// The running commands of HTTP clients, which name them by number.
     pub http_channels: Channels,
     next_http_id: AtomicU32,
 }
 
-/// Seconds of guest uptime, handed over by the first process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BootTimes {
-    pub init_s: f64,
-    pub root_s: f64,
-    pub network_s: f64,
-}
-
 impl Agent {
+    /// `token` is what clients must present; without one, the first client sets it.
     pub fn new(token: Option<&str>, boot: BootTimes, owns_machine: bool) -> io::Result<Self> {
         let users = passwd::read_database("/etc/passwd");
         Ok(Self {
@@ -58,27 +52,28 @@ impl Agent {
             serving_s: OnceLock::new(),
             me: passwd::user_of(sys::euid(), &users),
             owns_machine,
-            known: Known::find(),
+            prepared: Prepared::find(),
             null: Arc::new(spawn::open_null()?),
             commands: Gate::default(),
             ptys: Ptys::default(),
             freezer: Freezer::default(),
-            others: Others::default(),
+            programs: Programs::default(),
             http_channels: Channels::default(),
             next_http_id: AtomicU32::new(1),
         })
     }
 
-    /// The first call sets the time that `hello` reports.
+    /// Notes that the agent serves. The first call sets the time that `hello` reports.
     pub fn note_serving(&self) {
         self.serving_s.get_or_init(sys::uptime_s);
     }
 
+    /// A number for a command of an HTTP client. It was not used before.
     pub fn next_http_id(&self) -> u32 {
         self.next_http_id.fetch_add(1, Relaxed)
     }
 
-    /// Guards whatever changes the machine as a whole.
+    /// Fails with `NotOwner` unless the agent may change the machine as a whole.
     pub fn require_machine(&self) -> Result<()> {
         if self.owns_machine {
             Ok(())
@@ -87,6 +82,7 @@ impl Agent {
         }
     }
 
+    /// The reply to `hello`.
     pub fn hello(&self) -> Value {
         json!({
             "protocol": 1,
@@ -106,41 +102,7 @@ impl Agent {
     }
 }
 
-/// The kernel makes it when it is first read: whoever does that before a
-/// template is taken gives all that start from it the same one.
-pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_default()
-}
-
-/// Open requests: a few, and never more than a few hundred.
-#[derive(Debug, Default)]
-pub struct Channels(Mutex<Vec<Arc<Channel>>>);
-
-impl Channels {
-    fn list(&self) -> MutexGuard<'_, Vec<Arc<Channel>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn insert(&self, channel: Arc<Channel>) {
-        self.list().push(channel);
-    }
-
-    pub fn find(&self, id: u32) -> Option<Arc<Channel>> {
-        self.list().iter().find(|channel| channel.id == id).cloned()
-    }
-
-    pub fn remove(&self, channel: &Arc<Channel>) {
-        self.list().retain(|other| !Arc::ptr_eq(other, channel));
-    }
-
-    pub fn count(&self) -> usize {
-        self.list().len()
-    }
-}
-
-/// Lets commands run together, or one alone.
+/// Lets either several commands run together or an exclusive one alone.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<Mutex<Inside>>);
 
@@ -151,6 +113,7 @@ struct Inside {
 }
 
 impl Gate {
+    /// Fails with `Busy` when the command may not run beside those that run now.
     pub fn enter(&self, exclusive: bool) -> Result<Slot> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.exclusive {
@@ -166,7 +129,7 @@ impl Gate {
     }
 }
 
-/// A running command's place; leaving is dropping it.
+/// The place of a running command. Dropping it gives the place back.
 #[derive(Debug)]
 pub struct Slot(Gate);
 

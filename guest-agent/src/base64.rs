@@ -1,7 +1,8 @@
-//! Standard base64 with padding, for bytes that have to travel in JSON.
+//! Standard base64 with padding, for bytes that travel in JSON.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// Encodes with padding and without line breaks.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -18,7 +19,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// `None` when the text is not base64. Missing padding is tolerated.
+/// Returns `None` when the text is not base64. Missing padding is tolerated.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
     if digits.len() % 4 == 1 || text.len() - digits.len() > 2 {

@@ -1,4 +1,5 @@
-//! File system calls may hang (a mounted share, a slow disk, a frozen root): they run on threads.
+//! Runs file system calls on threads, because they may hang: on a mounted share, a slow disk or a
+//! frozen root.
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -8,6 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 
+/// Runs `work` on a thread that may block. Fails as `work` does, and with `Failed` when it panics.
 pub async fn run<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
@@ -18,8 +20,8 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 's
     }
 }
 
-/// An open file of a request. One that is broken off drops it wherever it
-/// stands; but cleaning up and closing may hang as well.
+/// An open file of a request. A request that is broken off drops its file on the runtime's thread,
+/// where cleaning up and closing must not hang, so both happen on another thread.
 #[derive(Debug)]
 pub struct OffRuntime<T: Send + 'static> {
     value: ManuallyDrop<T>,
@@ -27,7 +29,7 @@ pub struct OffRuntime<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> OffRuntime<T> {
-    /// To be called on the runtime's thread.
+    /// Must be called on the runtime's thread.
     pub fn new(value: T) -> Self {
         Self {
             value: ManuallyDrop::new(value),

@@ -1,41 +1,46 @@
-//! What a session knows of one open request: its windows, its input, and how to end it.
+//! One open request of a client: its windows, its input, and how it is ended early.
 
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{Notify, watch};
 
-use crate::error::Error;
-use crate::input::Input;
+use crate::closed::Closed;
+use crate::error::{Error, Result};
+use crate::params::{Params, wrong};
 use crate::sys;
-use crate::window::Window;
 use crate::wire::{STDERR, STDOUT};
 
+/// A request that takes input or sends output while it runs.
 #[derive(Debug)]
 pub struct Channel {
     pub id: u32,
-    /// Whether input frames are accepted.
+    /// Whether the client may send input.
     pub takes_input: bool,
     pub input: Input,
     pub stdout: Window,
     pub stderr: Window,
-    /// The process group of its command while that runs; 0 otherwise.
+    /// The process group of the command while it runs, otherwise 0.
     pub group: AtomicI32,
     stop: watch::Sender<Option<Stop>>,
 }
 
-/// Why a channel has to end before its time.
+/// Why a channel has to end early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// SIGTERM now, SIGKILL after this long.
+    /// Send SIGTERM now, and SIGKILL after this time.
     Cancel(Duration),
-    /// The client broke the rules; the text says how.
+    /// The client broke the protocol; the text says how.
     Broken(String),
 }
 
+/// How long a canceled command may take to end before it is killed, unless the client says.
 pub const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
 impl Channel {
+    /// `window` is the size of the output windows in bytes.
     pub fn new(id: u32, window: usize, takes_input: bool) -> Self {
         Self {
             id,
@@ -48,6 +53,7 @@ impl Channel {
         }
     }
 
+    /// The window of an output stream. Input and unknown streams have none.
     pub fn window(&self, stream: u8) -> Option<&Window> {
         match stream {
             STDOUT => Some(&self.stdout),
@@ -56,15 +62,17 @@ impl Channel {
         }
     }
 
+    /// Asks whoever runs the request to end it.
     pub fn stop(&self, stop: Stop) {
         self.stop.send_replace(Some(stop));
     }
 
+    /// Ends the channel because its client broke the protocol.
     pub fn break_off(&self, error: &Error) {
         self.stop(Stop::Broken(error.to_string()));
     }
 
-    /// Returns when the channel has to end.
+    /// Waits until the channel has to end.
     pub async fn stopped(&self) -> Stop {
         let mut receiver = self.stop.subscribe();
         let stop = receiver
@@ -78,9 +86,296 @@ impl Channel {
         }
     }
 
-    /// Whether there was a group to signal.
+    /// Signals the command's process group. Returns false when no command runs.
     pub fn signal(&self, signal: i32) -> bool {
         let group = self.group.load(Relaxed);
         group > 0 && sys::kill(-group, signal).is_ok()
+    }
+}
+
+/// The open requests of one client. There are a few, and never more than a few hundred.
+#[derive(Debug, Default)]
+pub struct Channels(Mutex<Vec<Arc<Channel>>>);
+
+impl Channels {
+    fn list(&self) -> MutexGuard<'_, Vec<Arc<Channel>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn insert(&self, channel: Arc<Channel>) {
+        self.list().push(channel);
+    }
+
+    pub fn find(&self, id: u32) -> Option<Arc<Channel>> {
+        self.list().iter().find(|channel| channel.id == id).cloned()
+    }
+
+    pub fn remove(&self, channel: &Arc<Channel>) {
+        self.list().retain(|other| !Arc::ptr_eq(other, channel));
+    }
+
+    pub fn count(&self) -> usize {
+        self.list().len()
+    }
+}
+
+/// The size in bytes of an output window when the client does not ask for another.
+pub const DEFAULT_WINDOW: usize = 1 << 20;
+const MIN_WINDOW: u64 = 64 << 10;
+const MAX_WINDOW: u64 = 16 << 20;
+
+/// How many bytes of a stream may still be sent before the receiver must acknowledge some. Only one
+/// sender may wait for it at a time.
+#[derive(Debug)]
+pub struct Window {
+    left: AtomicUsize,
+    size: usize,
+    granted: Notify,
+}
+
+impl Window {
+    /// `size` is in bytes. All of it may be sent at once.
+    pub fn new(size: usize) -> Self {
+        Self {
+            left: AtomicUsize::new(size),
+            size,
+            granted: Notify::new(),
+        }
+    }
+
+    /// Waits until at least one byte may be sent, and returns how many may. Fails with `Gone` when
+    /// the session ends.
+    pub async fn room(&self, closed: &Closed) -> Result<usize> {
+        self.room_for(1, closed).await
+    }
+
+    /// Waits until at least `least` bytes may be sent, and returns how many may. `least` must not
+    /// exceed the smallest window. Fails with `Gone` when the session ends.
+    pub async fn room_for(&self, least: usize, closed: &Closed) -> Result<usize> {
+        loop {
+            if closed.is_set() {
+                return Err(Error::Gone);
+            }
+            let left = self.left.load(Relaxed);
+            if left >= least {
+                return Ok(left);
+            }
+            tokio::select! {
+                () = self.granted.notified() => {}
+                () = closed.wait() => {}
+            }
+        }
+    }
+
+    /// Notes that `count` bytes were sent.
+    pub fn spend(&self, count: usize) {
+        let left = self.left.load(Relaxed);
+        self.left.store(left.saturating_sub(count), Relaxed);
+    }
+
+    /// Notes that the receiver acknowledged `count` bytes. Acknowledging more than was sent gains
+    /// nothing.
+    pub fn grant(&self, count: usize) {
+        let left = self.left.load(Relaxed);
+        self.left.store(left.saturating_add(count).min(self.size), Relaxed);
+        self.granted.notify_one();
+    }
+}
+
+/// Reads the parameter `window` of a request: a size in bytes.
+pub fn requested_window(params: &Params) -> Result<usize> {
+    match params.opt_u64("window")? {
+        None => Ok(DEFAULT_WINDOW),
+        Some(size) if (MIN_WINDOW..=MAX_WINDOW).contains(&size) => Ok(size as usize),
+        Some(_) => Err(wrong("window", "must be 64 KiB to 16 MiB")),
+    }
+}
+
+/// How many bytes of input a client may send before the agent acknowledges some.
+pub const INPUT_WINDOW: usize = 256 * 1024;
+/// Acknowledgements cover at least this many bytes, so that single keystrokes do not double the
+/// traffic.
+const CREDIT_STEP: usize = 32 * 1024;
+
+/// Bytes on their way from a client to a consumer in the guest, bounded by the input window.
+#[derive(Debug, Default)]
+pub struct Input {
+    state: Mutex<InputState>,
+    arrived: Notify,
+    drained: Notify,
+    /// Keeps pieces that come in JSON requests in the order of the requests.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct InputState {
+    waiting: BytesMut,
+    /// Bytes from data frames that were not acknowledged yet.
+    unacknowledged: usize,
+    /// The part of `unacknowledged` that the consumer has taken.
+    consumed: usize,
+    ended: bool,
+    /// Nobody reads any more, so everything is dropped and acknowledged.
+    abandoned: bool,
+}
+
+impl Input {
+    fn state(&self) -> MutexGuard<'_, InputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the bytes of a data frame; none mean the end. Returns the credit in bytes to send at
+    /// once. Fails with `TooLarge` when the client exceeds its window.
+    pub fn push_frame(&self, bytes: &[u8]) -> Result<usize> {
+        let mut state = self.state();
+        if state.abandoned {
+            return Ok(bytes.len());
+        }
+        if bytes.is_empty() {
+            state.ended = true;
+        } else if state.unacknowledged + bytes.len() > INPUT_WINDOW {
+            return Err(Error::TooLarge {
+                what: "unacknowledged input",
+                limit: INPUT_WINDOW,
+            });
+        } else if !state.ended {
+            state.unacknowledged += bytes.len();
+            state.waiting.extend_from_slice(bytes);
+        }
+        drop(state);
+        self.arrived.notify_one();
+        Ok(0)
+    }
+
+    /// Takes input that came in a JSON request, and waits for room. Input after the end is dropped.
+    pub async fn push(&self, mut bytes: &[u8], end: bool) {
+        let _turn = self.turn.lock().await;
+        while !bytes.is_empty() {
+            let taken = {
+                let mut state = self.state();
+                if state.ended || state.abandoned {
+                    return;
+                }
+                let room = INPUT_WINDOW.saturating_sub(state.waiting.len());
+                let taken = room.min(bytes.len());
+                state.waiting.extend_from_slice(&bytes[..taken]);
+                taken
+            };
+            bytes = &bytes[taken..];
+            self.arrived.notify_one();
+            if taken == 0 {
+                self.drained.notified().await;
+            }
+        }
+        if end {
+            self.state().ended = true;
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits for the next bytes and returns at most `limit` of them, or `None` after the last one.
+    pub async fn take(&self, limit: usize) -> Option<Bytes> {
+        loop {
+            {
+                let mut state = self.state();
+                if !state.waiting.is_empty() {
+                    let count = state.waiting.len().min(limit);
+                    return Some(state.waiting.split_to(count).freeze());
+                }
+                if state.ended || state.abandoned {
+                    return None;
+                }
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    /// Notes that `count` bytes reached their consumer. Returns the credit in bytes to send.
+    pub fn consumed(&self, count: usize) -> usize {
+        let mut state = self.state();
+        state.consumed = (state.consumed + count).min(state.unacknowledged);
+        let credit = if state.consumed >= CREDIT_STEP {
+            std::mem::take(&mut state.consumed)
+        } else {
+            0
+        };
+        state.unacknowledged -= credit;
+        drop(state);
+        self.drained.notify_one();
+        credit
+    }
+
+    /// Notes that nobody reads any more. Returns the credit in bytes for what was not taken.
+    pub fn abandon(&self) -> usize {
+        let mut state = self.state();
+        state.abandoned = true;
+        state.waiting = BytesMut::new();
+        state.consumed = 0;
+        let credit = std::mem::take(&mut state.unacknowledged);
+        drop(state);
+        self.drained.notify_one();
+        self.arrived.notify_one();
+        credit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_empty_window_waits_for_a_grant_and_never_exceeds_its_size() {
+        let window = Window::new(10);
+        let closed = Closed::default();
+        assert_eq!(window.room(&closed).await.unwrap(), 10);
+        window.spend(10);
+        let (room, ()) = tokio::join!(window.room(&closed), async { window.grant(99) });
+        assert_eq!(room.unwrap(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_little_room_is_not_enough_for_more() {
+        let window = Window::new(10);
+        let closed = Closed::default();
+        window.spend(8);
+        let (room, ()) = tokio::join!(window.room_for(5, &closed), async { window.grant(4) });
+        assert_eq!(room.unwrap(), 6);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_session_ends_the_wait() {
+        let window = Window::new(1);
+        let closed = Closed::default();
+        window.spend(1);
+        let (room, ()) = tokio::join!(window.room(&closed), async { closed.set() });
+        assert!(matches!(room, Err(Error::Gone)));
+    }
+
+    #[tokio::test]
+    async fn a_sender_beyond_its_window_is_cut_off() {
+        let input = Input::default();
+        assert_eq!(input.push_frame(&vec![0; INPUT_WINDOW]).unwrap(), 0);
+        assert!(input.push_frame(b"x").is_err());
+        let taken = input.take(usize::MAX).await.unwrap().len();
+        assert_eq!(input.consumed(taken), INPUT_WINDOW);
+        assert!(input.push_frame(b"x").is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_end_comes_after_the_last_byte() {
+        let input = Input::default();
+        input.push(b"abc", true).await;
+        assert_eq!(input.take(2).await.as_deref(), Some(&b"ab"[..]));
+        assert_eq!(input.take(2).await.as_deref(), Some(&b"c"[..]));
+        assert_eq!(input.take(2).await, None);
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_input_acknowledges_everything() {
+        let input = Input::default();
+        input.push_frame(b"abc").unwrap();
+        assert_eq!(input.abandon(), 3);
+        assert_eq!(input.push_frame(b"de").unwrap(), 2);
+        assert_eq!(input.take(9).await, None);
     }
 }

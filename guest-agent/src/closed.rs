@@ -1,9 +1,10 @@
-//! The end of a session, as a flag that can be awaited.
+//! The end of a session or of a connection, as a flag that can be awaited.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
+/// All clones are the same flag. It starts unset and is never unset again.
 #[derive(Clone, Debug)]
 pub struct Closed(Arc<watch::Sender<bool>>);
 
@@ -22,14 +23,15 @@ impl Closed {
         *self.0.borrow()
     }
 
-    /// Whether it is the end of the same session.
+    /// Whether both are the same flag.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Waits until the flag is set.
     pub async fn wait(&self) {
         let mut receiver = self.0.subscribe();
-        // The sender lives as long as `self`, so this ends with the flag only.
+        // The sender lives as long as `self`, so only the flag ends the wait.
         let _ = receiver.wait_for(|closed| *closed).await;
     }
 }

@@ -1,8 +1,9 @@
-//! The kernel command line, as far as it concerns us.
+//! Reads the words of the kernel command line that concern the agent.
 
 use std::fs;
 use std::net::Ipv4Addr;
 
+/// What the command line says. A value that is absent or makes no sense is `None`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cmdline {
     pub root: Option<String>,
@@ -18,23 +19,24 @@ pub struct Cmdline {
     pub init: InitChoice,
 }
 
-/// What becomes process 1 after us.
+/// What becomes process 1 after the agent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum InitChoice {
-    /// The distribution's, if there is one.
+    /// The init of the distribution, if there is one.
     #[default]
     Auto,
-    /// We stay.
+    /// The agent stays process 1.
     None,
     Path(String),
 }
 
 impl Cmdline {
+    /// Reads the command line of the kernel that runs. If it cannot be read, it counts as empty.
     pub fn read() -> Self {
         Self::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default())
     }
 
-    /// Later words win, as for the kernel. Values that make no sense are absent.
+    /// A later word replaces an earlier one, as it does for the kernel.
     pub fn parse(text: &str) -> Self {
         let mut cmdline = Self::default();
         for word in text.split_whitespace() {
@@ -74,7 +76,7 @@ impl InitChoice {
     }
 }
 
-/// `10.0.2.15/24`; without a prefix length it is /24.
+/// Parses `10.0.2.15/24`. Without a prefix length it is 24.
 fn parse_ip(value: &str) -> Option<(Ipv4Addr, u8)> {
     let (address, prefix) = value.split_once('/').unwrap_or((value, "24"));
     let prefix = prefix.parse().ok().filter(|prefix| *prefix <= 32)?;

@@ -1,4 +1,4 @@
-//! What to run: the parameters of a command, checked and made into a launch.
+//! What to run: checks the parameters of a command and makes a `Launch` of them.
 
 use std::ffi::CString;
 use std::io;
@@ -12,14 +12,16 @@ use crate::passwd::{self, User};
 use crate::spawn::{self, Child, Launch, Leads, SpawnError, Step};
 use crate::{blocking, sys};
 
-/// Where a distribution keeps its programs: on the root file system.
+/// Where a distribution keeps its programs, which is on the root file system.
 const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// A command as a client asked for it. Nothing of it was looked up in the guest but the user and
+/// its home directory.
 #[derive(Debug)]
 pub struct Command {
     pub argv: Vec<String>,
-    /// What argv\[0\] is to the client, for errors: its shell or its program.
+    /// What errors call the program: `shell` or `command`.
     role: &'static str,
     program: String,
     cwd: String,
@@ -31,7 +33,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// `me` is the user that the agent runs as.
+    /// `me` is the user that the agent runs as. Fails with `Param` or `BadRequest` when the
+    /// parameters are wrong, and with `NotFound` when the user is unknown.
     pub fn from_params(params: &Params, me: &User) -> Result<Self> {
         let mut command = Self::base(params, me)?;
         match (params.opt_str("command")?, params.opt_strings("argv")?) {
@@ -48,7 +51,8 @@ impl Command {
         Ok(command)
     }
 
-    /// As above, but without a command it is a login shell, on a terminal.
+    /// Like `from_params`, but the command runs on a terminal, and without a command it is a login
+    /// shell.
     pub fn for_terminal(params: &Params, me: &User) -> Result<Self> {
         let is_login = params.opt_str("command")?.is_none() && params.opt_strings("argv")?.is_none();
         let mut command = if is_login {
@@ -113,7 +117,8 @@ impl Command {
         }
     }
 
-    /// Must be seen through to its end, or nobody reaps the child.
+    /// Starts the program. The future must run to its end: if it is dropped, nobody reaps the
+    /// child. Errors name the program, the directory or the user that was at fault.
     pub async fn spawn(self, stdio: [Arc<OwnedFd>; 3], leads: Leads) -> Result<Child> {
         if self.may_hang() {
             blocking::run(move || self.spawn_now(&stdio, leads)).await
@@ -122,8 +127,8 @@ impl Command {
         }
     }
 
-    /// Whether the way to the exec may lead over a mounted share, whose server
-    /// may be gone. The thread that starts a child waits for its exec.
+    /// Whether starting the program may touch a mounted share whose server is gone: the thread that
+    /// starts a child waits until it execs.
     fn may_hang(&self) -> bool {
         let is_local = |path: &str| LOCAL_DIRS.iter().any(|dir| path.starts_with(dir));
         let is_named = self.program.contains('/');
@@ -172,7 +177,7 @@ impl Command {
             .collect()
     }
 
-    /// Defaults first; what the client gives replaces them.
+    /// The default variables, with those of the client added or in their place.
     fn environment(&self) -> Vec<(&str, &str)> {
         let user = &self.user;
         let mut env = vec![
@@ -200,7 +205,7 @@ impl Command {
             Step::Terminal => "controlling terminal".to_owned(),
             Step::Stdio => "standard streams".to_owned(),
         };
-        // A cwd that is a file is as missing as one that is not there.
+        // To a client, a directory that is a file is as missing as one that does not exist.
         match (error.step, error.source.raw_os_error()) {
             (Step::Cwd, Some(libc::ENOENT | libc::ENOTDIR)) | (Step::Exec, Some(libc::ENOENT)) => Error::NotFound(what),
             _ => Error::io(what, error.source),
@@ -208,7 +213,7 @@ impl Command {
     }
 }
 
-/// A user without a home directory starts at the root.
+/// A user without a home directory starts in the root directory.
 fn existing_home(user: &User) -> String {
     if std::fs::metadata(&user.home).is_ok_and(|home| home.is_dir()) {
         user.home.clone()

@@ -15,7 +15,8 @@ const FIFREEZE: u64 = 0xc004_5877;
 const FITHAW: u64 = 0xc004_5878;
 const EXT4_MAGIC: u16 = 0xef53;
 
-/// Grows a mounted ext4 to the size of its device: (before, after) in bytes.
+/// Grows a mounted ext4 to the size of its device. Returns its sizes before and after in bytes.
+/// Fails with ENOTSUP for other file systems.
 pub fn grow(device: &Path, mount_point: &Path) -> io::Result<(u64, u64)> {
     let disk = File::open(device)?;
     let mut disk_size = 0u64;
@@ -23,8 +24,7 @@ pub fn grow(device: &Path, mount_point: &Path) -> io::Result<(u64, u64)> {
     let (blocks, block_size) = ext4_size(&disk)?;
     let before = blocks * block_size;
     let mut wanted = disk_size / block_size;
-    // The kernel rounds down to whole groups by itself; less than a few
-    // megabytes is not worth its time.
+    // The kernel rounds down to whole groups, and growing by a few megabytes is not worth the time.
     if wanted <= blocks || (wanted - blocks) * block_size < 8 << 20 {
         return Ok((before, before));
     }
@@ -33,7 +33,7 @@ pub fn grow(device: &Path, mount_point: &Path) -> io::Result<(u64, u64)> {
     Ok((before, wanted * block_size))
 }
 
-/// Blocks and block size from the superblock.
+/// Reads the number of blocks and the block size in bytes from the superblock.
 fn ext4_size(disk: &File) -> io::Result<(u64, u64)> {
     let mut superblock = [0u8; 1024];
     disk.read_exact_at(&mut superblock, 1024)?;
@@ -52,7 +52,7 @@ fn ext4_size(disk: &File) -> io::Result<(u64, u64)> {
     Ok((high | u64::from(word(0x04)), 1024 << log_block_size))
 }
 
-/// The device node that the root file system lies on.
+/// The device node of the root file system.
 pub fn root_device() -> io::Result<PathBuf> {
     let device = fs::metadata("/")?.dev();
     let (major, minor) = (libc::major(device), libc::minor(device));
@@ -71,7 +71,8 @@ struct TrimRange {
     min_length: u64,
 }
 
-/// Tells the disk which blocks of `mount_point` are free; returns bytes.
+/// Tells the disk which blocks of the file system at `mount_point` are free. Returns their size in
+/// bytes.
 pub fn trim(mount_point: &Path) -> io::Result<u64> {
     let mut range = TrimRange {
         start: 0,
@@ -82,35 +83,38 @@ pub fn trim(mount_point: &Path) -> io::Result<u64> {
     Ok(range.length)
 }
 
-/// A mounted file system, open so that it can be held still.
+/// A mounted file system that is held open, so that it can be frozen and thawed.
 #[derive(Debug)]
 pub struct Mounted(File);
 
 impl Mounted {
+    /// Opens the file system at `mount_point`.
     pub fn open(mount_point: &Path) -> io::Result<Self> {
         File::open(mount_point).map(Self)
     }
 
+    /// Writes what is dirty to the disk.
     pub fn sync(&self) -> io::Result<()> {
         sys::syncfs(self.0.as_fd())
     }
 
-    /// Waits for the writes that run; those that come later wait for the thaw.
+    /// Waits for the writes that run. Writes that come later wait until the file system is thawed.
     pub fn freeze(&self) -> io::Result<()> {
         sys::ioctl_number(self.0.as_fd(), FIFREEZE, 0).map(|_| ())
     }
 
+    /// Fails with EINVAL when it is not frozen.
     pub fn thaw(&self) -> io::Result<()> {
         sys::ioctl_number(self.0.as_fd(), FITHAW, 0).map(|_| ())
     }
 }
 
-/// Whether it was frozen: for when whoever froze it is no more.
+/// Thaws the file system when a process that is gone has left it frozen. Returns whether it had.
 pub fn thaw_left_frozen(mount_point: &Path) -> bool {
     Mounted::open(mount_point).and_then(|root| root.thaw()).is_ok()
 }
 
-/// Clean pages only, so what is dirty is written first.
+/// Drops the page cache. Only clean pages can be dropped, so dirty ones are written first.
 pub fn drop_caches() -> io::Result<()> {
     sys::sync();
     fs::write("/proc/sys/vm/drop_caches", "3")

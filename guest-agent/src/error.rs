@@ -1,4 +1,4 @@
-//! The one error type of the agent, and the code that a client sees for it.
+//! The one error type of the agent, and the code that a client sees for each error.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Client mistakes first, then the state of the guest, then the system.
+/// The mistakes of clients come first, then the state of the guest, then failures of the system.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("parameter {name:?}: {want}")]
@@ -46,7 +46,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// `what` names the operation's object: a path, a user, a device.
+    /// `what` names the object of the operation, such as a path, a user or a device.
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
         Self::Io {
             what: what.into(),
@@ -54,6 +54,7 @@ impl Error {
         }
     }
 
+    /// The stable name that clients compare; see docs/internals/agent-protocol.md.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Param { .. } | Self::BadRequest(_) => "bad_request",
@@ -87,6 +88,7 @@ impl Error {
         }
     }
 
+    /// The error as it stands in replies and events.
     pub fn to_json(&self) -> Value {
         json!({"code": self.code(), "message": self.to_string()})
     }
@@ -103,7 +105,7 @@ fn io_code(error: &io::Error) -> &'static str {
             "bad_request"
         }
         Some(libc::EFBIG) => "too_large",
-        // A NUL byte in a path, found before any system call.
+        // A path contains a NUL byte, which is found before any system call is made.
         None if error.kind() == io::ErrorKind::InvalidInput => "bad_request",
         _ => "io",
     }

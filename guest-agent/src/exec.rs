@@ -1,4 +1,4 @@
-//! Running a command: its pipes, its deadline, its end.
+//! Runs a command: its pipes, its time limit and its end.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::closed::Closed;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Stdin};
-use crate::pump::{self, End, pump};
-use crate::sink::Sink;
+use crate::output::{self, End, Sink, pump};
 use crate::source::Source;
 use crate::spawn::{self, Child, Leads};
 use crate::sys;
 
-/// Fewer switches between the command and the agent when there is one CPU.
+/// The size in bytes of the output pipe. A large one means fewer switches between the command and
+/// the agent when there is one CPU.
 const PIPE_SIZE: usize = 1 << 20;
 const TIMEOUT_GRACE: Duration = Duration::from_millis(200);
 const HANGUP_GRACE: Duration = Duration::from_secs(2);
 const TIMEOUT_CODE: i32 = 124;
 
-/// A command that runs, with the agent's ends of its pipes.
+/// A command that runs, and the agent's ends of its pipes.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -36,22 +36,24 @@ pub struct Running {
     stderr: Source,
     started: Instant,
     deadline: Option<Instant>,
-    /// Its place among the running commands, given back at the end.
+    /// The place among the running commands, given back at the end.
     _slot: Slot,
 }
 
+/// How a command ended.
 #[derive(Debug)]
 pub struct Outcome {
     pub exit_code: i32,
     pub signal: Option<i32>,
     pub timed_out: bool,
     pub canceled: bool,
-    /// Why the agent ended it by itself.
+    /// Why the agent ended the command, when the client broke the protocol.
     pub broken: Option<String>,
     pub duration: Duration,
 }
 
 impl Outcome {
+    /// The event that tells a session how the command on its channel ended.
     pub fn exit_event(&self, channel: u32) -> Value {
         let mut event = json!({
             "event": "exit",
@@ -75,6 +77,8 @@ impl Running {
     }
 }
 
+/// Starts a command. Fails with `Busy` when the command may not run beside others, and as
+/// `Command::spawn` does.
 pub async fn start(agent: &Arc<Agent>, command: Command, with_stdin: bool) -> Result<Running> {
     let slot = agent.commands.enter(command.exclusive)?;
     let failed = |error| Error::io("pipe", error);
@@ -89,7 +93,7 @@ pub async fn start(agent: &Arc<Agent>, command: Command, with_stdin: bool) -> Re
     };
     let timeout = command.timeout;
     let stdio = [stdin_end, Arc::new(stdout_end), Arc::new(stderr_end)];
-    // Nothing may fail any more once the child runs.
+    // Everything that can fail is done before the child runs.
     let stdout = Source::pipe(stdout).map_err(failed)?;
     let stderr = Source::pipe(stderr).map_err(failed)?;
     let child = command.spawn(stdio, Leads::Group).await?;
@@ -105,14 +109,14 @@ pub async fn start(agent: &Arc<Agent>, command: Command, with_stdin: bool) -> Re
     })
 }
 
-/// What ends a command from outside.
+/// What may end a command from outside.
 pub struct Ties<'a> {
     pub channel: &'a Channel,
-    /// `None` when it outlives its session.
+    /// The end of the session, or `None` when the command outlives it.
     pub closed: Option<&'a Closed>,
 }
 
-/// Runs to the end: when this returns, the last byte has been delivered.
+/// Runs the command to its end. When this returns, the last byte of output has been delivered.
 pub async fn run(running: Running, stdin: Stdin<'_>, sinks: [&mut Sink; 2], ties: Ties<'_>) -> Outcome {
     let Running {
         child,
@@ -153,13 +157,14 @@ pub async fn run(running: Running, stdin: Stdin<'_>, sinks: [&mut Sink; 2], ties
     let (stdout_ended, stderr_ended, (), outcome) = tokio::join!(stdout_pump, stderr_pump, feed, life);
     for (source, ended) in [(stdout, stdout_ended), (stderr, stderr_ended)] {
         if !ended {
-            tokio::spawn(pump::discard(source));
+            tokio::spawn(output::discard(source));
         }
     }
     outcome
 }
 
-/// Watches the process until it has ended and its group needs nothing more.
+/// Waits for the process to end, and ends it when it has to. Afterwards its group needs no more
+/// attention.
 async fn live(
     child: Child,
     started: Instant,
@@ -217,8 +222,8 @@ async fn live(
     }
 }
 
-/// The leader is a zombie, so the group's number is still ours. The others get
-/// the rest of the grace, unless they have let go of the output already.
+/// Kills what is left of the group. The leader is a zombie, so the group's number is still its own.
+/// The other processes get the rest of the grace unless they have closed the output already.
 async fn end_group(child: &Child, kill_at: Option<Instant>, open_pipes: &watch::Sender<u8>) {
     let mut pipes = open_pipes.subscribe();
     tokio::select! {
@@ -247,7 +252,7 @@ fn sooner(planned: Option<Instant>, grace: Duration) -> Option<Instant> {
     Some(planned.map_or(time, |planned| planned.min(time)))
 }
 
-/// Runs a command and collects its output: the method `execute`.
+/// Runs a command and collects its output, for the method `execute`. Fails as `start` does.
 pub async fn collect(agent: &Arc<Agent>, command: Command, input: Option<&str>, ties: Ties<'_>) -> Result<Value> {
     let running = start(agent, command, input.is_some()).await?;
     let stdin = input.map_or(Stdin::None, |text| Stdin::Bytes(text.as_bytes()));

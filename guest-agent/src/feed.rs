@@ -1,4 +1,4 @@
-//! The standard input of a command.
+//! Feeds the standard input of a command or a terminal.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::channel::Channel;
 use crate::outbox::Outbox;
-use crate::pump::Exited;
+use crate::output::Exited;
 use crate::sys;
 
 const CHUNK: usize = 64 * 1024;
@@ -20,10 +20,11 @@ const CHUNK: usize = 64 * 1024;
 pub enum Stdin<'a> {
     None,
     Bytes(&'a [u8]),
-    /// A client's frames; credits go back through the outbox, if there is one.
+    /// The client of a channel. Credits go back through the outbox, if there is one.
     Channel(&'a Channel, Option<Arc<Outbox>>),
 }
 
+/// The input of one command and the pipe that it goes to.
 #[derive(Debug)]
 pub struct Feed<'a> {
     stdin: Stdin<'a>,
@@ -31,11 +32,12 @@ pub struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
+    /// `pipe` is the end to write to.
     pub fn new(stdin: Stdin<'a>, pipe: OwnedFd) -> Self {
         Self { stdin, pipe }
     }
 
-    /// Ends with the input, when the command closes its end, or when it exits.
+    /// Ends when the input ends, when the command closes its end of the pipe, or when it exits.
     pub async fn run(self, mut exited: Exited) {
         let Self { stdin, pipe } = self;
         let pipe = sys::set_nonblocking(pipe.as_fd()).and_then(|()| sys::watch(pipe, Interest::WRITABLE));
@@ -57,7 +59,8 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// The end must not interrupt a credit frame, only the waits around it.
+/// Copies a channel's input until `ended`. Only the waits are interrupted then, never the sending
+/// of a credit frame.
 pub async fn copy(
     channel: &Channel,
     out: Option<&Outbox>,
@@ -82,7 +85,7 @@ pub async fn copy(
     }
 }
 
-/// What comes later goes nowhere; its sender must not wait for it.
+/// Drops all input that is still to come. Its sender is given credit, so that it does not wait.
 pub async fn abandon(channel: &Channel, out: Option<&Outbox>) {
     let credit = channel.input.abandon();
     send_credit(channel, out, credit).await;
@@ -90,11 +93,12 @@ pub async fn abandon(channel: &Channel, out: Option<&Outbox>) {
 
 async fn send_credit(channel: &Channel, out: Option<&Outbox>, credit: usize) {
     if let Some(out) = out {
-        // A session that is gone needs no credit.
+        // When the session is gone, nobody needs the credit.
         let _ = out.credit(channel.id, credit).await;
     }
 }
 
+/// Waits until all bytes are written. Fails when the other end is closed.
 pub async fn write_all(pipe: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let mut guard = pipe.writable().await?;

@@ -1,4 +1,4 @@
-//! Files by path: what they are, and changes that carry no contents.
+//! Methods that describe files or change them without carrying their contents.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -15,11 +15,13 @@ use crate::params::{Params, wrong};
 use crate::{blocking, passwd, sys};
 
 const LIST_LIMIT: u64 = 1000;
-/// Half a frame: names may double in JSON.
+/// The limit in bytes of one listing: half a frame, because names may double in JSON.
 const LIST_BYTES: usize = 512 * 1024;
 
 type Job = Box<dyn FnOnce() -> Result<Value> + Send>;
 
+/// Carries out a method on a thread that may block. Fails with `Method` when there is no such
+/// method.
 pub async fn call(method: &str, params: &Params) -> Result<Value> {
     let job: Job = match method {
         "file_stat" => {
@@ -75,11 +77,12 @@ pub async fn call(method: &str, params: &Params) -> Result<Value> {
     blocking::run(job).await
 }
 
+/// An error of a system call on `path`.
 pub fn about(path: &Path, error: io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }
 
-/// Which of the two paths is at fault cannot be told for most errors.
+/// For most errors it is unknown which of the two paths is at fault.
 fn about_rename(error: io::Error, from: &Path, to: &Path) -> Error {
     match error.raw_os_error() {
         Some(libc::EEXIST) => Error::Exists(to.display().to_string()),
@@ -105,6 +108,7 @@ fn describe(meta: &Metadata, path: &Path) -> Map<String, Value> {
     let mut entry = Map::new();
     entry.insert("type".into(), kind(meta).into());
     entry.insert("size".into(), meta.len().into());
+    entry.insert("allocated".into(), allocated(meta).into());
     entry.insert("mode".into(), (meta.mode() & 0o7777).into());
     entry.insert("uid".into(), meta.uid().into());
     entry.insert("gid".into(), meta.gid().into());
@@ -121,7 +125,13 @@ fn describe(meta: &Metadata, path: &Path) -> Map<String, Value> {
     entry
 }
 
-/// Text where it is UTF-8, `…_b64` where not.
+/// The bytes that a file occupies on the disk. stat(2) counts them in units of 512.
+pub fn allocated(meta: &Metadata) -> u64 {
+    meta.blocks().saturating_mul(512)
+}
+
+/// Inserts the value as text when it is UTF-8, and otherwise as base64 with `_b64` added to the
+/// key.
 pub fn insert_bytes(entry: &mut Map<String, Value>, key: &str, value: &OsStr) {
     match value.to_str() {
         Some(text) => entry.insert(key.to_owned(), text.into()),
@@ -161,7 +171,7 @@ fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Value> {
         }
         listed += 1;
         let path = path.join(name);
-        // A file that vanishes meanwhile is not listed; that is no error.
+        // A file that vanishes during the listing is left out without an error.
         let Ok(meta) = fs::symlink_metadata(&path) else {
             continue;
         };
@@ -202,13 +212,14 @@ fn mkdir(params: &Params) -> Result<Job> {
         match result {
             Err(error) if error.kind() == ErrorKind::AlreadyExists && exist_ok && path.is_dir() => {}
             Err(error) => return Err(about(&path, error)),
-            // The mask of this process must not decide what the client asked for.
+            // The client asked for this mode, so the umask of the agent must not change it.
             Ok(()) => fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(|e| about(&path, e))?,
         }
         Ok(json!({}))
     }))
 }
 
+/// Creates the missing directories above `path`.
 pub fn make_parents(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) => fs::create_dir_all(parent).map_err(|error| about(parent, error)),
@@ -216,10 +227,11 @@ pub fn make_parents(path: &Path) -> Result<()> {
     }
 }
 
-/// Where a path leads through links at its end, though the last target may not exist.
+/// Follows the links at the end of a path, even when the last target does not exist. Fails with
+/// ELOOP when there are too many.
 pub fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
-    // As many as the kernel follows.
+    // The kernel follows as many.
     for _ in 0..40 {
         match fs::read_link(&path) {
             Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),

@@ -1,9 +1,10 @@
-//! Holding the root file system still while the host saves the disk.
+//! Freezes the root file system while the host saves the disk.
 //!
-//! One thread does it all: it freezes, waits to be let go, and thaws, at the
-//! latest when the time is over. It depends on nothing that may itself be
-//! waiting to write: neither on the runtime nor on the threads for files.
-//! Should the agent be killed meanwhile, its guard thaws.
+//! One thread does everything: it freezes, waits until it is asked to thaw, and thaws when the time
+//! is over at the latest. It depends on nothing that may itself be waiting to write, so neither on
+//! the runtime nor on the threads for files. If the agent is killed in between, its guard thaws.
+//! The guard is a process because the kernel does not thaw by itself, and a thread of the agent
+//! that waits to write would keep the agent from ending and from being started again.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,37 +15,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::agent::Agent;
 use crate::closed::Closed;
-use crate::disk::Mounted;
+use crate::disk::{self, Mounted};
 use crate::error::{Error, Result};
-use crate::guard::Guard;
 use crate::log::note;
 use crate::params::{Params, wrong};
+use crate::{oom, spawn, sys};
 
 const DEFAULT_LIMIT: Duration = Duration::from_secs(2);
 const MAX_SECONDS: f64 = 10.0;
-/// More than it takes to freeze a busy file system: the thread is to come first.
+/// How much later than the thread the guard thaws. It is longer than freezing a busy file system
+/// takes, so that the thread is first.
 const GUARD_MARGIN: Duration = Duration::from_secs(5);
 
-/// `owner` is the end of the session that asks; without one only the time ends
-/// the freeze by itself.
-pub async fn call(agent: &Agent, method: &str, params: &Params, owner: Option<&Closed>) -> Result<Value> {
-    agent.require_machine()?;
-    if method == "freeze" {
-        let limit = requested_limit(params)?;
-        agent.freezer.freeze(Root::open()?, limit, owner).await?;
-        Ok(json!({}))
-    } else {
-        let frozen = agent.freezer.thaw(owner).await?;
-        Ok(json!({"frozen_s": frozen.as_secs_f64()}))
-    }
-}
-
-fn requested_limit(params: &Params) -> Result<Duration> {
+/// Reads the parameter `seconds`: for how long the file system may stay frozen.
+pub fn requested_limit(params: &Params) -> Result<Duration> {
     let Some(value) = params.value("seconds") else {
         return Ok(DEFAULT_LIMIT);
     };
@@ -56,8 +43,8 @@ fn requested_limit(params: &Params) -> Result<Duration> {
         .ok_or_else(|| wrong("seconds", "must be more than 0 and at most 10"))
 }
 
-/// A file system that can be held still.
-pub trait Freezable: Send + 'static {
+/// A file system that can be frozen. Tests have one of their own.
+trait Freezable: Send + 'static {
     fn sync(&self) -> io::Result<()>;
     fn freeze(&mut self, limit: Duration) -> io::Result<()>;
     fn thaw(&self) -> io::Result<()>;
@@ -91,14 +78,14 @@ impl Freezable for Root {
     }
 }
 
-/// Has the kernel not wait for RCU grace periods to pass by themselves. Freezing
-/// takes three, with all writers held up from the first: 36 ms and more, else 5.
+/// Makes the kernel expedite RCU grace periods until this is dropped. Freezing waits for three of
+/// them, while all writers wait: that takes 36 ms or more, and 5 ms when expedited.
 struct Expedited(Option<fs::File>);
 
 impl Expedited {
     fn begin() -> Self {
         let switch = fs::OpenOptions::new().write(true).open("/sys/kernel/rcu_expedited");
-        // A kernel without it freezes all the same.
+        // A kernel without this switch freezes all the same.
         let mut switch = switch.ok();
         if let Some(file) = &mut switch
             && file.write_all(b"1").is_err()
@@ -117,9 +104,10 @@ impl Drop for Expedited {
     }
 }
 
-/// Whoever thaws learns how long it was frozen.
+/// Takes the answer to a thaw: how long the file system was frozen.
 type Asker = oneshot::Sender<Result<Duration>>;
 
+/// The one freeze of the root file system. All clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Freezer(Arc<Mutex<State>>);
 
@@ -127,15 +115,15 @@ pub struct Freezer(Arc<Mutex<State>>);
 enum State {
     #[default]
     Thawed,
-    /// Its thread freezes, or has frozen. It thaws when asked to, and when
-    /// `release` is dropped.
+    /// The thread is freezing or has frozen. It thaws when it is asked to and when `release` is
+    /// dropped.
     Held {
         owner: Option<Closed>,
         release: mpsc::Sender<Asker>,
     },
-    /// Its thread was let go and will thaw.
+    /// The thread was told to thaw and has not done so yet.
     LetGo,
-    /// Its time is over, and its owner does not know that yet.
+    /// The time is over, and the owner has not been told yet.
     Lapsed { owner: Option<Closed> },
 }
 
@@ -157,8 +145,15 @@ impl Freezer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns once it is frozen, and then for `limit` at most.
-    pub async fn freeze(&self, root: impl Freezable, limit: Duration, owner: Option<&Closed>) -> Result<()> {
+    /// Freezes the root file system for `limit` at most, as `owner`, which is the end of a session.
+    /// Fails with `Frozen` when it is frozen already, with `Unsupported` when it cannot be, and
+    /// with `Gone` when the session has ended.
+    pub async fn freeze_root(&self, limit: Duration, owner: Option<&Closed>) -> Result<()> {
+        self.freeze(Root::open()?, limit, owner).await
+    }
+
+    /// Returns once the file system is frozen. It thaws when `limit` is over.
+    async fn freeze(&self, root: impl Freezable, limit: Duration, owner: Option<&Closed>) -> Result<()> {
         let released = self.begin(owner)?;
         let (started, has_started) = oneshot::channel();
         let freezer = self.clone();
@@ -177,7 +172,7 @@ impl Freezer {
         if matches!(*state, State::Held { .. } | State::LetGo) {
             return Err(Error::Frozen);
         }
-        // Looked at under the lock: a session that ends later finds what it holds.
+        // This is checked under the lock, so that a session that ends later finds what it holds.
         if owner.is_some_and(Closed::is_set) {
             return Err(Error::Gone);
         }
@@ -187,7 +182,8 @@ impl Freezer {
         Ok(released)
     }
 
-    /// How long it was frozen. Refused when it was not, or not until now.
+    /// Thaws what `asker` froze and returns how long it was frozen. Fails with `NotFrozen` when the
+    /// asker froze nothing, or when it was thawed before.
     pub async fn thaw(&self, asker: Option<&Closed>) -> Result<Duration> {
         let (thawed, has_thawed) = oneshot::channel();
         {
@@ -199,14 +195,14 @@ impl Freezer {
                 *state = State::Thawed;
                 return Err(Error::NotFrozen(LAPSED));
             };
-            // A thread that does not listen any more drops the question.
+            // A thread that has stopped listening drops the question.
             let _ = release.send(thawed);
             *state = State::LetGo;
         }
         has_thawed.await.unwrap_or(Err(Error::NotFrozen(LAPSED)))
     }
 
-    /// Lets go what the session held that has ended. Never waits.
+    /// Thaws what the session that has ended had frozen. Never waits.
     pub fn release(&self, owner: &Closed) {
         let mut state = self.state();
         if state.belongs_to(Some(owner)) {
@@ -226,7 +222,7 @@ impl Freezer {
     ) {
         if let Err(error) = freeze(&mut root, limit, released) {
             *self.state() = State::Thawed;
-            // A client that has left is not told.
+            // A client that has left needs no answer.
             let _ = started.send(Err(error));
             return;
         }
@@ -248,7 +244,7 @@ impl Freezer {
         }
     }
 
-    /// One that was not let go has lapsed.
+    /// Notes that the thread has thawed. If nobody asked it to, the freeze has lapsed.
     fn note_thawed(&self) {
         let mut state = self.state();
         *state = match std::mem::take(&mut *state) {
@@ -260,7 +256,7 @@ impl Freezer {
 
 const LAPSED: &str = " any more: its time was over";
 
-/// The sync before it keeps short the time for which writers wait.
+/// Syncs first, which shortens the time for which writers wait.
 fn freeze(root: &mut impl Freezable, limit: Duration, released: &mpsc::Receiver<Asker>) -> Result<()> {
     root.sync().map_err(explain)?;
     match released.try_recv() {
@@ -278,18 +274,49 @@ fn explain(error: io::Error) -> Error {
     }
 }
 
+/// The process that thaws the root when the agent was killed. Dropping this ends it.
+#[derive(Debug)]
+struct Guard(libc::pid_t);
+
+impl Guard {
+    /// The guard runs from the agent's own image, so it needs no file that might be frozen.
+    fn start(thaws_after: Duration) -> io::Result<Self> {
+        let argv = ["@quicksand-thaw", "thaw", &thaws_after.as_millis().to_string()];
+        spawn::spawn_detached("/proc/self/exe", &argv, &[]).map(Self)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = sys::kill(self.0, libc::SIGKILL);
+        spawn::wait(self.0);
+    }
+}
+
+/// The whole work of the guard process: waits for `after_ms` milliseconds, then thaws the root if
+/// it is frozen.
+pub fn run_guard(after_ms: &str) {
+    oom::protect();
+    sys::set_process_name(c"quicksand-thaw");
+    thread::sleep(Duration::from_millis(after_ms.parse().unwrap_or(0)));
+    if disk::thaw_left_frozen(Path::new("/")) {
+        note("the agent left the root frozen: thawed");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
     use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 
     const LONG: Duration = Duration::from_secs(10);
 
-    /// Counts instead of freezing.
+    /// A file system that counts instead of freezing.
     #[derive(Clone, Debug, Default)]
     struct Fake {
         frozen: Arc<Mutex<usize>>,
-        /// What the next freeze fails with.
+        /// The error of the next freeze, or 0.
         errno: Arc<AtomicI32>,
         /// The sync lasts for as long as this is locked.
         gate: Arc<Mutex<()>>,
@@ -367,7 +394,7 @@ mod tests {
         assert!(refusal.to_string().contains("time"), "{refusal}");
         freezer.freeze(root.clone(), limit, Some(&mine)).await.unwrap();
         root.wait_thawed().await;
-        // One that has lapsed is in nobody's way.
+        // A freeze that has lapsed does not hinder the next one.
         let freeze = || freezer.freeze(root.clone(), LONG, None);
         while freeze().await.is_err() {}
         freezer.thaw(None).await.unwrap();
@@ -382,7 +409,13 @@ mod tests {
         assert!(root.is_frozen());
         mine.set();
         freezer.release(&mine);
-        root.wait_thawed().await;
+        // The thread thaws first and changes the state afterwards.
+        let deadline = Instant::now() + LONG;
+        while matches!(*freezer.state(), State::LetGo) {
+            assert!(Instant::now() < deadline, "it stays frozen");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!root.is_frozen());
         assert_eq!(
             code(freezer.freeze(root.clone(), LONG, Some(&mine)).await),
             "unavailable"
@@ -395,7 +428,7 @@ mod tests {
         let gate = root.gate.clone();
         let (entered, go_on) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
-        // Held by a thread, because a lock must not be held over an await.
+        // A thread holds the lock, because it must not be held across an await.
         let keeper = thread::spawn(move || {
             let _held = gate.lock().unwrap();
             entered.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! The small files under /etc that name this machine and its servers.
+//! The small files under /etc that name this machine and its name server.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,11 +8,11 @@ use std::path::Path;
 
 use crate::sys;
 
-/// What Debian and others give the machine's own name.
+/// The address that Debian and others give to the machine's own name.
 const OWN_ADDRESS: &str = "127.0.1.1";
 const NAME_WIDTH: usize = 63;
 
-/// `root` is `/` but in tests.
+/// Makes `dns` the only name server. `root` is `/` except in tests.
 pub fn write_resolv_conf(root: &Path, dns: Ipv4Addr) -> io::Result<()> {
     let path = root.join("etc/resolv.conf");
     let text = format!("nameserver {dns}\n");
@@ -20,11 +20,11 @@ pub fn write_resolv_conf(root: &Path, dns: Ipv4Addr) -> io::Result<()> {
     if is_file && fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
     }
-    // It may be a link to a resolver that will not run, so it is replaced.
+    // It may be a link to the file of a resolver that will not run, so it is replaced.
     replace(&path, &text)
 }
 
-/// Makes the name resolve to this machine.
+/// Makes the name that of this machine and resolvable on it.
 pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
     let hostname = root.join("etc/hostname");
     if fs::read_to_string(&hostname).is_ok_and(|old| old.trim() != name) {
@@ -39,13 +39,13 @@ pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
     if has_host(&hosts, name) {
         return Ok(());
     }
-    // One line for the name of this machine: the one of its image goes.
+    // Only one line names this machine, so the line that came with the image is left out.
     let mut text: String = hosts
         .lines()
         .filter(|line| line.split_whitespace().next() != Some(OWN_ADDRESS))
         .map(|line| format!("{line}\n"))
         .collect();
-    // As long as every other name's: so the next one takes its place.
+    // The name is padded so that the next name fits in its place.
     text += &format!("{OWN_ADDRESS}\t{name:NAME_WIDTH$}\n");
     replace(&path, &text)
 }
@@ -57,8 +57,8 @@ fn has_host(hosts: &str, name: &str) -> bool {
         .any(|line| line.split_whitespace().skip(1).any(|host| host == name))
 }
 
-/// Changes a file in place, in one write: a new one would need an inode, a
-/// block and a journal entry, each its part of the kernel. A link is replaced.
+/// Changes a file in place with one write: a new file would need an inode, a block and a journal
+/// entry, and so more code of the kernel to run. A link is replaced by a file.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let old = fs::OpenOptions::new()
         .write(true)

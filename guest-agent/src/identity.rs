@@ -1,4 +1,4 @@
-//! What makes this guest differ from its clones: clock, randomness, names and keys.
+//! What distinguishes this guest from its clones: its clock, randomness, names and keys.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, Result};
 use crate::files::about;
 use crate::params::{Params, wrong};
-use crate::{hostfiles, mounts, netif, spawn, sys};
+use crate::{hostfiles, mounts, network, spawn, sys};
 
 const RNDADDENTROPY: u64 = 0x4008_5203;
 const RNDRESEEDCRNG: u64 = 0x5207;
@@ -19,22 +19,23 @@ const MAX_ENTROPY: usize = 512;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const BOOT_ID_COVER: &str = "/run/.quicksand-boot-id";
 
-/// What is asked for in the first moments of a guest that goes on from another's memory, found
-/// out before: there, every line of the kernel that runs is emulated for the first time.
+/// What the first requests after a restore need, found out before it. The code that a guest runs
+/// just after a restore is emulated for the first time, which is slow, so there should be little.
 #[derive(Debug)]
-pub struct Known {
+pub struct Prepared {
     random: Option<OwnedFd>,
     interface: Option<String>,
-    /// Process 1 is this program too, which does not read the boot id: then nobody has, as long as
-    /// no command was run.
+    /// Process 1 is the agent, which does not read the boot id. So nobody has read it as long as no
+    /// command was run.
     is_init_ours: bool,
 }
 
-impl Known {
+impl Prepared {
+    /// Finds out what can be known in advance.
     pub fn find() -> Self {
         Self {
             random: open_random().ok(),
-            interface: netif::find_interface(),
+            interface: network::find_interface(),
             // SAFETY: it cannot fail.
             is_init_ours: unsafe { libc::getppid() } == 1,
         }
@@ -45,6 +46,7 @@ fn open_random() -> io::Result<OwnedFd> {
     sys::open(c"/dev/random", libc::O_RDWR)
 }
 
+/// Sets the clock to the parameter `unix_ns`, in nanoseconds.
 pub fn set_time(params: &Params) -> Result<Value> {
     let unix_ns = params.i64("unix_ns")?;
     let before = sys::unix_ns();
@@ -52,7 +54,7 @@ pub fn set_time(params: &Params) -> Result<Value> {
     Ok(json!({"before_ns": before, "after_ns": sys::unix_ns()}))
 }
 
-/// struct rand_pool_info with its bytes.
+/// struct rand_pool_info of linux/random.h, with room for its bytes.
 #[repr(C)]
 struct Entropy {
     bits: libc::c_int,
@@ -60,7 +62,8 @@ struct Entropy {
     bytes: [u8; MAX_ENTROPY],
 }
 
-pub fn reseed(params: &Params, known: &Known) -> Result<Value> {
+/// Adds the parameter `entropy_b64` to the kernel's pool and makes its generator use it.
+pub fn reseed(params: &Params, prepared: &Prepared) -> Result<Value> {
     let given = params
         .opt_bytes("entropy")?
         .ok_or_else(|| wrong("entropy_b64", "is required"))?;
@@ -75,7 +78,7 @@ pub fn reseed(params: &Params, known: &Known) -> Result<Value> {
     entropy.bytes[..given.len()].copy_from_slice(&given);
     let failed = |error| Error::io("/dev/random", error);
     let opened;
-    let random = match &known.random {
+    let random = match &prepared.random {
         Some(random) => random,
         None => {
             opened = open_random().map_err(failed)?;
@@ -87,8 +90,8 @@ pub fn reseed(params: &Params, known: &Known) -> Result<Value> {
     Ok(json!({}))
 }
 
-/// Changes what is asked for, and says what it is now.
-pub fn set_identity(params: &Params, known: &Known) -> Result<Value> {
+/// Changes what the parameters ask for. Returns the new values.
+pub fn set_identity(params: &Params, prepared: &Prepared) -> Result<Value> {
     let mut changed = Map::new();
     if let Some(name) = params.opt_str("hostname")? {
         check_hostname(name)?;
@@ -100,12 +103,12 @@ pub fn set_identity(params: &Params, known: &Known) -> Result<Value> {
         changed.insert("machine_id".into(), set_machine_id(id)?.into());
     }
     if let Some(mac) = params.opt_str("mac")? {
-        set_mac(mac, known)?;
+        set_mac(mac, prepared)?;
         changed.insert("mac".into(), mac.into());
     }
     match params.opt_str("boot_id")? {
         None => {}
-        Some("if_read") if known.is_init_ours => {}
+        Some("if_read") if prepared.is_init_ours => {}
         Some("new" | "if_read") => {
             changed.insert("boot_id".into(), renew_boot_id()?.into());
         }
@@ -139,7 +142,7 @@ fn set_machine_id(id: &str) -> Result<String> {
     let text = format!("{id}\n");
     let path = Path::new("/etc/machine-id");
     hostfiles::replace(path, &text).map_err(|error| about(path, error))?;
-    // Where it is a link, it leads to the file above.
+    // If this is a link, it leads to the file above.
     let copy = Path::new("/var/lib/dbus/machine-id");
     if fs::symlink_metadata(copy).is_ok_and(|file| file.is_file()) {
         hostfiles::replace(copy, &text).map_err(|error| about(copy, error))?;
@@ -147,14 +150,15 @@ fn set_machine_id(id: &str) -> Result<String> {
     Ok(id)
 }
 
-/// Lays a new one over the kernel's, which can be read but not changed.
+/// Mounts a new boot id over the kernel's, which cannot be changed.
 fn renew_boot_id() -> Result<String> {
     let path = Path::new(BOOT_ID);
-    // Each reading is another.
+    // Each read of this file returns another id.
     let source = Path::new("/proc/sys/kernel/random/uuid");
     let id = fs::read_to_string(source).map_err(|error| about(source, error))?;
     let cover = Path::new(BOOT_ID_COVER);
-    // Of an earlier time: then it is mounted already, and its text is what counts.
+    // If the cover exists from an earlier call, it is mounted already and only its text has to
+    // change.
     let is_covered = cover.exists();
     fs::write(cover, &id).map_err(|error| about(cover, error))?;
     if !is_covered {
@@ -165,16 +169,16 @@ fn renew_boot_id() -> Result<String> {
     Ok(id.trim().to_owned())
 }
 
-fn set_mac(text: &str, known: &Known) -> Result<()> {
+fn set_mac(text: &str, prepared: &Prepared) -> Result<()> {
     let mac = parse_mac(text).ok_or_else(|| wrong("mac", "must be like 52:54:00:12:34:56, not multicast"))?;
-    if let Some(name) = &known.interface
-        && netif::set_mac(name, mac).is_ok()
+    if let Some(name) = &prepared.interface
+        && network::set_mac(name, mac).is_ok()
     {
         return Ok(());
     }
-    // It has come later, or has another name now.
-    let name = netif::find_interface().ok_or_else(|| Error::NotFound("network interface".into()))?;
-    netif::set_mac(&name, mac).map_err(|error| Error::io(format!("interface {name}"), error))
+    // The interface has appeared later, or its name has changed.
+    let name = network::find_interface().ok_or_else(|| Error::NotFound("network interface".into()))?;
+    network::set_mac(&name, mac).map_err(|error| Error::io(format!("interface {name}"), error))
 }
 
 fn parse_mac(text: &str) -> Option<[u8; 6]> {
@@ -186,7 +190,8 @@ fn parse_mac(text: &str) -> Option<[u8; 6]> {
     (mac[0] & 1 == 0).then_some(mac)
 }
 
-/// Returns the names of the new keys; none where there were none.
+/// Replaces the SSH host keys and returns the names of the new ones. A guest without keys gets
+/// none.
 fn renew_host_keys(dir: &Path) -> Result<Vec<String>> {
     let old = host_keys(dir).map_err(|error| about(dir, error))?;
     let Some(keygen) = find_keygen().filter(|_| !old.is_empty()) else {
@@ -234,7 +239,7 @@ fn find_keygen() -> Option<&'static str> {
         .find(|path| Path::new(path).exists())
 }
 
-/// A server that runs reads its keys again; one that does not will.
+/// Makes a running server read its keys again. One that starts later reads the new keys anyway.
 fn reload_sshd() {
     let pid = fs::read_to_string("/run/sshd.pid")
         .ok()

@@ -1,4 +1,4 @@
-//! What the guest is and how it fares.
+//! What the guest is and how it is doing.
 
 use std::ffi::CStr;
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agent::boot_id;
 use crate::error::{Error, Result};
 use crate::{processes, sys};
 
+/// The reply to `info`.
 pub fn info() -> Result<Value> {
     // SAFETY: utsname is plain data, for which zero is a valid value.
     let mut names: libc::utsname = unsafe { std::mem::zeroed() };
@@ -31,11 +31,17 @@ pub fn info() -> Result<Value> {
     }))
 }
 
+/// The kernel makes the boot id when it is first read. If that happens before a template is taken,
+/// all guests that start from the template have the same one.
+fn boot_id() -> String {
+    read("/proc/sys/kernel/random/boot_id").trim().to_owned()
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// A field of utsname: the kernel ends it with NUL.
+/// Decodes a field of utsname, which ends with NUL.
 fn c_text(field: &[libc::c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).collect();
     CStr::from_bytes_until_nul(&bytes)
@@ -56,7 +62,7 @@ fn load() -> Vec<f64> {
     text.split_whitespace().take(3).filter_map(hundredths).collect()
 }
 
-/// `1.25`: always two places.
+/// Parses a number such as `1.25`, which always has two decimal places.
 fn hundredths(word: &str) -> Option<f64> {
     let (whole, part) = word.split_once('.')?;
     Some(whole.parse::<u32>().ok()? as f64 + part.parse::<u8>().ok()? as f64 / 100.0)

@@ -1,4 +1,4 @@
-//! The first process: from the initramfs to a served root file system.
+//! The first process: from the initramfs to a root file system with a server.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -7,29 +7,30 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::agent::BootTimes;
+use crate::boot_times::BootTimes;
 use crate::cmdline::{Cmdline, InitChoice};
 use crate::log::note;
-use crate::{disk, hostfiles, modules, mounts, netif, supervise, sys};
+use crate::{disk, hostfiles, initramfs, mounts, network, supervise, sys};
 
 const NEW_ROOT: &str = "/sysroot";
 const ROOT_WAIT: Duration = Duration::from_secs(10);
 const SETTLE: Duration = Duration::from_secs(1);
 const ROOT_POLL: Duration = Duration::from_millis(5);
-/// Tried in this order when the command line does not say.
+/// These are tried in this order when the command line does not name one.
 const ROOT_TYPES: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
 
-/// Never returns: process 1 must not end.
+/// `init_s` is the uptime in seconds at which the process started. Process 1 must not end, so this
+/// never returns.
 pub fn run(init_s: f64) -> ! {
     let mut boot = BootTimes {
         init_s,
         ..BootTimes::default()
     };
     mounts::mount_kernel_filesystems();
-    ensure_console();
+    sys::open_missing_streams(&[c"/dev/console", c"/dev/null"]);
     let cmdline = Cmdline::read();
     let old_root = sys::open(c"/", libc::O_RDONLY | libc::O_DIRECTORY).ok();
-    modules::load_listed();
+    initramfs::load_modules();
     if let Some(device) = &cmdline.root {
         enter_root(device, &cmdline);
     }
@@ -45,31 +46,16 @@ pub fn run(init_s: f64) -> ! {
     ));
     match next_init {
         None => {
-            let server = supervise::start_server(&boot);
-            // The server goes first where there is one CPU.
+            let server = supervise::start_server(boot);
+            // On a single CPU the server should have its turn first.
             std::thread::sleep(SETTLE);
             forget_initramfs(old_root);
-            supervise::run_as_init(server, &boot)
+            supervise::run_as_init(server, boot)
         }
         Some(path) => {
-            supervise::start_supervisor(&boot);
+            supervise::start_supervisor(boot);
             forget_initramfs(old_root);
             exec_init(&path)
-        }
-    }
-}
-
-/// Streams for messages, should the kernel have found no console to open.
-fn ensure_console() {
-    for target in 0..=2 {
-        // SAFETY: F_GETFD takes no argument.
-        if unsafe { libc::fcntl(target, libc::F_GETFD) } >= 0 {
-            continue;
-        }
-        let console = sys::open(c"/dev/console", libc::O_RDWR | libc::O_NOCTTY)
-            .or_else(|_| sys::open(c"/dev/null", libc::O_RDWR));
-        if let Ok(console) = console {
-            crate::adopt_stream(console, target);
         }
     }
 }
@@ -117,7 +103,7 @@ fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> 
         .chain(ROOT_TYPES.iter().filter(|_| given.is_none()))
     {
         if fstype == &"ext4" && options.is_none() {
-            // Reading all its bitmaps in advance takes longer than most sandboxes live.
+            // Reading all block bitmaps in advance takes longer than most sandboxes live.
             result = mounts::mount(device, target, fstype, flags, "no_prefetch_block_bitmaps");
         }
         if result.is_err() {
@@ -130,29 +116,29 @@ fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> 
     result
 }
 
-/// A disk that was enlarged since its file system was made.
+/// Grows the file system when the disk was enlarged after it was made.
 fn grow_root(device: &Path, root: &Path) {
     match disk::grow(device, root) {
         Ok((before, after)) if after > before => note(&format!("root grown from {before} to {after} bytes")),
         Ok(_) => {}
-        // Other file systems than ext4 are as large as they are.
+        // File systems other than ext4 keep their size.
         Err(error) if error.raw_os_error() == Some(libc::ENOTSUP) => {}
         Err(error) => note(&format!("root not grown: {error}")),
     }
 }
 
 fn set_up_network(cmdline: &Cmdline) {
-    if let Err(error) = netif::bring_up_loopback() {
+    if let Err(error) = network::bring_up_loopback() {
         note(&format!("lo: {error}"));
     }
     let Some((address, prefix)) = cmdline.ip else {
         return;
     };
-    let Some(name) = netif::find_interface() else {
+    let Some(name) = network::find_interface() else {
         note("network: no interface");
         return;
     };
-    if let Err(error) = netif::configure(&name, address, prefix, cmdline.gateway) {
+    if let Err(error) = network::configure(&name, address, prefix, cmdline.gateway) {
         note(&format!("network {name}: {error}"));
     }
     if let Some(dns) = cmdline.dns
@@ -189,15 +175,15 @@ fn choose_init(choice: &InitChoice) -> Option<String> {
     }
 }
 
-/// A link may lead nowhere until the root is complete; then it is none.
+/// A link may point nowhere until the root is complete. It does not count as an init then.
 fn is_init(path: &str) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file())
 }
 
-/// Gives back the memory of the initramfs. What runs from it stays.
+/// Frees the memory of the initramfs, except for the program that runs from it.
 fn forget_initramfs(old_root: Option<OwnedFd>) {
     let Some(old_root) = old_root else { return };
-    if let Err(error) = crate::initramfs::delete(File::from(old_root)) {
+    if let Err(error) = initramfs::delete(File::from(old_root)) {
         note(&format!("initramfs: {error}"));
     }
 }
@@ -216,7 +202,7 @@ fn exec_init(path: &str) -> ! {
     supervise::reap_forever()
 }
 
-/// Lets the kernel panic with our reason as the last line before it.
+/// Ends process 1, so that the kernel panics. The reason is the last line before that.
 fn panic_with(reason: &str) -> ! {
     note(&format!("panic: {reason}"));
     std::process::exit(1)

@@ -1,16 +1,50 @@
-//! Deleting the initramfs after the root was switched.
+//! The initramfs: the kernel modules that it carries, and deleting it after the root was switched.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::path::Path;
 
+use crate::log::note;
 use crate::sys;
+
+const MODULES: &str = "/quicksand/modules";
+
+/// Loads the modules that the initramfs lists: one path on each line, in the order of their
+/// dependencies, with the module's options behind it.
+pub fn load_modules() {
+    let Ok(list) = fs::read_to_string(MODULES) else {
+        return;
+    };
+    for line in list.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (path, options) = line.split_once(' ').unwrap_or((line, ""));
+        match load_module(Path::new(path), options) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+                note(&format!("module {path}: built in or loaded already"));
+            }
+            Err(error) => note(&format!("module {path}: {error}, skipped")),
+        }
+    }
+}
+
+fn load_module(path: &Path, options: &str) -> io::Result<()> {
+    let file = sys::open(&sys::c_path(path)?, libc::O_RDONLY)?;
+    let options = sys::c_string(options.as_bytes())?;
+    // SAFETY: the options end with NUL.
+    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), options.as_ptr(), 0) };
+    sys::check(result as libc::c_int).map(|_| ())
+}
 
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// Does nothing unless `root` is in memory: no slip may ever empty a disk.
+/// Frees the memory of the initramfs whose root directory is `root`. Does nothing unless it is a
+/// file system in memory, so that no mistake can ever empty a disk.
 pub fn delete(root: File) -> io::Result<()> {
     // SAFETY: both structs are plain data, for which zero is a valid value.
     let (mut fs, mut here): (libc::statfs, libc::stat) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -24,7 +58,7 @@ pub fn delete(root: File) -> io::Result<()> {
     empty(root.into(), here.st_dev)
 }
 
-/// Removes what lies in `dir`, but not what is mounted there.
+/// Removes what lies in `dir`, except for what is mounted there.
 fn empty(dir: OwnedFd, device: libc::dev_t) -> io::Result<()> {
     for name in names(&dir)? {
         // SAFETY: stat is plain data, for which zero is a valid value.
@@ -41,7 +75,7 @@ fn empty(dir: OwnedFd, device: libc::dev_t) -> io::Result<()> {
             let inner = unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) };
             empty(sys::own(inner)?, device)?;
         }
-        // What is a mount point stays, so failures are expected.
+        // Mount points cannot be removed, so failures are expected.
         // SAFETY: the name ends with NUL.
         unsafe {
             libc::unlinkat(
@@ -55,7 +89,6 @@ fn empty(dir: OwnedFd, device: libc::dev_t) -> io::Result<()> {
 }
 
 fn names(dir: &OwnedFd) -> io::Result<Vec<CString>> {
-    use std::os::fd::IntoRawFd;
     let copy = dir.as_fd().try_clone_to_owned()?;
     // SAFETY: the stream takes over the copy.
     let stream = unsafe { libc::fdopendir(copy.into_raw_fd()) };

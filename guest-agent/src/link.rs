@@ -1,4 +1,4 @@
-//! One byte stream to the host: a virtio port or a Unix socket, with the same system calls.
+//! A byte stream to the host: a virtio port or a Unix socket, which take the same system calls.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,24 +14,25 @@ use crate::closed::Closed;
 use crate::sys;
 
 const READ_SIZE: usize = 64 * 1024;
-/// A host that reconnects is away for less than this in the guest's eyes.
+/// When a host reconnects, the guest sees it gone for less than this.
 const BLIP: Duration = Duration::from_millis(2);
 
+/// A non-blocking descriptor that may be read and written at the same time.
 #[derive(Debug)]
 pub struct Link {
-    /// Exchanged after a hang-up, because the runtime never forgets one.
+    /// Replaced after a hang-up, because the runtime never forgets one.
     fd: Mutex<Arc<AsyncFd<OwnedFd>>>,
     /// A port outlives its peers; a socket does not.
     port: bool,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     Bytes,
-    /// The host side was gone, and there is one again.
+    /// The host was gone and is back.
     Reconnected,
-    /// The host side is gone.
+    /// The host is gone.
     Gone,
 }
 
@@ -52,6 +53,7 @@ impl Link {
         self.fd.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Waits for bytes and appends them to `buffer`, or returns what has happened to the host.
     pub async fn read(&self, buffer: &mut BytesMut) -> io::Result<Received> {
         loop {
             let fd = self.fd();
@@ -63,7 +65,7 @@ impl Link {
             buffer.reserve(READ_SIZE);
             match sys::read_spare(fd.as_fd(), buffer) {
                 Ok(0) if !self.port => return Ok(Received::Gone),
-                // A port says so before the hang-up reaches us.
+                // On a port, the read finds out before the hang-up is reported.
                 Ok(0) => guard.clear_ready(),
                 Ok(_) => return Ok(Received::Bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
@@ -73,7 +75,7 @@ impl Link {
         }
     }
 
-    /// After a hang-up of a port: whether a host is there again.
+    /// Called after a hang-up of a port. Returns whether a host is connected again.
     async fn settle(&self) -> io::Result<bool> {
         let fd = self.fd();
         let is_gone = || sys::poll_now(fd.as_fd()).map(|events| events & libc::POLLHUP != 0);
@@ -88,7 +90,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Writes everything, or fails when the peer or the session is gone.
+    /// Writes everything. Fails with `BrokenPipe` when the peer or the session is gone.
     pub async fn write_all(&self, mut bytes: &[u8], closed: &Closed) -> io::Result<()> {
         while !bytes.is_empty() {
             if closed.is_set() {
@@ -106,8 +108,8 @@ impl Link {
         Ok(())
     }
 
-    /// Moves `count` bytes from a pipe that holds at least as many. The error
-    /// comes with the number of bytes that are still missing.
+    /// Moves `count` bytes from a pipe that holds at least as many. The error comes with the number
+    /// of bytes that are still missing.
     pub async fn splice_all(
         &self,
         pipe: &OwnedFd,
@@ -145,8 +147,8 @@ impl Link {
                 Err(io::ErrorKind::BrokenPipe.into())
             };
         }
-        // The write before this call would have blocked, but the readiness may
-        // be newer than that: only a second refusal clears it.
+        // The write before this call would have blocked, but the readiness may be newer than that,
+        // so it is only cleared if the descriptor is still not writable.
         if sys::poll_now(fd.as_fd())? & libc::POLLOUT == 0 {
             guard.clear_ready();
         }

@@ -1,4 +1,4 @@
-//! Methods with one request and one reply, the same over every transport.
+//! Methods with one request and one reply, which are the same over every transport.
 
 use std::sync::Arc;
 
@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::params::{Params, wrong};
-use crate::{blocking, files, freeze, info, processes, pty, signals, sys, system, volatile};
+use crate::{blocking, files, info, machine, processes, pty, signals, sys, volatile};
 
+/// Carries out a method for a client that the transport has authenticated. Fails with `Method` when
+/// there is no such method.
 pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<Value> {
     match method {
         "ping" => Ok(json!({"pong": true, "pid": std::process::id()})),
-        // The transport has checked the token by now.
+        // The transport has checked the token already.
         "authenticate" => Ok(json!({"authenticated": true})),
         "rotate_token" => {
             agent.token.replace(params.str("token")?)?;
@@ -34,24 +36,27 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
             agent.ptys.require(params)?.close();
             Ok(json!({}))
         }
-        // The table of a process may be locked for long.
+        // The kernel may hold the lock on a process's memory map for long.
         "info" => blocking::run(info::info).await,
         "processes" => {
             let limit = params.opt_u64("limit")?.unwrap_or(processes::DEFAULT_LIMIT);
             blocking::run(move || Ok(processes::list(limit))).await
         }
         "volatile" => blocking::run(|| Ok(volatile::list())).await,
-        "sync" => system::sync().await,
-        // Of a client without a session: nothing but its time ends this one.
-        "freeze" | "thaw" => freeze::call(agent, method, params, None).await,
+        "sync" => sync().await,
+        // This client has no session, so only the time limit ends its freeze.
+        "freeze" | "thaw" => machine::freeze_or_thaw(agent, method, params, None).await,
         "create_user" | "delete_user" | "set_time" | "reseed" | "set_identity" | "trim" | "drop_caches"
-        | "grow_root" | "pause_others" | "resume_others" | "shutdown" => system::call(agent, method, params).await,
+        | "grow_root" | "pause_others" | "resume_others" | "shutdown" | "load_share_client" | "shares"
+        | "mount_share" | "unmount_share" | "detach_shares" | "sync_shares" => {
+            machine::call(agent, method, params).await
+        }
         method if method.starts_with("file_") => files::call(method, params).await,
         _ => Err(Error::Method(method.to_owned())),
     }
 }
 
-/// Any process but the agent's own and those that a slip would name: 0 and 1.
+/// Signals any process but the agent itself and the numbers that a mistake would produce: 0 and 1.
 fn kill(params: &Params) -> Result<Value> {
     let pid = i32::try_from(params.u64("pid")?).unwrap_or(0);
     if pid <= 1 || pid as u32 == std::process::id() {
@@ -61,4 +66,13 @@ fn kill(params: &Params) -> Result<Value> {
     let target = if params.flag("group", false)? { -pid } else { pid };
     sys::kill(target, signal).map_err(|error| Error::io(format!("process {pid}"), error))?;
     Ok(json!({}))
+}
+
+/// Writes everything to the disk. This may be done on any machine, but it is slow.
+async fn sync() -> Result<Value> {
+    blocking::run(|| {
+        sys::sync();
+        Ok(json!({}))
+    })
+    .await
 }

@@ -1,4 +1,4 @@
-//! What the kernel ends when memory runs out: anything but the agent.
+//! Protects the agent from being killed when memory runs out, but nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,11 +11,11 @@ const PATH: &str = "/proc/self/oom_score_adj";
 const NEVER: &[u8] = b"-1000";
 const AS_ANY: &[u8] = b"0";
 
-/// Of this process, which is protected. Opening it costs the kernel a name and an
-/// inode in /proc, for each command if each child did it for itself.
+/// This process's score, if the process is protected. It stays open, because opening it costs the
+/// kernel a name and an inode in /proc, and each child would pay for that again.
 static SCORE: OnceLock<Mutex<File>> = OnceLock::new();
 
-/// Protects this process; what it starts is as any other.
+/// Protects this process. Children are not protected.
 pub fn protect() {
     let result = OpenOptions::new().write(true).open(PATH).and_then(|file| {
         file.write_all_at(NEVER, 0)?;
@@ -30,10 +30,12 @@ pub fn protect() {
     }
 }
 
-/// A child takes the protection over, so there is none while one is made.
+/// While this exists, the process is not protected. A child inherits the protection, so it is
+/// lifted while a child is made.
 pub struct Lifted<'a>(MutexGuard<'a, File>);
 
-/// `None` in a process that is not protected.
+/// Lifts the protection until the result is dropped. Returns `None` in a process that is not
+/// protected.
 pub fn lift() -> io::Result<Option<Lifted<'static>>> {
     let Some(score) = SCORE.get() else {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! The way from a session to its host.
 //!
-//! There is no queue: a sender takes the lock, moves the bytes from their
-//! source straight into one frame, and lets go. The lock is fair, so channels
-//! take turns, and a host that does not read blocks the sources themselves.
+//! There is no queue: a sender takes the lock, moves the bytes from their source directly into one
+//! frame, and releases the lock. The lock is fair, so channels take turns, and a host that does not
+//! read blocks the sources themselves.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,18 +14,21 @@ use tokio::sync::Mutex;
 use crate::closed::Closed;
 use crate::error::{Error, Result};
 use crate::link::Link;
+use crate::log::note;
 use crate::source::{Moved, Source};
 use crate::sys;
 use crate::wire::{self, DATA_HEADER, DATA_LIMIT};
 
-/// From here on moving pages beats copying them.
+/// From this many bytes on, moving pages is faster than copying them.
 const SPLICE_MIN: usize = 16 * 1024;
 
+/// Sends the frames of one session. Every method fails with `Gone` when the host is gone, and then
+/// ends the session.
 #[derive(Debug)]
 pub struct Outbox {
     link: Arc<Link>,
     pub closed: Closed,
-    /// A whole data frame; allocated with the first one.
+    /// Room for a whole data frame, allocated for the first one.
     frame: Mutex<Vec<u8>>,
 }
 
@@ -44,6 +47,7 @@ impl Outbox {
         self.write(bytes).await
     }
 
+    /// Sends a JSON frame. Fails with `TooLarge` when it exceeds the limit.
     pub async fn json(&self, value: &impl Serialize) -> Result<()> {
         let frame = wire::encode_json(value, wire::JSON_LIMIT).ok_or(Error::TooLarge {
             what: "the reply",
@@ -52,6 +56,7 @@ impl Outbox {
         self.raw(&frame).await
     }
 
+    /// Acknowledges `count` bytes of input on a channel.
     pub async fn credit(&self, channel: u32, count: usize) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -59,13 +64,13 @@ impl Outbox {
         self.raw(&wire::encode_credit(wire::STDIN, channel, count as u32)).await
     }
 
-    /// Sends at most `limit` bytes that wait in `source` as one frame.
+    /// Sends at most `limit` of the bytes that wait in `source` as one frame.
     pub async fn forward(&self, source: &Source, stream: u8, channel: u32, limit: usize) -> Result<Moved> {
         let mut frame = self.frame.lock().await;
         let limit = limit.min(DATA_LIMIT);
         let pending = source.pending().min(limit);
-        // Never to a port: virtio_console puts every piece of the pipe on its queue of 128 and,
-        // when there are more, reports the bytes as sent and loses them.
+        // Never splice to a port: virtio_console puts every piece of the pipe on its queue of 128,
+        // and when there are more pieces it reports the bytes as sent and loses them.
         if source.is_pipe() && !self.link.is_port() && pending >= SPLICE_MIN {
             self.splice(&mut frame, source, stream, channel, pending).await?;
             return Ok(Moved::Bytes(pending));
@@ -78,7 +83,8 @@ impl Outbox {
         Ok(moved)
     }
 
-    /// Sends what `fill` puts into the frame: it returns how many bytes that are.
+    /// Sends one frame with what `fill` writes into it. `fill` returns the number of bytes, and so
+    /// does this.
     pub async fn fill(&self, stream: u8, channel: u32, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<usize> {
         let mut frame = self.frame.lock().await;
         prepare(&mut frame);
@@ -96,7 +102,7 @@ impl Outbox {
         self.write(&frame[..DATA_HEADER + count]).await
     }
 
-    /// One frame whose payload never enters this process.
+    /// Sends one frame whose bytes never enter this process.
     async fn splice(&self, frame: &mut Vec<u8>, source: &Source, stream: u8, channel: u32, count: usize) -> Result<()> {
         self.write(&wire::encode_data_header(stream, channel, count)).await?;
         let result = self.link.splice_all(source.fd().get_ref(), count, &self.closed).await;
@@ -106,7 +112,7 @@ impl Outbox {
         if error.raw_os_error() != Some(libc::EINVAL) {
             return Err(self.fail());
         }
-        // The link cannot splice; the frame still has to be completed.
+        // The link cannot splice, but the frame still has to be completed.
         prepare(frame);
         let mut filled = 0;
         while filled < missing {
@@ -123,14 +129,14 @@ impl Outbox {
             Ok(()) => Ok(()),
             Err(error) => {
                 if error.kind() != io::ErrorKind::BrokenPipe {
-                    crate::log::note(&format!("link: {error}"));
+                    note(&format!("link: {error}"));
                 }
                 Err(self.fail())
             }
         }
     }
 
-    /// After half a frame nothing sensible can follow.
+    /// Ends the session: nothing sensible can follow half a frame.
     fn fail(&self) -> Error {
         self.closed.set();
         Error::Gone
@@ -139,7 +145,7 @@ impl Outbox {
 
 fn prepare(frame: &mut Vec<u8>) {
     if frame.is_empty() {
-        // Fresh pages from the kernel: none is touched before it is used.
+        // The kernel provides these pages when they are first touched.
         *frame = vec![0; DATA_HEADER + DATA_LIMIT];
     }
 }

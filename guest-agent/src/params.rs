@@ -1,4 +1,4 @@
-//! Typed access to the parameters of a request, with errors that name the parameter.
+//! Typed access to the parameters of a request. Every error names the parameter.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,10 +10,13 @@ use serde_json::{Map, Value};
 use crate::base64;
 use crate::error::{Error, Result};
 
+/// The parameters of a request. One that is null counts as absent. The methods that begin with
+/// `opt_` return `None` for it; the others fail unless they have a default.
 #[derive(Clone, Debug, Default)]
 pub struct Params(Map<String, Value>);
 
 impl Params {
+    /// Fails unless the value is an object or null.
     pub fn new(value: Value) -> Result<Self> {
         match value {
             Value::Object(map) => Ok(Self(map)),
@@ -22,15 +25,17 @@ impl Params {
         }
     }
 
-    /// Null and absent are the same.
+    /// A null parameter is an absent one.
     fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
+    /// The raw value, if there is one.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.get(name)
     }
 
+    /// A string.
     pub fn opt_str(&self, name: &str) -> Result<Option<&str>> {
         match self.get(name) {
             None => Ok(None),
@@ -51,6 +56,7 @@ impl Params {
         }
     }
 
+    /// A whole number that is not negative. `opt_u32` and `opt_u16` also fail when it is too large.
     pub fn opt_u64(&self, name: &str) -> Result<Option<u64>> {
         match self.get(name) {
             None => Ok(None),
@@ -95,7 +101,7 @@ impl Params {
         }
     }
 
-    /// Permission bits, without file type.
+    /// Permission bits without the file type.
     pub fn opt_mode(&self, name: &str) -> Result<Option<u32>> {
         match self.opt_u64(name)? {
             Some(mode) if mode > 0o7777 => Err(wrong(name, "must be permission bits")),
@@ -103,7 +109,7 @@ impl Params {
         }
     }
 
-    /// Seconds; none and 0 are the same. A year is the longest.
+    /// A time in seconds, at most a year. 0 counts as absent.
     pub fn opt_seconds(&self, name: &str) -> Result<Option<Duration>> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -116,6 +122,7 @@ impl Params {
         }
     }
 
+    /// A list of strings.
     pub fn opt_strings(&self, name: &str) -> Result<Option<Vec<String>>> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -128,6 +135,7 @@ impl Params {
         list.map(Some).ok_or_else(|| wrong(name, "must be a list of strings"))
     }
 
+    /// The keys and values of an object of strings. An absent one counts as empty.
     pub fn string_map(&self, name: &str) -> Result<Vec<(&str, &str)>> {
         let Some(value) = self.get(name) else {
             return Ok(Vec::new());
@@ -142,7 +150,7 @@ impl Params {
             .ok_or_else(|| wrong(name, "must be an object of strings"))
     }
 
-    /// The bytes of `name` (text) or `name_b64`.
+    /// The bytes of `name`, which is text, or of `name_b64`, which is base64.
     pub fn opt_bytes(&self, name: &str) -> Result<Option<Vec<u8>>> {
         if let Some(text) = self.opt_str(name)? {
             return Ok(Some(text.as_bytes().to_vec()));
@@ -156,7 +164,7 @@ impl Params {
         }
     }
 
-    /// An absolute path, as text or as `name_b64`.
+    /// An absolute path, as text in `name` or as base64 in `name_b64`.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         let bytes = self.opt_bytes(name)?.ok_or_else(|| wrong(name, "is required"))?;
         let path = PathBuf::from(OsString::from_vec(bytes));
@@ -168,6 +176,8 @@ impl Params {
     }
 }
 
+/// The error for a parameter that is wrong. `want` completes the sentence that begins with its
+/// name.
 pub fn wrong(name: &str, want: &'static str) -> Error {
     Error::Param {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! The user database, read without the C library's name services.
+//! Reads the user database without the name services of the C library.
 
 use std::fs;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::spawn::Credentials;
 
+/// An entry of /etc/passwd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -16,7 +17,7 @@ pub struct User {
 }
 
 impl User {
-    /// Root, or a uid that stands in no file.
+    /// A user without an entry. With uid 0 it is root.
     pub fn nameless(uid: u32) -> Self {
         let root = uid == 0;
         Self {
@@ -29,7 +30,8 @@ impl User {
     }
 }
 
-/// Lines that are not entries are skipped: the guest's file may be anything.
+/// Parses /etc/passwd. Lines that are not entries are skipped, because a guest's file may contain
+/// anything.
 pub fn parse_passwd(text: &str) -> impl Iterator<Item = User> {
     text.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
@@ -50,7 +52,7 @@ fn or_default(field: &str, default: &str) -> String {
     if field.is_empty() { default } else { field }.to_owned()
 }
 
-/// The gids of the groups that list `name` as a member.
+/// The ids of the groups in /etc/group that list `name` as a member.
 pub fn parse_memberships(text: &str, name: &str) -> Vec<u32> {
     text.lines()
         .filter_map(|line| {
@@ -62,6 +64,7 @@ pub fn parse_memberships(text: &str, name: &str) -> Vec<u32> {
         .collect()
 }
 
+/// The id of the group `name` in the text of /etc/group.
 pub fn find_gid(text: &str, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -70,14 +73,15 @@ pub fn find_gid(text: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// A missing file is an empty one; bytes that are no text do not hide the rest.
+/// Reads a database file. A missing file counts as empty, and bytes that are not UTF-8 are
+/// replaced.
 pub fn read_database(path: &str) -> String {
     fs::read(Path::new(path))
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()
 }
 
-/// A user by name, or by number.
+/// Finds a user by name or by number. A number need not have an entry. Fails with `NotFound`.
 pub fn require_user(name: &str) -> Result<User> {
     let text = read_database("/etc/passwd");
     if let Some(user) = parse_passwd(&text).find(|user| user.name == name) {
@@ -90,12 +94,14 @@ pub fn require_user(name: &str) -> Result<User> {
     }
 }
 
+/// Finds a user by number in the text of /etc/passwd. It need not have an entry.
 pub fn user_of(uid: u32, text: &str) -> User {
     parse_passwd(text)
         .find(|user| user.uid == uid)
         .unwrap_or_else(|| User::nameless(uid))
 }
 
+/// The user's ids and those of all its groups.
 pub fn credentials(user: &User) -> Credentials {
     let mut groups = parse_memberships(&read_database("/etc/group"), &user.name);
     groups.retain(|gid| *gid != user.gid);
@@ -107,7 +113,8 @@ pub fn credentials(user: &User) -> Credentials {
     }
 }
 
-/// `user`, `user:group` or numbers: (uid, gid). The default group is the user's.
+/// Parses `user` or `user:group`, by name or by number, into (uid, gid). The default group is the
+/// user's. Fails with `NotFound` for an unknown name.
 pub fn require_owner(text: &str) -> Result<(u32, u32)> {
     let (name, group) = text.split_once(':').map_or((text, None), |(n, g)| (n, Some(g)));
     let user = require_user(name)?;
@@ -120,6 +127,7 @@ pub fn require_owner(text: &str) -> Result<(u32, u32)> {
     Ok((user.uid, gid))
 }
 
+/// Every entry of /etc/passwd.
 pub fn all_users() -> Vec<User> {
     parse_passwd(&read_database("/etc/passwd")).collect()
 }

@@ -1,4 +1,4 @@
-//! The process table, from /proc.
+//! Lists the processes of the guest from /proc.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 
 use crate::passwd::{self, User};
 
+/// How many processes are listed when the client does not say.
 pub const DEFAULT_LIMIT: u64 = 500;
 const MAX_LIMIT: u64 = 1000;
-/// Keeps the reply within a frame, even when every byte needs an escape.
+/// The limit in characters of a command line. It keeps the reply within a frame even when every
+/// byte has to be escaped.
 const COMMAND_LIMIT: usize = 160;
 
+/// The reply to `processes`, with at most `limit` of them.
 pub fn list(limit: u64) -> Value {
     let users = passwd::all_users();
     let mut pids: Vec<u32> = pids().collect();
@@ -25,6 +28,7 @@ pub fn list(limit: u64) -> Value {
     json!({"processes": processes, "total": pids.len()})
 }
 
+/// The ids of all processes.
 pub fn pids() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
         .into_iter()
@@ -32,7 +36,7 @@ pub fn pids() -> impl Iterator<Item = u32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// `None` for a process that has ended meanwhile.
+/// Returns `None` for a process that has ended in between.
 fn describe(pid: u32, users: &[User]) -> Option<Value> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = parse_stat(&String::from_utf8_lossy(&stat))?;
@@ -63,7 +67,7 @@ struct Stat {
     rss: u64,
 }
 
-/// The name is in parentheses and may itself contain any, so the last one counts.
+/// The name stands in parentheses and may itself contain some, so the last one ends it.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (head, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -80,7 +84,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The arguments in one line; a kernel thread has none, only a name.
+/// The arguments on one line. A kernel thread has none, so its name is shown.
 fn command_text(cmdline: &[u8], name: &str) -> String {
     let cmdline = cmdline.strip_suffix(b"\0").unwrap_or(cmdline);
     if cmdline.is_empty() {

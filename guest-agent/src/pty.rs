@@ -1,39 +1,48 @@
-//! Terminals that live on when their clients go.
+//! Terminals that live on when their clients leave.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::agent::Agent;
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::output::{self, End, Sink};
 use crate::params::{Params, wrong};
-use crate::pump::{self, End};
-use crate::scrollback::Scrollback;
-use crate::sink::Sink;
+use crate::passwd::User;
+use crate::scrollback::TerminalOutput;
 use crate::source::Source;
 use crate::spawn::{self, Child, Leads};
-use crate::{sys, terminal};
+use crate::sys;
 
-/// How long a finished session stays listed.
+/// How long a finished terminal stays listed.
 const KEEP_FINISHED: Duration = Duration::from_secs(60);
 const HANGUP_GRACE: Duration = Duration::from_secs(2);
-const MAX_SESSIONS: usize = 64;
+const MAX_PTYS: usize = 64;
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
+/// How many bytes of output are kept for clients that attach, unless the client that opens the
+/// terminal says.
 pub const DEFAULT_SCROLLBACK: u64 = 256 * 1024;
 const MAX_SCROLLBACK: u64 = 16 << 20;
 
+/// The terminals of one agent. All clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub struct Ptys(Arc<Shared>);
+
 #[derive(Debug, Default)]
-pub struct Ptys {
-    sessions: Mutex<Vec<Arc<Pty>>>,
-    last: AtomicU32,
+struct Shared {
+    listed: Mutex<Vec<Arc<Pty>>>,
+    last_number: AtomicU32,
 }
 
+/// A terminal and the program on it.
 #[derive(Debug)]
 pub struct Pty {
     pub id: String,
@@ -44,23 +53,20 @@ pub struct Pty {
     created: Instant,
     pub master: Source,
     state: Mutex<State>,
-    /// Rises with every change that clients want to hear of.
-    pub news: watch::Sender<u64>,
-    /// A client has taken output, has come or has gone.
-    pub advanced: Notify,
+    pub output: Arc<TerminalOutput>,
 }
 
 #[derive(Debug)]
-pub struct State {
+struct State {
     cols: u16,
     rows: u16,
-    pub output: Scrollback,
-    /// False once the process was reaped: its number may be another's then.
+    /// False after the process was reaped, because its number may then belong to another.
     runs: bool,
-    /// Set when the last output was read, too.
-    pub exit: Option<Exit>,
+    /// Set when the program has ended and its last output was read.
+    exit: Option<Exit>,
 }
 
+/// How the program on a terminal ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     pub code: i32,
@@ -69,6 +75,7 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// The event that tells a session how the program on its channel ended.
     pub fn event(&self, channel: u32) -> Value {
         json!({
             "event": "exit",
@@ -83,77 +90,81 @@ impl Exit {
 }
 
 impl Ptys {
-    fn sessions(&self) -> MutexGuard<'_, Vec<Arc<Pty>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listed(&self) -> MutexGuard<'_, Vec<Arc<Pty>>> {
+        self.0.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Finds the terminal that the parameter `session` names.
     pub fn require(&self, params: &Params) -> Result<Arc<Pty>> {
         self.find(params.str("session")?)
     }
 
+    /// Fails with `NotFound`.
     pub fn find(&self, id: &str) -> Result<Arc<Pty>> {
-        let sessions = self.sessions();
-        let found = sessions.iter().find(|pty| pty.id == id);
+        let listed = self.listed();
+        let found = listed.iter().find(|pty| pty.id == id);
         found
             .cloned()
             .ok_or_else(|| Error::NotFound(format!("PTY session {id:?}")))
     }
 
+    /// The reply to `pty_list`.
     pub fn list(&self) -> Value {
-        let sessions: Vec<Value> = self.sessions().iter().map(|pty| pty.describe()).collect();
+        let sessions: Vec<Value> = self.listed().iter().map(|pty| pty.describe()).collect();
         json!({"sessions": sessions})
     }
+
+    /// Starts a program on a new terminal. `me` is the user that the agent runs as. Fails with
+    /// `Busy` when there are too many terminals, and as `Command::spawn` does.
+    pub async fn open(&self, params: &Params, me: &User) -> Result<Arc<Pty>> {
+        let command = Command::for_terminal(params, me)?;
+        let scrollback = params.opt_u64("scrollback")?.unwrap_or(DEFAULT_SCROLLBACK);
+        if scrollback > MAX_SCROLLBACK {
+            return Err(wrong("scrollback", "must be at most 16 MiB"));
+        }
+        let (cols, rows) = requested_size(params)?.unwrap_or(DEFAULT_SIZE);
+        let name = params.opt_str("name")?.map(str::to_owned);
+        if self.listed().len() >= MAX_PTYS {
+            return Err(Error::Busy("too many PTY sessions"));
+        }
+        let failed = |error| Error::io("terminal", error);
+        let (master, slave) = open_terminal(cols, rows, &command.user).map_err(failed)?;
+        let master = Source::pty(master).map_err(failed)?;
+        let slave = Arc::new(slave);
+        let argv = command.argv.clone();
+        // Nothing may fail once the child runs, or nobody would reap it.
+        let child = command
+            .spawn([slave.clone(), slave.clone(), slave.clone()], Leads::Terminal)
+            .await?;
+        let number = self.0.last_number.fetch_add(1, Relaxed) + 1;
+        let pty = Arc::new(Pty {
+            id: format!("p{number}"),
+            name,
+            argv,
+            pid: child.pid,
+            created_unix_ns: sys::unix_ns(),
+            created: Instant::now(),
+            master,
+            state: Mutex::new(State {
+                cols,
+                rows,
+                runs: true,
+                exit: None,
+            }),
+            output: Arc::new(TerminalOutput::new(scrollback as usize)),
+        });
+        self.listed().push(pty.clone());
+        tokio::spawn(live(self.clone(), pty.clone(), child, slave));
+        Ok(pty)
+    }
 }
 
-/// Starts a program on a new terminal.
-pub async fn open(agent: &Arc<Agent>, params: &Params) -> Result<Arc<Pty>> {
-    let command = Command::for_terminal(params, &agent.me)?;
-    let scrollback = params.opt_u64("scrollback")?.unwrap_or(DEFAULT_SCROLLBACK);
-    if scrollback > MAX_SCROLLBACK {
-        return Err(wrong("scrollback", "must be at most 16 MiB"));
-    }
-    let (cols, rows) = requested_size(params)?.unwrap_or(DEFAULT_SIZE);
-    if agent.ptys.sessions().len() >= MAX_SESSIONS {
-        return Err(Error::Busy("too many PTY sessions"));
-    }
-    let failed = |error| Error::io("terminal", error);
-    let (master, slave) = terminal::open(cols, rows, &command.user).map_err(failed)?;
-    let master = Source::pty(master).map_err(failed)?;
-    let slave = Arc::new(slave);
-    let argv = command.argv.clone();
-    let child = command
-        .spawn([slave.clone(), slave.clone(), slave.clone()], Leads::Terminal)
-        .await?;
-    let number = agent.ptys.last.fetch_add(1, Relaxed) + 1;
-    let pty = Arc::new(Pty {
-        id: format!("p{number}"),
-        name: params.opt_str("name")?.map(str::to_owned),
-        argv,
-        pid: child.pid,
-        created_unix_ns: sys::unix_ns(),
-        created: Instant::now(),
-        master,
-        state: Mutex::new(State {
-            cols,
-            rows,
-            output: Scrollback::new(scrollback as usize),
-            runs: true,
-            exit: None,
-        }),
-        news: watch::Sender::new(0),
-        advanced: Notify::new(),
-    });
-    agent.ptys.sessions().push(pty.clone());
-    tokio::spawn(live(agent.clone(), pty.clone(), child, slave));
-    Ok(pty)
-}
-
-/// Reads the terminal until its program has ended, then keeps the result for a while.
-async fn live(agent: Arc<Agent>, pty: Arc<Pty>, child: Child, slave: Arc<OwnedFd>) {
+/// Reads the terminal until its program has ended, and keeps the result for a while.
+async fn live(ptys: Ptys, pty: Arc<Pty>, child: Child, slave: Arc<OwnedFd>) {
     let (exit_time, exited) = watch::channel(None);
     let wait = async {
         child.exited().await;
-        // Until now a program that closed its terminal could open it again.
+        // As long as the slave is open, a program that has closed its terminal can open it again.
         drop(slave);
         pty.state().runs = false;
         let (code, signal) = spawn::decode_status(child.reap());
@@ -163,36 +174,32 @@ async fn live(agent: Arc<Agent>, pty: Arc<Pty>, child: Child, slave: Arc<OwnedFd
         }));
         (code, signal)
     };
-    let mut sink = Sink::terminal(&pty);
-    let (_, (code, signal)) = tokio::join!(pump::pump(&pty.master, &mut sink, exited), wait);
+    let mut sink = Sink::terminal(&pty.output);
+    let (_, (code, signal)) = tokio::join!(output::pump(&pty.master, &mut sink, exited), wait);
     pty.state().exit = Some(Exit {
         code,
         signal,
         duration: pty.created.elapsed(),
     });
-    pty.tell_news();
+    pty.output.tell_change();
     sleep(KEEP_FINISHED).await;
-    agent.ptys.sessions().retain(|other| !Arc::ptr_eq(other, &pty));
+    ptys.listed().retain(|other| !Arc::ptr_eq(other, &pty));
 }
 
 impl Pty {
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn tell_news(&self) {
-        self.news.send_modify(|version| *version = version.wrapping_add(1));
     }
 
     pub fn exit(&self) -> Option<Exit> {
         self.state().exit
     }
 
-    /// Returns when the program has ended and its output was read.
+    /// Waits until the program has ended and its output was read.
     pub async fn ended(&self) {
-        let mut news = self.news.subscribe();
+        let mut changes = self.output.changes();
         while self.exit().is_none() {
-            if news.changed().await.is_err() {
+            if changes.changed().await.is_err() {
                 return;
             }
         }
@@ -207,14 +214,16 @@ impl Pty {
             "argv": self.argv,
             "cols": state.cols,
             "rows": state.rows,
-            "attached": state.output.readers(),
+            "attached": self.output.readers(),
             "created_unix": self.created_unix_ns as f64 / 1e9,
             "alive": state.exit.is_none(),
             "exit_code": state.exit.map(|exit| exit.code),
         })
     }
 
-    pub fn describe_attachment(&self, channel: u32) -> Value {
+    /// What a client is told when it attaches. `replay` is the number of bytes that are repeated to
+    /// it.
+    pub fn describe_attachment(&self, channel: u32, replay: u64) -> Value {
         let state = self.state();
         json!({
             "channel": channel,
@@ -222,38 +231,41 @@ impl Pty {
             "alive": state.exit.is_none(),
             "cols": state.cols,
             "rows": state.rows,
+            "replay": replay,
         })
     }
 
+    /// Fails as the system call does.
     pub fn resize(&self, (cols, rows): (u16, u16)) -> Result<()> {
-        terminal::resize(self.master.fd().get_ref().as_fd(), cols, rows)
-            .map_err(|error| Error::io("terminal", error))?;
+        set_size(self.master.fd().get_ref().as_fd(), cols, rows).map_err(|error| Error::io("terminal", error))?;
         let mut state = self.state();
         (state.cols, state.rows) = (cols, rows);
         Ok(())
     }
 
-    /// To what runs in the foreground: the shell itself, or its current job.
+    /// Signals what runs in the foreground: the shell itself or its current job. Returns whether it
+    /// was there.
     pub fn signal(&self, signal: i32) -> Result<bool> {
         if !self.state().runs {
             return Ok(false);
         }
-        let group = terminal::foreground(self.master.fd().get_ref().as_fd()).unwrap_or(self.pid);
+        let group = foreground_group(self.master.fd().get_ref().as_fd()).unwrap_or(self.pid);
         Ok(sys::kill(-group, signal).is_ok())
     }
 
     fn signal_all(&self, signal: i32) {
-        // What has ended meanwhile needs no signal.
+        // A program that has ended needs no signal.
         let _ = self.signal(signal);
         if self.state().runs {
             let _ = sys::kill(-self.pid, signal);
         }
     }
 
-    /// The end comes in the background: a program may take its time.
+    /// Hangs up the terminal. The program is killed if it does not end in time, which this does not
+    /// wait for.
     pub fn close(self: Arc<Self>) {
         self.signal_all(libc::SIGHUP);
-        // A stopped job would not even hear it.
+        // A stopped job would not react to the first signal.
         self.signal_all(libc::SIGCONT);
         tokio::spawn(async move {
             tokio::select! {
@@ -264,7 +276,63 @@ impl Pty {
     }
 }
 
-/// The parameters `cols` and `rows`; both or neither.
+/// A reader of a terminal's output. Dropping it ends the reading.
+#[derive(Debug)]
+pub struct Attachment {
+    pub pty: Arc<Pty>,
+    key: u64,
+    /// How many bytes of what it reads first were written before it came.
+    pub replay: u64,
+}
+
+/// What a reader has to be told next.
+#[derive(Debug)]
+pub enum Next {
+    Lagged,
+    Output,
+    Nothing,
+    Exit(Exit),
+}
+
+impl Attachment {
+    /// Adds a reader that first gets the last `replay` bytes of output, or fewer if there are
+    /// fewer.
+    pub fn new(pty: &Arc<Pty>, replay: usize) -> Self {
+        let (key, replay) = pty.output.add_reader(replay);
+        Self {
+            pty: pty.clone(),
+            key,
+            replay,
+        }
+    }
+
+    pub fn next(&self) -> Next {
+        // The exit is read first: once there is one, no output follows that the lines below could
+        // miss.
+        let exit = self.pty.exit();
+        let output = &self.pty.output;
+        if output.take_lagged(self.key) {
+            Next::Lagged
+        } else if output.has_news(self.key) {
+            Next::Output
+        } else {
+            exit.map_or(Next::Nothing, Next::Exit)
+        }
+    }
+
+    /// Copies the next output into `buffer`. Returns the number of bytes.
+    pub fn copy(&self, buffer: &mut [u8]) -> usize {
+        self.pty.output.copy(self.key, buffer)
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.pty.output.remove_reader(self.key);
+    }
+}
+
+/// Reads the parameters `cols` and `rows`, of which both or none must be given.
 pub fn requested_size(params: &Params) -> Result<Option<(u16, u16)>> {
     match (params.opt_u16("cols")?, params.opt_u16("rows")?) {
         (None, None) => Ok(None),
@@ -273,8 +341,62 @@ pub fn requested_size(params: &Params) -> Result<Option<(u16, u16)>> {
     }
 }
 
-/// The part of the terminal's output that a new client wants repeated.
+/// Reads the parameter `replay`: how many bytes of earlier output a new client wants.
 pub fn requested_replay(params: &Params) -> Result<usize> {
     let replay = params.opt_u64("replay")?.unwrap_or(DEFAULT_SCROLLBACK);
     Ok(replay.min(MAX_SCROLLBACK) as usize)
+}
+
+/// Opens a terminal: a non-blocking master, and its slave.
+fn open_terminal(cols: u16, rows: u16, user: &User) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY;
+    let master = sys::open(c"/dev/ptmx", flags | libc::O_NONBLOCK)?;
+    let mut unlocked: libc::c_int = 0;
+    sys::ioctl(master.as_fd(), libc::TIOCSPTLCK, &mut unlocked)?;
+    let peer_flags = (flags | libc::O_CLOEXEC) as libc::c_ulong;
+    // The slave is opened through the master, which works whatever is mounted on /dev/pts.
+    let slave = sys::own(sys::ioctl_number(master.as_fd(), libc::TIOCGPTPEER, peer_flags)?)?;
+    set_size(master.as_fd(), cols, rows)?;
+    make_utf8(slave.as_fd());
+    give_to(slave.as_fd(), user);
+    Ok((master, slave))
+}
+
+fn set_size(master: BorrowedFd<'_>, cols: u16, rows: u16) -> io::Result<()> {
+    let mut size = libc::winsize {
+        ws_row: rows,
+        ws_col: cols,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    sys::ioctl(master, libc::TIOCSWINSZ, &mut size).map(|_| ())
+}
+
+/// The number of the foreground process group.
+fn foreground_group(master: BorrowedFd<'_>) -> Option<i32> {
+    // SAFETY: no memory is passed.
+    let group = unsafe { libc::tcgetpgrp(master.as_raw_fd()) };
+    (group > 0).then_some(group)
+}
+
+/// Makes backspace remove a character instead of a byte. Failures are ignored.
+fn make_utf8(slave: BorrowedFd<'_>) {
+    // SAFETY: termios is plain data, for which zero is a valid value.
+    let mut modes: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: one termios is stored, then read.
+    unsafe {
+        if libc::tcgetattr(slave.as_raw_fd(), &mut modes) == 0 {
+            modes.c_iflag |= libc::IUTF8;
+            libc::tcsetattr(slave.as_raw_fd(), libc::TCSANOW, &modes);
+        }
+    }
+}
+
+/// Lets the user open the terminal again. Failures are ignored, because an unprivileged agent
+/// cannot give files away.
+fn give_to(slave: BorrowedFd<'_>, user: &User) {
+    let _ = fchown(slave, Some(user.uid), None);
+    if let Ok(file) = slave.try_clone_to_owned().map(File::from) {
+        let _ = file.set_permissions(Permissions::from_mode(0o620));
+    }
 }

@@ -1,17 +1,20 @@
-//! The output of a terminal, kept once for all of its clients.
+//! Keeps the output of a terminal once for all of its clients.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How far one client may be behind when others read on.
+use tokio::sync::{Notify, watch};
+
+/// How many bytes one client may be behind while others read on.
 const LAG_LIMIT: u64 = 1 << 20;
-/// How much waits for a single client before the terminal is not read any more.
+/// How many bytes may wait for a single client before the terminal is no longer read.
 const BACKLOG_LIMIT: u64 = 64 * 1024;
 
 #[derive(Debug)]
-pub struct Scrollback {
+struct Scrollback {
     kept: VecDeque<u8>,
     capacity: usize,
-    /// Bytes since the beginning: the position after the last one kept.
+    /// The number of bytes since the beginning, which is the position after the last one kept.
     head: u64,
     readers: Vec<Reader>,
     last_key: u64,
@@ -26,7 +29,7 @@ struct Reader {
 }
 
 impl Scrollback {
-    pub fn new(capacity: usize) -> Self {
+    fn new(capacity: usize) -> Self {
         Self {
             kept: VecDeque::new(),
             capacity,
@@ -36,8 +39,9 @@ impl Scrollback {
         }
     }
 
-    /// A new reader, which first gets the last `replay` bytes.
-    pub fn add_reader(&mut self, replay: usize) -> u64 {
+    /// Adds a reader that first gets the last `replay` bytes, or fewer if fewer are kept. Returns
+    /// the reader's key and the number of bytes.
+    fn add_reader(&mut self, replay: usize) -> (u64, u64) {
         self.last_key += 1;
         let replay = replay.min(self.kept.len()) as u64;
         self.readers.push(Reader {
@@ -45,27 +49,28 @@ impl Scrollback {
             position: self.head - replay,
             lagged: false,
         });
-        self.last_key
+        (self.last_key, replay)
     }
 
-    pub fn remove_reader(&mut self, key: u64) {
+    fn remove_reader(&mut self, key: u64) {
         self.readers.retain(|reader| reader.key != key);
         self.trim();
     }
 
-    pub fn readers(&self) -> usize {
+    fn readers(&self) -> usize {
         self.readers.len()
     }
 
-    /// A single reader holds the terminal back; several do not, and none does not.
-    pub fn takes_more(&self) -> bool {
+    /// A single reader that is behind holds the terminal back. Several readers do not, and neither
+    /// does none.
+    fn takes_more(&self) -> bool {
         match self.readers.as_slice() {
             [only] => self.head - only.position < BACKLOG_LIMIT,
             _ => true,
         }
     }
 
-    pub fn push(&mut self, bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
         self.kept.extend(bytes);
         self.head += bytes.len() as u64;
         if self.readers.len() > 1 {
@@ -79,7 +84,7 @@ impl Scrollback {
         self.trim();
     }
 
-    /// Keeps what is to be replayed, and what somebody has still to get.
+    /// Drops what is neither kept for later readers nor still to be read by one.
     fn trim(&mut self) {
         let behind = self.readers.iter().map(|reader| self.head - reader.position).max();
         let wanted = self.capacity.max(behind.unwrap_or(0) as usize);
@@ -87,8 +92,8 @@ impl Scrollback {
         self.kept.drain(..excess);
     }
 
-    /// Whether bytes were skipped since the last call.
-    pub fn take_lagged(&mut self, key: u64) -> bool {
+    /// Whether bytes were skipped for this reader since the last call.
+    fn take_lagged(&mut self, key: u64) -> bool {
         self.reader(key)
             .is_some_and(|reader| std::mem::take(&mut reader.lagged))
     }
@@ -97,13 +102,13 @@ impl Scrollback {
         self.readers.iter_mut().find(|reader| reader.key == key)
     }
 
-    pub fn has_news(&mut self, key: u64) -> bool {
+    fn has_news(&mut self, key: u64) -> bool {
         let head = self.head;
         self.reader(key).is_some_and(|reader| reader.position < head)
     }
 
-    /// Copies the reader's next bytes and moves it on.
-    pub fn copy(&mut self, key: u64, buffer: &mut [u8]) -> usize {
+    /// Copies the reader's next bytes and moves its position. Returns the number of bytes.
+    fn copy(&mut self, key: u64, buffer: &mut [u8]) -> usize {
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.key == key) else {
             return 0;
         };
@@ -118,6 +123,88 @@ impl Scrollback {
         let start = (start + from_front).saturating_sub(front.len());
         buffer[from_front..count].copy_from_slice(&back[start..start + count - from_front]);
         reader.position += count as u64;
+        count
+    }
+}
+
+/// A scrollback that can be waited for: readers wait for output, and the pump that fills it waits
+/// for readers.
+#[derive(Debug)]
+pub struct TerminalOutput {
+    kept: Mutex<Scrollback>,
+    /// Counts the changes that readers wait for.
+    changes: watch::Sender<u64>,
+    /// Notified when a reader has taken output, has come or has gone.
+    advanced: Notify,
+}
+
+impl TerminalOutput {
+    /// `capacity` is the number of bytes that are kept for later readers.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            kept: Mutex::new(Scrollback::new(capacity)),
+            changes: watch::Sender::new(0),
+            advanced: Notify::new(),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Scrollback> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn push(&self, bytes: &[u8]) {
+        self.kept().push(bytes);
+        self.tell_change();
+    }
+
+    /// Waits while the only reader is too far behind.
+    pub async fn wait_for_room(&self) {
+        while !self.kept().takes_more() {
+            self.advanced.notified().await;
+        }
+    }
+
+    /// Wakes everybody who waits for output or for the end of the program.
+    pub fn tell_change(&self) {
+        self.changes.send_modify(|version| *version = version.wrapping_add(1));
+    }
+
+    /// Changes when there is output and when the program has ended.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// See `Scrollback::add_reader`.
+    pub fn add_reader(&self, replay: usize) -> (u64, u64) {
+        let added = self.kept().add_reader(replay);
+        self.advanced.notify_one();
+        added
+    }
+
+    pub fn remove_reader(&self, key: u64) {
+        self.kept().remove_reader(key);
+        self.advanced.notify_one();
+    }
+
+    /// The number of readers.
+    pub fn readers(&self) -> usize {
+        self.kept().readers()
+    }
+
+    /// See `Scrollback::take_lagged`.
+    pub fn take_lagged(&self, key: u64) -> bool {
+        self.kept().take_lagged(key)
+    }
+
+    /// Whether there is output that this reader has not taken.
+    pub fn has_news(&self, key: u64) -> bool {
+        self.kept().has_news(key)
+    }
+
+    /// See `Scrollback::copy`.
+    pub fn copy(&self, key: u64, buffer: &mut [u8]) -> usize {
+        let count = self.kept().copy(key, buffer);
+        self.advanced.notify_one();
         count
     }
 }
@@ -137,8 +224,9 @@ mod tests {
     fn the_last_bytes_are_replayed_and_new_ones_follow() {
         let mut output = Scrollback::new(4);
         output.push(b"abcdef");
-        let all = output.add_reader(99);
-        let some = output.add_reader(2);
+        let (all, whole) = output.add_reader(99);
+        let (some, part) = output.add_reader(2);
+        assert_eq!((whole, part), (4, 2));
         output.push(b"gh");
         assert_eq!(read(&mut output, all), b"cdefgh");
         assert_eq!(read(&mut output, some), b"efgh");
@@ -148,10 +236,10 @@ mod tests {
     #[test]
     fn one_reader_holds_the_terminal_back_and_two_do_not() {
         let mut output = Scrollback::new(10);
-        let first = output.add_reader(0);
+        let (first, _) = output.add_reader(0);
         output.push(&vec![0; BACKLOG_LIMIT as usize]);
         assert!(!output.takes_more());
-        let second = output.add_reader(0);
+        let (second, _) = output.add_reader(0);
         assert!(output.takes_more());
         output.push(&vec![1; LAG_LIMIT as usize]);
         assert!(output.take_lagged(first));
@@ -166,7 +254,7 @@ mod tests {
     #[test]
     fn every_byte_comes_once_and_in_order_around_the_ring() {
         let mut output = Scrollback::new(7);
-        let key = output.add_reader(0);
+        let (key, _) = output.add_reader(0);
         let mut seen = Vec::new();
         for byte in 0..100u8 {
             output.push(&[byte, byte]);

@@ -1,4 +1,4 @@
-//! Where sessions come from: virtio-serial ports, or a Unix socket in tests.
+//! Accepts sessions on virtio-serial ports, or on a Unix socket in tests.
 
 use std::fs;
 use std::io;
@@ -21,19 +21,21 @@ use crate::{session, sys, wire};
 const PORT_CLASS: &str = "/sys/class/virtio-ports";
 const PORT_SUBSYSTEM: &str = "virtio-ports";
 const PORT_PREFIX: &str = "quicksand.agent.";
-/// The console module may be loaded late; its events may be lost under load.
+/// For how long ports are looked for at first: the console module may be loaded late, and its
+/// events may be lost under load.
 const RESCAN_FOR: Duration = Duration::from_secs(30);
-/// The ports of one device come together.
+/// For how long further ports are looked for after one has appeared, because the ports of a device
+/// appear together.
 const STRAGGLERS_FOR: Duration = Duration::from_secs(2);
 const RESCAN_EVERY: Duration = Duration::from_millis(500);
-/// A second look at a port whose host is away, in case an event was missed.
+/// How often a port without a host is checked again, in case an event was missed.
 const RECHECK_EVERY: Duration = Duration::from_secs(10);
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 const MAX_SOCKET_SESSIONS: usize = 64;
 
-/// Serves every port there is, and those that come later.
+/// Serves every port that exists and those that appear later. Never returns.
 pub async fn serve_ports(agent: Arc<Agent>) {
-    // Before the first scan, so that no port falls between.
+    // The socket is opened before the first scan, so that no port is missed between the two.
     let mut uevents = Uevents::open();
     if let Err(error) = &uevents {
         note(&format!("uevents: {error}"));
@@ -62,7 +64,7 @@ pub async fn serve_ports(agent: Arc<Agent>) {
     }
 }
 
-/// The device nodes of our ports: `vport1p1` and the like.
+/// The device nodes of the agent's ports, such as `vport1p1`.
 fn find_ports() -> Vec<String> {
     let Ok(entries) = fs::read_dir(PORT_CLASS) else {
         return Vec::new();
@@ -94,19 +96,19 @@ async fn serve_sessions(agent: &Arc<Agent>, path: &str) -> io::Result<()> {
     agent.note_serving();
     loop {
         wait_for_host(&port).await?;
-        // A descriptor of its own for each: it is registered with the runtime,
-        // and late writers of the session before may still hold theirs.
+        // Each session has a descriptor of its own: the runtime keeps it registered, and late
+        // writers of an earlier session may still hold theirs.
         let link = Link::new(port.try_clone()?, true)?;
         session::serve(agent, Arc::new(link)).await;
     }
 }
 
-/// Tells a host that was connected to an agent before this one that its session
-/// is gone: the connection itself outlives the agent.
+/// Tells a host that was connected to an earlier agent that its session is gone, because the
+/// connection itself outlives the agent.
 fn announce(port: &OwnedFd) {
     let event = serde_json::json!({"event": "started"});
     let frame = wire::encode_json(&event, wire::JSON_LIMIT).unwrap_or_default();
-    // Refused when no host is connected; then nobody has to know.
+    // This fails when no host is connected, and then nobody needs to know.
     if let Err(error) = sys::write(port.as_fd(), &frame)
         && error.kind() != io::ErrorKind::WouldBlock
     {
@@ -114,11 +116,10 @@ fn announce(port: &OwnedFd) {
     }
 }
 
-/// Returns when a host has connected.
+/// Waits until a host has connected.
 ///
-/// The port sits in an epoll of its own, because the runtime's registration
-/// of a descriptor that is hung up would be ready all the time. Edges of the
-/// inner epoll arrive as ordinary readiness of its descriptor.
+/// The port sits in an epoll of its own, because the runtime would find a descriptor that is hung
+/// up ready all the time. Edges of the inner epoll arrive as ordinary readiness of its descriptor.
 async fn wait_for_host(port: &OwnedFd) -> io::Result<()> {
     if is_connected(port)? {
         return Ok(());
@@ -161,9 +162,9 @@ fn consume_edge(epoll: &OwnedFd) {
     unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, 0) };
 }
 
-/// One session a connection, for tests.
+/// Serves one session on each connection, for tests. Fails when the socket cannot be bound.
 pub async fn serve_socket(agent: Arc<Agent>, path: &Path) -> io::Result<()> {
-    // A server that was killed has left its socket.
+    // A server that was killed has left its socket behind.
     if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
         fs::remove_file(path)?;
     }
@@ -177,7 +178,7 @@ pub async fn serve_socket(agent: Arc<Agent>, path: &Path) -> io::Result<()> {
         let (stream, _) = match listener.accept().await {
             Ok(connection) => connection,
             Err(error) => {
-                // Out of descriptors, most likely: sessions that end free some.
+                // Most likely the agent is out of descriptors; sessions that end free some.
                 note(&format!("accept: {error}"));
                 sleep(REOPEN_AFTER).await;
                 continue;

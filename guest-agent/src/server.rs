@@ -9,16 +9,21 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::agent::{Agent, BootTimes};
+use crate::agent::Agent;
+use crate::boot_times::BootTimes;
 use crate::cmdline::Cmdline;
 use crate::log::note;
 use crate::{http, oom, serial, sys};
 
-/// Threads for file systems that may block; idle ones end after 10 s.
+/// What the program prints when its arguments are wrong.
+pub const USAGE: &str = "usage: quicksand-agent serve --unix PATH [--http ADDR:PORT] [--token TOKEN] [--own-machine]
+       As process 1 it boots a sandbox and serves its virtio-serial ports.";
+
+/// The number of threads for file system calls, which may block. Idle ones end after 10 s.
 const MAX_FILE_THREADS: usize = 16;
 const HTTP_PAUSE: Duration = Duration::from_secs(5);
 
-/// In a sandbox: every virtio port, and HTTP when the command line has a port.
+/// Serves every virtio port of a sandbox, and HTTP if the command line names a port.
 pub fn run_in_guest(boot: BootTimes) -> ExitCode {
     oom::protect();
     sys::set_process_name(c"quicksand-agent");
@@ -42,7 +47,7 @@ struct Options {
     own_machine: bool,
 }
 
-/// On a developer's machine.
+/// Serves a Unix socket on a developer's machine.
 pub fn run_by_hand(args: &[String]) -> ExitCode {
     match parse_options(args) {
         Ok(options) => {
@@ -50,7 +55,7 @@ pub fn run_by_hand(args: &[String]) -> ExitCode {
             finish(run(serve(options)))
         }
         Err(reason) => {
-            eprintln!("quicksand-agent: {reason}\n{}", crate::USAGE);
+            eprintln!("quicksand-agent: {reason}\n{}", USAGE);
             ExitCode::from(2)
         }
     }
@@ -70,7 +75,7 @@ async fn serve(options: Options) -> io::Result<()> {
     serial::serve_socket(agent, &options.unix).await
 }
 
-/// A port that is taken, or an address that comes later, is tried again.
+/// The address may be taken or appear later, so binding it is tried again.
 async fn serve_http(agent: Arc<Agent>, address: SocketAddr) {
     while let Err(error) = http::serve(agent.clone(), address).await {
         note(&format!("http {address}: {error}"));
@@ -110,11 +115,11 @@ fn run(serve: impl Future<Output = io::Result<()>>) -> io::Result<()> {
         .block_on(serve)
 }
 
-/// Whoever started us may ignore signals; our commands must not inherit that.
+/// The parent may have ignored signals, and the agent's commands must not inherit that.
 fn reset_signals() {
     for signal in (1..=64).filter(|signal| *signal != libc::SIGPIPE) {
-        // The kernel's struct sigaction, all zero, is the default. libc's wrapper
-        // would refuse the two signals that it keeps for itself.
+        // The kernel's struct sigaction is the default when it is all zero. libc's wrapper would
+        // refuse the two signals that it keeps for itself.
         let default = [0u64; 4];
         // SAFETY: 32 bytes are read, nothing is stored; the mask has 8 bytes.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0, 8) };

@@ -1,4 +1,4 @@
-//! Switching the machine off, by ourselves or through the distribution's init.
+//! Switches the machine off, or asks the init of the distribution to do so.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,10 @@ use crate::log::note;
 use crate::params::{Params, wrong};
 use crate::{disk, mounts, spawn, sys};
 
+/// How long processes have to end before they are killed.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(3);
-/// How much longer a distribution's init may take before we do it.
+/// How much longer the init of a distribution may take before the agent switches the machine off
+/// itself.
 const INIT_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -21,6 +23,7 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Reads the parameter `mode`. Power-off is the default.
     pub fn from_params(params: &Params) -> Result<Self> {
         match params.opt_str("mode")? {
             None | Some("poweroff") => Ok(Self::PowerOff),
@@ -30,7 +33,7 @@ impl Mode {
     }
 }
 
-/// Runs on a thread of its own, because nothing may keep it from the end.
+/// Starts the shutdown on a thread of its own, so that nothing can hold it up.
 pub fn start(mode: Mode, grace: Duration) {
     std::thread::spawn(move || {
         if ask_init(mode) {
@@ -41,9 +44,9 @@ pub fn start(mode: Mode, grace: Duration) {
     });
 }
 
-/// Ends everything, makes the disk clean and leaves.
+/// Ends all processes, makes the disk clean and switches the machine off.
 pub fn finish(mode: Mode, grace: Duration) -> ! {
-    // What waits to write could not end.
+    // On a frozen root, a process that waits to write could not end.
     disk::thaw_left_frozen(Path::new("/"));
     // SAFETY: -1 spares process 1 and the caller.
     let _ = sys::kill(-1, libc::SIGTERM);
@@ -67,7 +70,7 @@ pub fn finish(mode: Mode, grace: Duration) -> ! {
     std::process::exit(1)
 }
 
-/// Whether a process is left that is neither ours, nor a kernel thread, nor dead.
+/// Whether a process is left that is neither the agent's, nor a kernel thread, nor a zombie.
 fn others_run() -> bool {
     let Ok(entries) = fs::read_dir("/proc") else {
         return true;
@@ -79,13 +82,13 @@ fn others_run() -> bool {
         .any(|pid| is_user_process(pid).unwrap_or(false))
 }
 
-/// A kernel thread, and a zombie, has no command line.
+/// Kernel threads and zombies have no command line.
 fn is_user_process(pid: u32) -> Option<bool> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(!line.is_empty() && !line.starts_with(b"@"))
 }
 
-/// Whether process 1 is an init that was asked. Each listens to other signals.
+/// Asks process 1 to shut down, if it is an init. Each init listens to other signals.
 fn ask_init(mode: Mode) -> bool {
     let program = fs::read_link("/proc/1/exe").unwrap_or_default();
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or("");
@@ -104,7 +107,7 @@ fn ask_init(mode: Mode) -> bool {
     sys::kill(1, signal).is_ok()
 }
 
-/// An init that we do not know has its own command.
+/// An init that the agent does not know has a command for it.
 fn run_command(name: &str) -> bool {
     ["/sbin", "/usr/sbin", "/bin", "/usr/bin"]
         .iter()

@@ -1,4 +1,4 @@
-//! Signals by name or by number.
+//! The names and numbers of signals.
 
 use serde_json::Value;
 
@@ -39,7 +39,8 @@ const NAMES: [(&str, i32); 31] = [
     ("SYS", libc::SIGSYS),
 ];
 
-/// The parameter `signal`: a number, or a name with or without `SIG`.
+/// Reads the parameter `signal`: a number, or a name with or without `SIG`. Fails with `Param` when
+/// there is no such signal.
 pub fn requested(params: &Params) -> Result<i32> {
     params
         .value("signal")

@@ -1,4 +1,4 @@
-//! The reading end of a command's output: a pipe or the master of a PTY.
+//! The reading end of a command's output: a pipe, or the master of a terminal.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,16 +8,17 @@ use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 
-/// What one attempt to read brought.
+/// The result of one attempt to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     Bytes(usize),
-    /// Nothing now.
+    /// There is nothing at the moment.
     Empty,
-    /// Nothing ever again.
+    /// Nothing will ever come again.
     End,
 }
 
+/// A non-blocking descriptor that the runtime watches.
 #[derive(Debug)]
 pub struct Source {
     fd: AsyncFd<OwnedFd>,
@@ -25,6 +26,7 @@ pub struct Source {
 }
 
 impl Source {
+    /// `fd` is the reading end of a pipe. It is made non-blocking.
     pub fn pipe(fd: OwnedFd) -> io::Result<Self> {
         sys::set_nonblocking(fd.as_fd())?;
         Ok(Self {
@@ -33,7 +35,7 @@ impl Source {
         })
     }
 
-    /// `fd` is non-blocking already, and is written to as well.
+    /// `fd` is the master of a terminal. It must be non-blocking, and it can also be written to.
     pub fn pty(fd: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             fd: sys::watch(fd, Interest::READABLE | Interest::WRITABLE)?,
@@ -49,20 +51,21 @@ impl Source {
         self.is_pipe
     }
 
+    /// How many bytes wait to be read.
     pub fn pending(&self) -> usize {
         sys::pending(self.fd.as_fd())
     }
 
-    /// Returns when a read is worth trying.
+    /// Waits until a read is worth trying.
     pub async fn ready(&self) {
         match self.fd.readable().await {
             Ok(mut guard) => guard.retain_ready(),
-            // The runtime shuts down: nothing will ever be ready.
+            // The runtime is shutting down, so nothing will ever be ready.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Reads without waiting. To be called after `ready`, by one reader.
+    /// Reads without waiting. To be called after `ready`, by one reader at a time.
     pub fn read(&self, buffer: &mut [u8]) -> Moved {
         let result = self
             .fd
@@ -71,7 +74,7 @@ impl Source {
             Ok(0) => Moved::End,
             Ok(count) => Moved::Bytes(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Moved::Empty,
-            // A PTY without a slave says EIO.
+            // Reading a terminal without a slave fails with EIO.
             Err(_) => Moved::End,
         }
     }

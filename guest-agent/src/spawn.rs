@@ -1,9 +1,9 @@
-//! Starting a program, as fast as posix_spawn but with everything we need between fork and exec.
+//! Starts programs as fast as posix_spawn, but with everything that the agent needs between fork
+//! and exec.
 //!
-//! The child shares the agent's memory until it execs (`CLONE_VM | CLONE_VFORK`),
-//! so no page table is copied. It must only make plain system calls: no
-//! allocation, no locks, and no libc function that looks after other threads
-//! (which is why the credentials are set by raw system calls).
+//! The child shares the agent's memory until it execs (`CLONE_VM | CLONE_VFORK`), so no page table
+//! is copied. It must only make plain system calls: no allocation, no locks, and no libc function
+//! that looks after other threads. That is why the credentials are set by raw system calls.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -18,6 +18,7 @@ use crate::{oom, sys};
 
 const STACK_SIZE: usize = 64 * 1024;
 
+/// The ids that a program runs with.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     pub uid: u32,
@@ -25,18 +26,19 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
+/// Everything that is needed to start a program.
 #[derive(Debug)]
 pub struct Launch {
-    /// Tried in order, as `PATH` has it.
+    /// Paths that are tried in order, as a search of `PATH` does.
     pub candidates: Vec<CString>,
     pub argv: Vec<CString>,
     pub env: Vec<CString>,
     pub cwd: CString,
-    /// `None` keeps the agent's own.
+    /// `None` keeps those of the agent.
     pub credentials: Option<Credentials>,
 }
 
-/// Where the child leads: a group of its own, or a session on a terminal.
+/// What the child leads: a process group, or a session on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     Group,
@@ -54,13 +56,14 @@ pub enum Step {
     Exec,
 }
 
+/// The step at which a program could not be started, and the system's error.
 #[derive(Debug)]
 pub struct SpawnError {
     pub step: Step,
     pub source: io::Error,
 }
 
-/// A child that was not reaped yet, so its pid and group are still its own.
+/// A child that has not been reaped, so that its pid and its group are still its own.
 #[derive(Debug)]
 pub struct Child {
     pub pid: pid_t,
@@ -68,7 +71,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Returns once the process has ended. It stays a zombie until `reap`.
+    /// Waits until the process has ended. It stays a zombie until `reap`.
     pub async fn exited(&self) {
         if self.pidfd.readable().await.is_err() {
             std::future::pending::<()>().await;
@@ -76,11 +79,11 @@ impl Child {
     }
 
     pub fn signal_group(&self, signal: c_int) {
-        // It may have ended already; then there is nobody to tell.
+        // The group may have ended already; then there is nobody to signal.
         let _ = sys::kill(-self.pid, signal);
     }
 
-    /// The wait status. To be called after `exited`.
+    /// Returns the wait status. To be called after `exited`.
     pub fn reap(self) -> c_int {
         wait(self.pid)
     }
@@ -100,7 +103,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Points into `launch`, which must outlive it.
+    /// The plan points into `launch`, which must outlive it.
     fn new(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Self {
         Self {
             leads,
@@ -116,7 +119,8 @@ impl Plan {
     }
 }
 
-/// `stdio` must lie above 2, or the copies would overwrite each other.
+/// Starts a program. The descriptors of `stdio` must be above 2, or the copies would overwrite each
+/// other. Returns when the child has execed or failed.
 pub fn spawn(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Result<Child, SpawnError> {
     let mut plan = Plan::new(launch, stdio, leads);
     let clone_error = |source| SpawnError {
@@ -141,7 +145,7 @@ pub fn spawn(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Result<Child, 
     }
 }
 
-/// Reaps a child that has ended or is about to.
+/// Waits for a child that has ended or is about to, and reaps it. Returns the wait status.
 pub fn wait(pid: pid_t) -> c_int {
     let mut status = 0;
     // SAFETY: one int is stored.
@@ -149,7 +153,7 @@ pub fn wait(pid: pid_t) -> c_int {
     status
 }
 
-/// A null-terminated array, as exec wants it.
+/// An array with a null pointer at its end, as exec wants it.
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
@@ -161,7 +165,7 @@ fn clone_child(plan: &mut Plan) -> io::Result<(pid_t, OwnedFd)> {
     let mut pidfd: c_int = -1;
     let lifted = oom::lift()?;
     let mut old_mask = empty_signal_set();
-    // A handler that ran in the child would run on the agent's memory.
+    // A signal handler that ran in the child would run on the agent's memory.
     // SAFETY: both sets are valid; the old mask is restored below.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &full_signal_set(), &mut old_mask) };
     // SAFETY: the stack is unused and outlives the child's use of it, because
@@ -225,7 +229,7 @@ fn prepare_and_exec(plan: &Plan) -> Step {
         if libc::chdir(plan.cwd) < 0 {
             return Step::Cwd;
         }
-        // Rust's runtime ignores it; everything else has its default action.
+        // Rust's runtime ignores this signal. All others have their default actions.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::sigprocmask(libc::SIG_SETMASK, &empty_signal_set(), ptr::null_mut());
         exec(plan);
@@ -233,7 +237,7 @@ fn prepare_and_exec(plan: &Plan) -> Step {
     Step::Exec
 }
 
-/// libc's wrappers would change the threads of the agent too.
+/// libc's wrappers would change the agent's threads too.
 unsafe fn set_credentials(credentials: &Credentials) -> bool {
     let Credentials { uid, gid, groups } = credentials;
     // SAFETY: pointer and length describe `groups`.
@@ -244,7 +248,8 @@ unsafe fn set_credentials(credentials: &Credentials) -> bool {
     }
 }
 
-/// Tries the candidates like execvp: a forbidden one does not hide a later one.
+/// Tries the candidates like execvp: a candidate that must not be executed does not hide a later
+/// one.
 unsafe fn exec(plan: &Plan) {
     let mut forbidden = false;
     for path in &plan.candidates {
@@ -282,7 +287,8 @@ fn full_signal_set() -> libc::sigset_t {
     }
 }
 
-/// Writes a child's result as a shell shows it: (exit code, signal).
+/// Converts a wait status into what a shell shows, (exit code, signal): a program that was killed
+/// has the exit code 128 plus the signal.
 pub fn decode_status(status: c_int) -> (i32, Option<i32>) {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
@@ -292,15 +298,16 @@ pub fn decode_status(status: c_int) -> (i32, Option<i32>) {
     }
 }
 
-/// Runs a program of the guest's with our own streams and waits for it, on a
-/// thread that may block: its exit code.
+/// Runs a program of the guest with the agent's streams and returns its exit code. Blocks the
+/// thread until the program has ended.
 pub fn run_tool(argv: &[&str]) -> io::Result<i32> {
     let env = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"];
     let pid = spawn_detached(argv.first().unwrap_or(&""), argv, &env)?;
     Ok(decode_status(wait(pid)).0)
 }
 
-/// Starts a program in a group of its own, with our own streams. The caller reaps it.
+/// Starts a program in a group of its own with the agent's streams. Returns its pid; the caller has
+/// to reap it.
 pub fn spawn_detached(program: &str, argv: &[&str], env: &[&str]) -> io::Result<pid_t> {
     let strings = |list: &[&str]| -> io::Result<Vec<CString>> {
         list.iter().map(|text| sys::c_string(text.as_bytes())).collect()
@@ -323,7 +330,7 @@ pub fn spawn_detached(program: &str, argv: &[&str], env: &[&str]) -> io::Result<
     }
 }
 
-/// `/dev/null`, opened once.
+/// Opens `/dev/null`.
 pub fn open_null() -> io::Result<OwnedFd> {
     let fd = sys::open(c"/dev/null", libc::O_RDWR)?;
     debug_assert!(std::os::fd::AsRawFd::as_raw_fd(&fd.as_fd()) > 2);

@@ -1,4 +1,4 @@
-//! The secret that a client must present. It is kept in memory only.
+//! The secret that clients must present. It is kept in memory only.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 
 const MAX_LENGTH: usize = 4096;
 
+/// A token, or none as long as none was set.
 #[derive(Default)]
 pub struct Token(Mutex<Option<Vec<u8>>>);
 
@@ -24,7 +25,8 @@ impl Token {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For a transport that anybody may reach: a token must be set already.
+    /// Checks a token over a transport that anybody may reach. Fails with `TokenUnset` when none
+    /// was set, and with `Unauthorized` when another was.
     pub fn check(&self, presented: Option<&str>) -> Result<()> {
         match (&*self.current(), presented) {
             (None, _) => Err(Error::TokenUnset),
@@ -33,7 +35,8 @@ impl Token {
         }
     }
 
-    /// For a transport that only the host can reach: the first token is kept.
+    /// Checks a token over a transport that only the host can reach. The first token that is
+    /// presented is kept. Fails with `Unauthorized` when another one was.
     pub fn check_or_set(&self, presented: &str) -> Result<()> {
         let mut current = self.current();
         match &*current {
@@ -44,6 +47,7 @@ impl Token {
         Ok(())
     }
 
+    /// Sets a new token. Fails with `BadRequest` when it is empty or too long.
     pub fn replace(&self, token: &str) -> Result<()> {
         let token = acceptable(token)?;
         *self.current() = Some(token);
@@ -58,7 +62,7 @@ fn acceptable(token: &str) -> Result<Vec<u8>> {
     Ok(token.as_bytes().to_vec())
 }
 
-/// Takes as long for a wrong first byte as for a wrong last one.
+/// Takes the same time wherever the first wrong byte is.
 fn equal(secret: &[u8], presented: &[u8]) -> bool {
     let differences = secret
         .iter()

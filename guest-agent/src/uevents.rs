@@ -1,4 +1,4 @@
-//! The kernel's announcements of devices that come and go.
+//! The kernel's announcements of devices that appear and disappear.
 
 use std::io;
 use std::mem::size_of;
@@ -9,6 +9,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 
+/// A socket that receives the announcements.
 #[derive(Debug)]
 pub struct Uevents {
     socket: AsyncFd<OwnedFd>,
@@ -21,8 +22,7 @@ impl Uevents {
         })
     }
 
-    /// Returns after one or more devices of a subsystem have changed; which, is
-    /// not said.
+    /// Waits until some device of a subsystem has changed.
     pub async fn changed(&mut self, subsystem: &str) {
         let mut is_news = false;
         while !is_news {
@@ -33,7 +33,7 @@ impl Uevents {
             loop {
                 match sys::read(self.socket.as_fd(), &mut event) {
                     Ok(length) => is_news |= is_of(subsystem, event.get(..length).unwrap_or(&[])),
-                    // After an overrun nobody knows what it was.
+                    // Announcements were lost, and they may have been the wanted ones.
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => is_news = true,
                     Err(_) => break,
                 }
@@ -43,14 +43,14 @@ impl Uevents {
     }
 }
 
-/// Events are strings that end with NUL, `SUBSYSTEM=…` among them.
+/// An announcement is a sequence of strings that end with NUL. One of them is `SUBSYSTEM=…`.
 fn is_of(subsystem: &str, event: &[u8]) -> bool {
     event
         .split(|byte| *byte == 0)
         .any(|field| field.strip_prefix(b"SUBSYSTEM=") == Some(subsystem.as_bytes()))
 }
 
-/// A non-blocking socket that hears the kernel's announcements.
+/// Opens a non-blocking socket that receives the kernel's announcements.
 pub fn open_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.

@@ -1,10 +1,8 @@
-//! What lies in memory only, so that the disk that the host saves does not hold it.
+//! Finds the files that lie in memory only, and so are not on the disk that the host saves.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::{self, DirEntry};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,16 +10,18 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use crate::files::insert_bytes;
+use crate::mountinfo::{self, Mount};
 
 const MAX_PATHS: usize = 50;
 const MAX_ENTRIES: usize = 10_000;
 const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// What lies there is the system's, and made anew at each boot.
+/// What lies in these trees belongs to the system and is made again at each boot.
 const SYSTEM_TREES: [&str; 3] = ["/run", "/sys", "/proc"];
 
-/// The first level below each mount point, as far as it holds data; the largest first.
+/// The reply to `volatile`: the entries directly below each mount point that hold data, the largest
+/// first.
 pub fn list() -> Value {
-    let mounts = parse_mounts(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+    let mounts = mountinfo::read();
     let mut walk = Walk::new(&mounts);
     for mount in candidates(&mounts) {
         walk.weigh_mount(mount);
@@ -29,99 +29,47 @@ pub fn list() -> Value {
     walk.report()
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Mount {
-    point: PathBuf,
-    device: u64,
-    /// The part of the file system that is mounted there.
-    root: PathBuf,
-    in_memory: bool,
-    writable: bool,
+fn is_systems(mount: &Mount) -> bool {
+    mount.point == Path::new("/dev") || SYSTEM_TREES.iter().any(|tree| mount.point.starts_with(tree))
 }
 
-impl Mount {
-    fn is_systems(&self) -> bool {
-        self.point == Path::new("/dev") || SYSTEM_TREES.iter().any(|tree| self.point.starts_with(tree))
-    }
+fn in_memory(mount: &Mount) -> bool {
+    mount.fstype == "tmpfs" || mount.fstype == "ramfs"
 }
 
-fn parse_mounts(text: &[u8]) -> Vec<Mount> {
-    text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect()
-}
-
-/// `36 35 0:30 / /tmp rw,nosuid shared:9 - tmpfs tmpfs rw,size=1024k`; how many
-/// words stand before the `-` varies.
-fn parse_mount(line: &[u8]) -> Option<Mount> {
-    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    let [_, _, device, root, point, options, rest @ ..] = words.as_slice() else {
-        return None;
-    };
-    let dash = rest.iter().position(|word| *word == b"-")?;
-    let [fstype, _, super_options, ..] = &rest[dash + 1..] else {
-        return None;
-    };
-    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
-    let is_writable = |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"rw");
-    Some(Mount {
-        point: unescape(point),
-        device: libc::makedev(major.parse().ok()?, minor.parse().ok()?),
-        root: unescape(root),
-        in_memory: matches!(*fstype, b"tmpfs" | b"ramfs"),
-        writable: is_writable(options) && is_writable(super_options),
-    })
-}
-
-/// Space, tab, newline and backslash are written as `\` and three octal digits.
-fn unescape(word: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        let digits = tail.first_chunk::<3>().filter(|_| *first == b'\\');
-        match digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => bytes.push(*first),
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
-/// A file system that is mounted at several places is looked at once, as a whole
-/// where it can be; not at all where one of them is the system's.
+/// The mounts to look at. A file system that is mounted in several places is looked at once, from
+/// its root if that is mounted, and not at all if one of the places belongs to the system.
 fn candidates(mounts: &[Mount]) -> Vec<&Mount> {
     let systems: HashSet<u64> = mounts
         .iter()
-        .filter(|mount| mount.is_systems())
+        .filter(|mount| is_systems(mount))
         .map(|mount| mount.device)
         .collect();
-    let is_wanted = |mount: &&Mount| mount.in_memory && mount.writable && !systems.contains(&mount.device);
+    let is_wanted = |mount: &&Mount| in_memory(mount) && mount.writable && !systems.contains(&mount.device);
     let mut found: Vec<&Mount> = mounts.iter().filter(is_wanted).collect();
     found.sort_by_key(|mount| mount.root != Path::new("/"));
     found
 }
 
-/// What a path and all below it hold.
+/// How much a path and everything below it hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weight {
     bytes: u64,
-    /// Regular files with data.
+    /// The number of regular files with data.
     entries: u64,
 }
 
 impl Weight {
     fn add_file(&mut self, size: u64) {
         if size > 0 {
-            // Files with holes may be of any size.
+            // Files with holes may have any size.
             self.bytes = self.bytes.saturating_add(size);
             self.entries += 1;
         }
     }
 }
 
-/// A look at all of the file systems, within bounds.
+/// A walk through all file systems that stops at its limits.
 #[derive(Debug)]
 struct Walk {
     mount_points: HashSet<PathBuf>,
@@ -171,7 +119,7 @@ impl Walk {
         }
     }
 
-    /// Adds up what lies at and below `first`, as far as the bounds allow.
+    /// Adds up what lies at and below `first`, until a limit is reached.
     fn weigh(&mut self, first: &DirEntry, weight: &mut Weight) {
         let mut below: Vec<PathBuf> = self.visit(first, weight).into_iter().collect();
         while let Some(dir) = below.pop() {
@@ -184,15 +132,14 @@ impl Walk {
         }
     }
 
-    /// Adds a file; returns a directory, which is still to be looked into.
+    /// Adds a file. Returns a directory, which has to be looked into.
     fn visit(&mut self, entry: &DirEntry, weight: &mut Weight) -> Option<PathBuf> {
         if self.entries_left == 0 || Instant::now() > self.deadline {
             self.truncated = true;
             return None;
         }
         self.entries_left -= 1;
-        // Not so much as asked for its size when it is another file system,
-        // whose server may be gone.
+        // On another file system, whose server may be gone, not even the size is asked for.
         let path = entry.path();
         if self.mount_points.contains(&path) {
             return None;
@@ -220,7 +167,7 @@ fn describe((path, weight): &(PathBuf, Weight)) -> Value {
     Value::Object(entry)
 }
 
-/// None of a directory that is gone.
+/// A directory that is gone has no entries.
 fn entries_of(dir: &Path) -> impl Iterator<Item = DirEntry> {
     fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok)
 }
@@ -249,7 +196,7 @@ broken
 
     #[test]
     fn the_systems_own_and_what_cannot_be_written_is_left_out() {
-        let mounts = parse_mounts(MOUNTINFO);
+        let mounts = mountinfo::parse(MOUNTINFO);
         assert_eq!(mounts.len(), 12);
         let points: Vec<_> = candidates(&mounts)
             .iter()
@@ -258,13 +205,14 @@ broken
         assert_eq!(points, ["/dev/shm", "/mnt/a b\\", "/ram", "/runner", "/mnt/part"]);
     }
 
-    /// A directory taken for a mount, with others below it.
+    /// Treats a directory as a mount, with further mounts below it.
     fn weigh(dir: &Path, below: &[PathBuf], prepare: impl FnOnce(&mut Walk)) -> Value {
         let mount = |point: &Path| Mount {
             point: point.to_owned(),
             device: fs::metadata(dir).unwrap().dev(),
             root: "/".into(),
-            in_memory: true,
+            fstype: "tmpfs".into(),
+            source: "tmpfs".into(),
             writable: true,
         };
         let mut mounts = vec![mount(dir)];
@@ -335,7 +283,8 @@ broken
             point: dir.clone(),
             device: 0,
             root: "/".into(),
-            in_memory: true,
+            fstype: "tmpfs".into(),
+            source: "tmpfs".into(),
             writable: true,
         };
         let mut walk = Walk::new(&[]);

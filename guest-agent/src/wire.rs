@@ -1,13 +1,18 @@
-//! The frame codec: bytes in, frames out. It knows no file descriptor.
+//! Encodes and decodes frames: bytes in, frames out, without any descriptor. The format is
+//! described in docs/internals/agent-protocol.md.
 
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Serialize;
+use serde_json::Value;
 
+/// The largest JSON of a frame in bytes.
 pub const JSON_LIMIT: usize = 1 << 20;
-/// The reply of `execute` carries two streams of 1 MiB that JSON may blow up six times.
+/// The largest reply of `execute` in bytes: two streams of 1 MiB, which JSON may make six times as
+/// large.
 pub const EXECUTE_LIMIT: usize = 16 << 20;
+/// The largest number of bytes of a stream in one frame.
 pub const DATA_LIMIT: usize = 256 * 1024;
-/// Frame word, stream, channel.
+/// The size in bytes of what precedes the bytes of a stream: frame word, stream and channel.
 pub const DATA_HEADER: usize = 9;
 
 pub const STDIN: u8 = 0;
@@ -16,9 +21,10 @@ pub const STDERR: u8 = 2;
 
 const KIND_DATA: u32 = 1 << 31;
 const CREDIT: u8 = 0x80;
-/// Stream and channel: what a data frame carries before its bytes.
+/// The size in bytes of stream and channel, which count towards the length of a frame.
 const DATA_PREFIX: usize = 5;
 
+/// A frame from the host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
     Json(Bytes),
@@ -26,6 +32,7 @@ pub enum Frame {
     Credit { stream: u8, channel: u32, count: u32 },
 }
 
+/// How a frame breaks the protocol.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     #[error("a JSON frame of {0} bytes exceeds {JSON_LIMIT}")]
@@ -38,14 +45,14 @@ pub enum WireError {
     CreditSize(usize),
 }
 
-/// Holds at most one incomplete frame, so at most `JSON_LIMIT` and one read.
+/// Holds at most one incomplete frame, so at most `JSON_LIMIT` and the bytes of one read.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
 }
 
 impl Decoder {
-    /// Where to append what was read.
+    /// The buffer to which the bytes that were read are appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
@@ -102,7 +109,7 @@ fn decode_data(mut payload: Bytes) -> Result<Frame, WireError> {
     })
 }
 
-/// The frame of a JSON value; `None` when it would exceed `limit`.
+/// Encodes a frame with a JSON value. Returns `None` when the JSON exceeds `limit` bytes.
 pub fn encode_json(value: &impl Serialize, limit: usize) -> Option<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, value).ok()?;
@@ -114,7 +121,7 @@ pub fn encode_json(value: &impl Serialize, limit: usize) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// What goes before `length` bytes of a stream.
+/// The bytes that precede `length` bytes of a stream.
 pub fn encode_data_header(stream: u8, channel: u32, length: usize) -> [u8; DATA_HEADER] {
     let mut header = [0; DATA_HEADER];
     let word = KIND_DATA | (length + DATA_PREFIX) as u32;
@@ -124,11 +131,71 @@ pub fn encode_data_header(stream: u8, channel: u32, length: usize) -> [u8; DATA_
     header
 }
 
+/// A frame that acknowledges `count` bytes of a stream.
 pub fn encode_credit(stream: u8, channel: u32, count: u32) -> [u8; DATA_HEADER + 4] {
     let mut frame = [0; DATA_HEADER + 4];
     frame[..DATA_HEADER].copy_from_slice(&encode_data_header(stream | CREDIT, channel, 4));
     frame[DATA_HEADER..].copy_from_slice(&count.to_be_bytes());
     frame
+}
+
+/// Methods that are answered before a client has authenticated.
+const OPENERS: [&str; 3] = ["hello", "authenticate", "ping"];
+/// The largest handshake in bytes. Its largest part is the token.
+const OPENING_LIMIT: usize = 32 * 1024;
+
+/// Finds the first frame of a new client on a port. Returns its payload and leaves in `buffer` what
+/// follows. If there is none, drops what cannot become one.
+///
+/// A port is one endless stream of bytes. What a client left behind when it died, perhaps half a
+/// frame, stands before the first frame of the next client, and the news that the client changed
+/// may come before, between or after. So a session on a port starts with the first bytes that are a
+/// frame which may open one.
+pub fn find_opening(buffer: &mut BytesMut) -> Option<Bytes> {
+    let mut keep_from = None;
+    for start in 0..buffer.len() {
+        match examine_opening(&buffer[start..]) {
+            Candidate::Opening(length) => {
+                buffer.advance(start + 4);
+                return Some(buffer.split_to(length).freeze());
+            }
+            Candidate::Incomplete => {
+                keep_from.get_or_insert(start);
+            }
+            Candidate::No => {}
+        }
+    }
+    buffer.advance(keep_from.unwrap_or(buffer.len()));
+    None
+}
+
+enum Candidate {
+    Opening(usize),
+    Incomplete,
+    No,
+}
+
+fn examine_opening(bytes: &[u8]) -> Candidate {
+    let Some(word) = bytes.first_chunk::<4>() else {
+        return Candidate::Incomplete;
+    };
+    let length = u32::from_be_bytes(*word) as usize;
+    match bytes.get(4) {
+        _ if !(2..=OPENING_LIMIT).contains(&length) => Candidate::No,
+        Some(first) if *first != b'{' => Candidate::No,
+        _ => match bytes.get(4..4 + length) {
+            None => Candidate::Incomplete,
+            Some(payload) if opens(payload) => Candidate::Opening(length),
+            Some(_) => Candidate::No,
+        },
+    }
+}
+
+fn opens(payload: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(payload)
+        .ok()
+        .and_then(|frame| Some(OPENERS.contains(&frame.get("method")?.as_str()?)))
+        .unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -191,7 +258,8 @@ mod tests {
         assert!(encode_json(&"x".repeat(JSON_LIMIT), JSON_LIMIT).is_none());
     }
 
-    /// A linear congruential generator: reproducible junk without a dependency.
+    /// The junk comes from a linear congruential generator, so it is reproducible without a
+    /// dependency.
     #[test]
     fn arbitrary_bytes_never_panic_and_never_buffer_without_bound() {
         let mut seed = 1u64;
@@ -222,6 +290,54 @@ mod tests {
                 }
                 assert!(decoder.buffer.len() <= JSON_LIMIT + 97 + 4);
             }
+        }
+    }
+
+    fn frame(method: &str) -> Vec<u8> {
+        encode_json(&json!({"id": 1, "method": method, "params": {}}), JSON_LIMIT).unwrap()
+    }
+
+    #[test]
+    fn an_opening_frame_is_found_at_once_and_the_rest_is_left() {
+        let mut buffer = BytesMut::from(&[frame("hello"), frame("info")].concat()[..]);
+        assert!(find_opening(&mut buffer).unwrap().starts_with(b"{"));
+        assert_eq!(buffer, frame("info"));
+    }
+
+    #[test]
+    fn leftovers_of_any_kind_are_skipped() {
+        let half_data = [&encode_data_header(0, 1, 9000)[..], b"{half"].concat();
+        let half_json = frame("execute")[..20].to_vec();
+        let whole = frame("execute");
+        for leftover in [
+            half_data,
+            half_json,
+            whole,
+            vec![0; 5000],
+            vec![0xff; 7],
+            frame("hello")[1..].to_vec(),
+        ] {
+            let mut buffer = BytesMut::from(&leftover[..]);
+            assert_eq!(find_opening(&mut buffer), None);
+            // The frame comes byte by byte, which is the hardest case.
+            let mut found = None;
+            for byte in frame("hello") {
+                buffer.extend_from_slice(&[byte]);
+                found = found.or(find_opening(&mut buffer));
+            }
+            assert!(found.is_some(), "after {} bytes", leftover.len());
+            assert!(buffer.is_empty());
+        }
+    }
+
+    #[test]
+    fn junk_does_not_pile_up() {
+        let mut buffer = BytesMut::new();
+        for _ in 0..2000 {
+            buffer.extend_from_slice(&[0, 0, 0x7f, 0xff, b'{', 0, 0, 0x10, 0, b'{']);
+            buffer.extend_from_slice(&[b'x'; 1000]);
+            assert_eq!(find_opening(&mut buffer), None);
+            assert!(buffer.len() <= OPENING_LIMIT + 2000 + DATA_HEADER);
         }
     }
 }

@@ -99,7 +99,7 @@ fn without_credit_a_flood_stops_and_nobody_else_does() {
         }
     }
     assert_eq!(received, window);
-    // Another command is served on the same session; nothing of the flood comes.
+    // Another command is served on the same session, and nothing of the flood arrives.
     let ping = client.send("execute", json!({"command": "echo hi"}));
     let reply = client.next_json();
     assert_eq!(

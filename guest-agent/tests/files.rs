@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use common::{Agent, Frame, STDIN, STDOUT, wait_for};
 use serde_json::json;
@@ -29,6 +29,49 @@ fn a_file_is_read_whole_or_in_part() {
     assert!(client.collect(id).stdout == contents[1000..71_000]);
     let id = client.send("file_read", json!({"path": "/proc/self/status"}));
     assert!(client.collect(id).stdout.starts_with(b"Name:"));
+}
+
+/// The contents that the records of a file describe.
+fn unpack(mut records: &[u8]) -> Vec<u8> {
+    let mut file = Vec::new();
+    loop {
+        let place = u64::from_be_bytes(records[..8].try_into().unwrap()) as usize;
+        let length = u32::from_be_bytes(records[8..12].try_into().unwrap()) as usize;
+        assert!(place >= file.len());
+        file.resize(place, 0);
+        file.extend_from_slice(&records[12..12 + length]);
+        records = &records[12 + length..];
+        if length == 0 {
+            assert!(records.is_empty());
+            return file;
+        }
+    }
+}
+
+#[test]
+fn holes_are_left_out_where_that_is_asked_for() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let path = agent.dir.join("file");
+    let file = fs::File::create(&path).unwrap();
+    let data: Vec<u8> = (0..300_000u32).map(|n| (n >> 3) as u8 | 1).collect();
+    for place in [1 << 20, 5 << 20, 9_000_000] {
+        file.write_all_at(&data, place).unwrap();
+    }
+    file.set_len(40 << 20).unwrap();
+    let facts = client.result("file_stat", json!({"path": path}));
+    assert!(facts["allocated"].as_u64().unwrap() < 2 << 20);
+    let id = client.send("file_read", json!({"path": path, "sparse": true, "window": 65536}));
+    let all = client.collect(id);
+    assert_eq!(all.reply["result"]["sparse"], true);
+    assert!(all.stdout.len() < 2 << 20, "{} bytes", all.stdout.len());
+    assert!(unpack(&all.stdout) == fs::read(&path).unwrap());
+    let id = client.send("file_read", json!({"path": "/proc/self/status", "sparse": true}));
+    assert!(unpack(&client.collect(id).stdout).starts_with(b"Name:"));
+    for other in ["offset", "length"] {
+        let params = json!({"path": path, "sparse": true, other: 0});
+        assert_eq!(client.refusal("file_read", params), "bad_request");
+    }
 }
 
 #[test]

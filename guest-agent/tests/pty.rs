@@ -70,9 +70,10 @@ fn a_terminal_outlives_its_client_and_repeats_its_output() {
     client.read_until(id, "first");
     client.data(STDIN, id, b"\x04");
     assert_eq!(client.collect_exit(id)["exit_code"], 3);
-    // It stays for a while, with its output and its code.
+    // The terminal stays listed for a while, with its output and its exit code.
     let id = client.send("pty_attach", json!({"session": session, "replay": 7}));
     let all = client.collect(id);
+    assert_eq!(all.reply["result"]["replay"], 7);
     assert_eq!(
         (all.stdout.as_slice(), &all.exit["exit_code"]),
         (&b"first\r\n"[..], &json!(3))
@@ -155,4 +156,20 @@ fn signals_reach_the_foreground_and_close_ends_it() {
     assert_eq!(client.collect_exit(id)["signal"], 1);
     assert!(!is_alive(pid));
     assert_eq!(client.refusal("pty_attach", json!({"session": "p99"})), "not_found");
+}
+
+#[test]
+fn a_terminal_that_is_refused_starts_no_program() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    for wrong in [json!({"name": 5}), json!({"cols": 80}), json!({"scrollback": 1 << 30})] {
+        let mut params = json!({"command": "cat"});
+        params
+            .as_object_mut()
+            .unwrap()
+            .append(&mut wrong.as_object().unwrap().clone());
+        assert_eq!(client.refusal("pty_open", params), "bad_request");
+    }
+    assert_eq!(client.result("pty_list", json!({}))["sessions"], json!([]));
+    assert!(agent.children().is_empty());
 }

@@ -70,7 +70,7 @@ fn old_clients_get_text_in_json() {
         frames.contains(&json!({"id": id, "stream": "stdout", "data": "text"})),
         "{frames:?}"
     );
-    // Old clients may use one id again, or a text.
+    // Clients without a handshake may repeat an id or use a text.
     client.send_json(&json!({"id": "x", "method": "execute", "params": {"command": "echo hi"}}));
     let reply = client.next_json();
     assert_eq!(

@@ -1,4 +1,4 @@
-"""`python -m quicksand_images build NAME`: what `quicksand-tui images build` does, by itself."""
+"""The command `python -m quicksand_images build NAME`, which needs no app."""
 
 from __future__ import annotations
 

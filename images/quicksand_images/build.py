@@ -1,4 +1,4 @@
-"""Building an image: recipe -> root file system -> kernel, initrd and disk -> the image store."""
+"""Builds an image: recipe -> root file system -> kernel, initrd and disk -> the image store."""
 
 from __future__ import annotations
 
@@ -9,26 +9,33 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from quicksand.errors import DiskSpaceError
+from quicksand.errors import DiskSpaceError, HostError
 from quicksand.host.files import map_os_errors, try_lock
 from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.removal import make_marked, remove
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.host.tools import Progress, ToolError
 from quicksand.images.cpio import build_cpio
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.store import ImageStore, StoredImage
+from quicksand.qemu import debs
+from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.provision import ensure_qemu
+from quicksand.text import mib_text
 
-from quicksand_images import disk, kernel
+from quicksand_images import disk, in_vm, kernel, mmdebstrap
 from quicksand_images.recipe import Recipe, load_recipe
-from quicksand_images.rootfs import WORK, RootTree, make_tree, remove_build
+from quicksand_images.rootfs import WORK, RootTree, remove_build
+from quicksand_images.sources import find_keyring, find_mirrors
+from quicksand_images.toolbox import Tool
 
-SPACE_NEEDED = 1536 * 1024 * 1024
-"""Bytes: the unpacked system, the file system and the result, at one time."""
+SPACE_NEEDED = 2048 * 1024 * 1024
+"""Bytes: the unpacked system, the file system and the result exist at the same time."""
 
 _LOCK_POLL_S = 0.2
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -38,36 +45,42 @@ _POLICY = """\
 exit 101
 """
 
-T = TypeVar("T")
-
 
 async def ensure_image(
-    name: str, progress: Progress | None = None, *, store: ImageStore | None = None
+    name: str,
+    progress: Progress | None = None,
+    *,
+    store: ImageStore | None = None,
+    any_recipe: bool = False,
 ) -> StoredImage:
-    """The image ``name`` from the store, built if it is missing, damaged or of an older recipe.
+    """Return the image ``name`` from the store. Build it if it is missing or damaged or, without
+    ``any_recipe``, if its recipe has changed.
 
-    If another process is building it, its result is taken. Raises as `build_image` does.
+    If another process is building it, take that result. Raises as `build_image`.
     """
     store = store or ImageStore(paths().images)
     recipe = await asyncio.to_thread(load_recipe, name)
-    wanted = recipe_digest(recipe)
-    image = await asyncio.to_thread(store.get, name)
-    if image is not None and not image.errors and image.recipe == wanted:
+    wanted = None if any_recipe else recipe_digest(recipe)
+
+    async def find() -> StoredImage | None:
+        image = await asyncio.to_thread(store.get, name)
+        fits = image is not None and not image.errors and wanted in (None, image.recipe)
+        return image if fits else None
+
+    if (image := await find()) is not None:
         return image
     async with _building(recipe.name, store, progress) as place:
-        image = await asyncio.to_thread(store.get, name)
-        if image is not None and not image.errors and image.recipe == wanted:
-            return image
-        return await _build(recipe, store, place, progress)
+        return await find() or await _build(recipe, store, place, progress)
 
 
 async def build_image(
     recipe: Path | str, *, progress: Progress | None = None, store: ImageStore | None = None
 ) -> StoredImage:
-    """Build an image from a recipe (a file or the name of one of ours) and make it the current one.
+    """Build an image from a recipe, given as a file or a name, and make it the current version.
 
-    One build of a name at a time; others wait. After a failure or cancellation the store is as it
-    was before. Raises ImageNotFound, ImageError, HostError (ToolError, DiskSpaceError, …).
+    Builds of the same name wait for each other. A failure or a cancellation leaves the store
+    unchanged. Raises ImageNotFound, ImageError, HostError (ToolError, DiskSpaceError, …), and
+    MachineError or AgentError from a build in a VM.
     """
     loaded = await asyncio.to_thread(load_recipe, recipe)
     store = store or ImageStore(paths().images)
@@ -77,20 +90,22 @@ async def build_image(
 
 @contextlib.asynccontextmanager
 async def _building(name: str, store: ImageStore, progress: Progress | None) -> AsyncIterator[Path]:
-    """A directory to build in, beside the result; one at a time for a name."""
+    """Yield a directory to build in, while holding the lock of the name."""
     root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_lock(root / f".{name}.lock")) is None:
         if progress is not None:
             progress("waiting for another build of this image", 0, 0)
         await asyncio.sleep(_LOCK_POLL_S)
     try:
-        # Whoever left these was killed: the lock is ours.
+        # We hold the lock, so whatever is left belongs to builds that were killed.
         for stale in root.glob(f".building-{name}-*"):
             await asyncio.to_thread(remove_build, stale)
         place = root / f".building-{name}-{secrets.token_hex(4)}"
         with map_os_errors(place):
-            place.mkdir(mode=0o755)
+            make_marked(place)
             _require_space(place)
+            # Processes with other user ids, in a user namespace, pass through it too.
+            place.chmod(0o755)
         try:
             yield place
         except ToolError as error:
@@ -101,7 +116,7 @@ async def _building(name: str, store: ImageStore, progress: Progress | None) -> 
                 ) from error
             raise
         finally:
-            await _in_thread_to_the_end(lambda: remove_build(place))
+            await in_thread_to_the_end(lambda: remove_build(place))
     finally:
         os.close(lock)
 
@@ -109,10 +124,10 @@ async def _building(name: str, store: ImageStore, progress: Progress | None) -> 
 def _require_space(place: Path) -> None:
     free = shutil.disk_usage(place).free
     if free < SPACE_NEEDED:
-        place.rmdir()
+        remove(place)
         raise DiskSpaceError(
-            f"building an image needs {SPACE_NEEDED >> 20} MiB in {place.parent}, "
-            f"{free >> 20} MiB are free",
+            f"building an image needs {mib_text(SPACE_NEEDED)} in {place.parent}, "
+            f"{mib_text(free)} are free",
             hint="free some disk space, or set QUICKSAND_DATA_DIR to another disk",
         )
 
@@ -124,7 +139,7 @@ async def _build(
     binaries = await ensure_qemu(progress, arch=recipe.arch.value)
     tools = await disk.require_filesystem_tools(place, progress)
     started = time.time()
-    tree = await make_tree(recipe, place, progress=progress)
+    tree = await _make_tree(recipe, place, binaries, tools, progress)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
     say("making kernel and initrd", 0, 3)
@@ -156,11 +171,42 @@ async def _build(
             "initrd": {"name": "initrd"},
         },
     }
-    return await _in_thread_to_the_end(lambda: store.publish(staging, manifest))
+    return await in_thread_to_the_end(lambda: store.publish(staging, manifest))
+
+
+async def _make_tree(
+    recipe: Recipe,
+    place: Path,
+    binaries: QemuBinaries,
+    tools: tuple[Tool, Tool],
+    progress: Progress | None,
+) -> RootTree:
+    """Make the root file system in the fastest way that this host allows."""
+    if not debs.is_apt_host():
+        raise HostError(
+            "images can be built on Debian and Ubuntu only",
+            hint="on such a machine `quicksand-tui images build`, then copy the image's directory",
+        )
+    keyring = await find_keyring(recipe, place)
+    mirrors = await asyncio.to_thread(find_mirrors, recipe)
+    builder = await mmdebstrap.find_builder(place, progress)
+    if builder is not None:
+        return await mmdebstrap.make_tree(
+            recipe, builder, place, keyring=keyring, mirrors=mirrors, progress=progress
+        )
+    return await in_vm.make_tree(
+        recipe,
+        place,
+        keyring=keyring,
+        mirrors=mirrors,
+        binaries=binaries,
+        tools=tools,
+        progress=progress,
+    )
 
 
 def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any]:
-    """Write kernel and initrd to ``staging``; return the manifest's facts about them."""
+    """Write the kernel and the initrd to ``staging``; return what the manifest says of them."""
     work = tree / WORK
     release = (work / "release").read_text(encoding="ascii").strip()
     kernel_package = (work / "kernel-package").read_text(encoding="utf-8")
@@ -179,14 +225,14 @@ def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any
 
 
 def _finish_tree(tree: RootTree, started: float) -> int:
-    """Remove what only the build needed and make times repeatable. Returns the newest time."""
-    shutil.rmtree(tree.path / WORK)
+    """Remove what only the build needed, make times repeatable, and return the newest time."""
+    place = tree.path.parent
+    remove(place, part=f"{tree.path.name}/{WORK}")
     for name in ("dev", "run", "tmp"):
         for entry in (tree.path / name).iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+            remove(place, part=f"{tree.path.name}/{name}/{entry.name}")
+    for lock in ("var/lib/apt/lists/lock", "var/cache/apt/archives/lock"):
+        (tree.path / lock).unlink(missing_ok=True)
     policy = tree.path / "usr" / "sbin" / "policy-rc.d"
     policy.write_text(_POLICY, encoding="ascii")
     policy.chmod(0o755)
@@ -196,22 +242,12 @@ def _finish_tree(tree: RootTree, started: float) -> int:
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """Identity of what a recipe asks for, the script that finishes the system included."""
+    """Return the digest of a recipe and of the script that configures the system."""
     script = Path(__file__).with_name("customize.sh").read_bytes()
     return hashlib.sha256(repr(recipe).encode() + script).hexdigest()
 
 
 def content_uuid(recipe: Recipe, packages: dict[str, str], epoch: int) -> UUID:
-    """The file system's identity: equal for equal contents."""
+    """Return the UUID of the file system, which is equal for equal contents."""
     text = "\n".join([recipe.name, str(epoch), *(f"{k} {v}" for k, v in sorted(packages.items()))])
     return uuid5(NAMESPACE_URL, f"quicksand-image:{text}")
-
-
-async def _in_thread_to_the_end(function: Callable[[], T]) -> T:
-    """Run a short step in a thread; a cancellation takes effect when it has ended, not halfway."""
-    task = asyncio.ensure_future(asyncio.to_thread(function))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise

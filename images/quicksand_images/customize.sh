@@ -3,15 +3,17 @@
 # DROPPED_MODULES, and WORK, a directory that the builder empties afterwards.
 
 # --- the kernel: its files, not its package
-mkdir "$WORK"
+mkdir -p "$WORK"
 cd "$WORK"
-# The package of the recipe only depends on the one with the files.
-real=$(apt-cache depends --important "$KERNEL_PACKAGE" | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' | head -n 1)
-apt-get -q -o APT::Sandbox::User=root download "${real:-$KERNEL_PACKAGE}" xz-utils
-dpkg-deb -f linux-image-*.deb Package Version >kernel-package
-dpkg-deb -x linux-image-*.deb kernel
-dpkg-deb -x xz-utils_*.deb xz
-rm -- *.deb
+if [ ! -d kernel ]; then # in a VM without a network it is there already
+    # The package of the recipe only depends on the one with the files.
+    real=$(apt-cache depends --important "$KERNEL_PACKAGE" | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' | head -n 1)
+    apt-get -q -o APT::Sandbox::User=root download "${real:-$KERNEL_PACKAGE}" xz-utils
+    dpkg-deb -f linux-image-*.deb Package Version >kernel-package
+    dpkg-deb -x linux-image-*.deb kernel
+    dpkg-deb -x xz-utils_*.deb xz
+    rm -- *.deb
+fi
 set -- kernel/usr/lib/modules/*
 [ -d "$1" ] || set -- kernel/lib/modules/*
 release=${1##*/}
@@ -62,6 +64,8 @@ rm -f /etc/resolv.conf /etc/machine-id /var/lib/dbus/machine-id
 printf 'nameserver 10.0.2.3\n' >/etc/resolv.conf
 : >/etc/machine-id
 printf '# The agent has mounted the root file system.\n' >/etc/fstab
+chmod 0644 /etc/hostname /etc/hosts /etc/resolv.conf
+chmod 0700 /var/lib/apt/lists/partial /var/cache/apt/archives/partial
 
 # --- what only costs space, or differs from build to build
 find /usr/share/doc -mindepth 1 ! -type d ! -name copyright -delete
@@ -71,6 +75,7 @@ find /usr/share/locale -mindepth 1 ! -name locale.alias -delete
 find /var/log -type f -delete
 find /var/cache/apt /var/cache/debconf /var/cache/ldconfig -type f ! -name '*.dat' -delete
 find /var/lib/dpkg /var/lib/apt /etc -name '*-old' -type f -delete
+rm -rf /var/cache/debconf/tmp.ci
 rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
 # The day on which the passwords were set would be that of the build.
 sed -i 's/^\([^:]*:[^:]*\):[0-9]*:/\1::/' /etc/shadow

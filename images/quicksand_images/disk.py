@@ -1,13 +1,14 @@
-"""From a directory to a compressed qcow2 with an ext4 file system, without mounting anything."""
+"""Makes ext4 file systems and qcow2 files from directories, without mounting anything."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from quicksand.errors import HostError
 from quicksand.host.tools import Progress, run_tool
@@ -21,13 +22,14 @@ FEATURES = (
     "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
     "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 )
-"""Fixed, since distributions differ: grows online to 1024 times its size."""
+"""Features of ext4, fixed because distributions have other defaults. They let the file system grow
+online to 1024 times its size."""
 
 
 async def require_filesystem_tools(
     place: Path, progress: Progress | None = None
 ) -> tuple[Tool, Tool]:
-    """mke2fs and debugfs. Raises HostError."""
+    """Return mke2fs and debugfs, getting them if necessary. Raises HostError."""
     programs = ("mke2fs", "debugfs")
     found = [await require_tool(p, "e2fsprogs", place, progress=progress) for p in programs]
     return found[0], found[1]
@@ -36,12 +38,13 @@ async def require_filesystem_tools(
 async def make_ext4(
     tree: RootTree, target: Path, disk: Disk, *, tools: tuple[Tool, Tool], uuid: UUID, epoch: int
 ) -> None:
-    """Fill ``target``, a new sparse file, with a file system of the files in ``tree``.
+    """Write a file system with the files in ``tree`` to ``target``, a new sparse file.
 
-    The same tree, ``uuid`` and ``epoch`` give the same bytes. Raises ToolError.
+    Equal trees, ``uuid`` and ``epoch`` (Unix time) give equal bytes. Raises ToolError, and
+    HostError for a file name with a quotation mark or a newline.
     """
     mke2fs, debugfs = tools
-    # Old and new e2fsprogs have each their own way of setting the clock.
+    # Old and new versions of e2fsprogs read the time from different variables.
     clock = {"E2FSPROGS_FAKE_TIME": str(epoch), "SOURCE_DATE_EPOCH": str(epoch)}
     await run_tool(
         plan_mke2fs(mke2fs.command, tree.path, target, disk, uuid), env={**mke2fs.env, **clock}
@@ -52,11 +55,34 @@ async def make_ext4(
     commands.unlink()
 
 
+async def make_scratch(
+    tree: Path, target: Path, disk: Disk, tools: tuple[Tool, Tool], binaries: QemuBinaries
+) -> None:
+    """Make a qcow2 disk with the files in ``tree``, all owned by root, for a short-lived VM. Raises
+    ToolError, HostError."""
+    assert binaries.img is not None
+    mke2fs, debugfs = tools
+    raw, commands = target.with_suffix(".raw"), target.with_suffix(".debugfs")
+    argv = plan_mke2fs(mke2fs.command, tree, raw, disk, uuid4())
+    # dpkg syncs after every package, and nobody needs this disk after a crash.
+    argv[argv.index(FEATURES)] = FEATURES.replace("has_journal,", "")
+    await run_tool(argv, env=mke2fs.env)
+    root = RootTree(path=tree, owners={})
+    lines = itertools.chain(("set_super_value mount_opts nobarrier",), plan_inodes(root, None))
+    await asyncio.to_thread(_write_lines, commands, lines)
+    await run_tool([*debugfs.command, "-w", "-f", commands, raw], env=debugfs.env)
+    await run_tool(
+        [binaries.img, "convert", "-f", "raw", "-O", "qcow2", raw, target], env=binaries.env
+    )
+    for path in (raw, commands):
+        path.unlink()
+
+
 def plan_mke2fs(
     mke2fs: Sequence[str], tree: Path, target: Path, disk: Disk, uuid: UUID
 ) -> list[str]:
-    """The command line of mke2fs."""
-    # A sparse file reads as zeros, so there are no tables to be cleared in the guest's first boots.
+    """Return the command line of mke2fs."""
+    # A sparse file reads as zeros, so the guest's first boots have no tables to clear.
     extended = f"hash_seed={uuid},root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0"
     return [
         *mke2fs,
@@ -66,14 +92,16 @@ def plan_mke2fs(
     ]
 
 
-def plan_inodes(tree: RootTree, epoch: int) -> Iterator[str]:
-    """Commands of debugfs for what mke2fs takes from the host: when inodes changed, and, if all
-    files belong to the user who builds, their owners. Other times are right already."""
+def plan_inodes(tree: RootTree, epoch: int | None) -> Iterator[str]:
+    """Yield debugfs commands that correct what mke2fs takes from the host: the times of inodes and,
+    if all files belong to the user who builds, their owners. Without ``epoch`` times do not matter.
+    Raises HostError for a file name with a quotation mark or a newline."""
     for path in sorted(_walk(tree.path)):
         name = "/" + os.fspath(path.relative_to(tree.path)) if path != tree.path else "/"
         if '"' in name or "\n" in name:
             raise HostError(f"the file name {name!r} is not possible in an image")
-        values = {"ctime": f"@{epoch}", "atime": f"@{epoch}", "crtime": f"@{epoch}"}
+        times = () if epoch is None else ("ctime", "atime", "crtime")
+        values = dict.fromkeys(times, f"@{epoch}")
         if tree.owners is not None:
             uid, gid = tree.owners.get(name, (0, 0))
             values |= {"uid": str(uid), "gid": str(gid)}
@@ -88,7 +116,7 @@ async def make_qcow2(raw: Path, target: Path, binaries: QemuBinaries) -> None:
 
 
 def plan_convert(img: Path, raw: Path, target: Path) -> list[str]:
-    """The command line of qemu-img. In order (no -W), so that equal disks give equal files."""
+    """Return the command line of qemu-img. Without -W, equal disks give equal files."""
     return [
         str(img),
         *("convert", "-f", "raw", "-O", "qcow2", "-c", "-m", "8"),
@@ -97,14 +125,18 @@ def plan_convert(img: Path, raw: Path, target: Path) -> list[str]:
 
 
 def clamp_times(tree: Path, epoch: int) -> None:
-    """Set every time after ``epoch`` to it: what the build itself wrote."""
+    """Set access times, later modification times and those of directories to ``epoch``, since they
+    depend on when and in which order the build wrote. Raises OSError."""
     for path in _walk(tree):
-        changed = min(path.lstat().st_mtime_ns, epoch * 10**9)
+        found = path.lstat()
+        is_directory = stat.S_ISDIR(found.st_mode)
+        changed = epoch * 10**9 if is_directory else min(found.st_mtime_ns, epoch * 10**9)
         os.utime(path, ns=(epoch * 10**9, changed), follow_symlinks=False)
 
 
 def newest_time(tree: Path, before: float) -> int:
-    """When the newest file of a package was made: the newest one in /usr from before the build."""
+    """Return the Unix time of the newest file in /usr that is older than ``before``, the start of
+    the build: the time of the newest package."""
     times = (
         found.st_mtime
         for path in _walk(tree / "usr")

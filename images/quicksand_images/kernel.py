@@ -1,24 +1,24 @@
-"""From a distribution's bzImage to the kernel that QEMU starts fastest, and its modules.
+"""Makes the kernel that QEMU starts fastest from a distribution's bzImage, and an initrd with
+modules.
 
-A bzImage unpacks itself in the guest, which takes most of a second there when the guest's CPU is
-emulated. What it unpacks is an ELF file that QEMU can start directly (PVH), if the kernel was built
-with CONFIG_PVH.
+A bzImage decompresses itself in the guest, which takes most of a second when the CPU is emulated.
+It contains an ELF file that QEMU can start directly (PVH) if the kernel was built with CONFIG_PVH.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import lzma
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from quicksand.errors import ImageError
+from quicksand.errors import HostError, ImageError
+from quicksand.host.zstd import Zstd
 from quicksand.images.cpio import CpioEntry
 
 VMLINUX_MAX = 512 * 1024 * 1024
-"""Bytes. A vmlinux without symbols has about 60 MB."""
+"""Bytes; a vmlinux without symbols has about 60 MB."""
 
 PVH_ENTRY_NOTE = 18
 """XEN_ELFNOTE_PHYS32_ENTRY (Xen public/elfnote.h)."""
@@ -31,9 +31,9 @@ _PHDR = struct.Struct("<IIQQQQQQ")
 
 
 def start_file(bzimage: bytes) -> bytes:
-    """What QEMU is to be given as -kernel: a small ELF file if possible, else ``bzimage``.
+    """Return the file for QEMU's -kernel: a small ELF file if possible, else ``bzimage``.
 
-    Raises ImageError if ``bzimage`` is no x86 Linux kernel.
+    Raises ImageError if ``bzimage`` is not an x86 Linux kernel.
     """
     try:
         return shrink_elf(extract_vmlinux(bzimage))
@@ -42,12 +42,13 @@ def start_file(bzimage: bytes) -> bytes:
 
 
 def extract_vmlinux(bzimage: bytes) -> bytes:
-    """The ELF file inside a bzImage (kernel doc, arch/x86/boot.rst, from protocol 2.08 on).
+    """Extract the ELF file inside a bzImage (Linux arch/x86/boot.rst, boot protocol 2.08 and
+    later).
 
-    Raises ImageError if it is no bzImage, LookupError if this host cannot unpack it.
+    Raises ImageError if it is not a bzImage, LookupError if this host cannot decompress it.
     """
     if len(bzimage) < 0x250 or bzimage[0x202:0x206] != b"HdrS":
-        raise ImageError("the kernel of that package is no bzImage")
+        raise ImageError("the kernel of that package is not a bzImage")
     setup_sectors = bzimage[0x1F1] or 4
     offset, length = struct.unpack_from("<II", bzimage, 0x248)
     start = (setup_sectors + 1) * 512 + offset
@@ -58,7 +59,7 @@ def extract_vmlinux(bzimage: bytes) -> bytes:
 
 
 def _decompress(payload: bytes) -> bytes:
-    # The length of the content is appended, unless the format has it at its end already (gzip).
+    # The length of the content is appended, unless the format itself ends with it (gzip).
     (size,) = struct.unpack("<I", payload[-4:])
     if size > VMLINUX_MAX:
         raise ImageError(f"the kernel claims to be {size} bytes long")
@@ -72,28 +73,18 @@ def _decompress(payload: bytes) -> bytes:
 
 
 def _unzstd(data: bytes, size: int) -> bytes:
-    """Through libzstd, which dpkg itself needs; Python has it from 3.14 on."""
     try:
-        library = ctypes.CDLL("libzstd.so.1")
-    except OSError as error:
+        return Zstd("the kernel").decompress(data, size)
+    except HostError as error:
         raise LookupError("libzstd is not here") from error
-    library.ZSTD_decompress.restype = ctypes.c_size_t
-    library.ZSTD_decompress.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-    ]
-    buffer = ctypes.create_string_buffer(size)
-    if library.ZSTD_decompress(buffer, size, data, len(data)) != size:
-        raise ImageError("the kernel of that package cannot be decompressed")
-    return buffer.raw
+    except ValueError as error:
+        raise ImageError("the kernel of that package cannot be decompressed") from error
 
 
 def shrink_elf(elf: bytes) -> bytes:
-    """``elf`` with what is loaded at a start and nothing else: no zeros, sections or relocations.
+    """Reduce an ELF file to what is loaded: no trailing zeros, sections or relocations.
 
-    Raises LookupError if it has no PVH entry point, ImageError if it is no such ELF file.
+    Raises LookupError if it has no PVH entry point, ImageError if it is not a 64-bit ELF file.
     """
     try:
         return _shrink(elf)
@@ -117,7 +108,7 @@ def _shrink(elf: bytes) -> bytes:
     for kind, flags, offset, virtual, physical, size, memory, _ in loads:
         if offset + size > len(elf):
             raise ImageError("the kernel of that package is cut off")
-        # What is zero at the end is memory that the loader clears anyway.
+        # The loader clears the memory behind a segment, so zeros at its end can go.
         content = elf[offset : offset + size].rstrip(b"\0")
         new = begin + len(body)
         packed.append((kind, flags, new, virtual, physical, len(content), memory, _PAGE))
@@ -146,10 +137,11 @@ def _note_kinds(notes: bytes) -> set[int]:
 
 
 def initrd_entries(modules: Path, wanted: Iterable[str]) -> list[CpioEntry]:
-    """An initrd with the modules ``wanted`` of the tree ``modules``, uncompressed, and with
-    ``/quicksand/modules``: what the agent loads, each after what it depends on.
+    """List the entries of an initrd with the modules ``wanted`` of the tree ``modules``,
+    uncompressed, and with ``/quicksand/modules``, which lists them for the agent in the order of
+    dependencies.
 
-    Names that the kernel has built in are left out. Raises ImageError for one that does not exist.
+    Modules that are built into the kernel are left out. Raises ImageError for an unknown one.
     """
     files = {_plain(path): path for path in sorted(modules.rglob("*.ko*"))}
     built_in = {_plain(Path(line)) for line in _lines(modules / "modules.builtin")}
@@ -158,7 +150,7 @@ def initrd_entries(modules: Path, wanted: Iterable[str]) -> list[CpioEntry]:
         _add_module(name.replace("-", "_"), files, built_in, ordered)
     listed = "".join(f"/quicksand/ko/{name}.ko\n" for name in ordered)
     return [
-        # Without it the kernel finds no console to open for the first process.
+        # The kernel opens this console for the first process.
         CpioEntry(name="dev", mode=0o040755),
         CpioEntry(name="dev/console", mode=0o020600, device=(5, 1)),
         CpioEntry(name="quicksand", mode=0o040700),
@@ -185,7 +177,7 @@ def _add_module(
 
 
 def read_module(path: Path) -> bytes:
-    """The content of a .ko, .ko.xz or .ko.gz file."""
+    """Read a .ko, .ko.xz or .ko.gz file, decompressed. Raises OSError, LZMAError."""
     data = path.read_bytes()
     match path.suffix:
         case ".xz":
@@ -197,7 +189,7 @@ def read_module(path: Path) -> bytes:
 
 
 def module_dependencies(module: bytes) -> list[str]:
-    """The names in a module's ``depends=`` (its section .modinfo holds NUL-ended texts)."""
+    """Return the names in ``depends=`` of a module's section .modinfo (NUL-terminated texts)."""
     start = module.find(b"\0depends=")
     if start < 0:
         return []

@@ -1,4 +1,4 @@
-"""Recipes: what an image consists of, as a TOML file."""
+"""Recipes: TOML files that describe images."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
 _SIZE_MIN = 1024**3
+_PLACES = (Path(__file__).resolve().parent / "recipes", Path(__file__).resolve().parents[1])
+"""The recipes of an installation and of a checkout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +30,10 @@ class System:
     security_mirror: str
     components: tuple[str, ...]
     keyring: str
-    """Package with the keys that the suite is signed with."""
+    """The package with the keys that sign the suite."""
     packages: tuple[str, ...]
     user: str
-    """A user with password-less sudo."""
+    """The name of a user with password-less sudo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +42,20 @@ class Kernel:
 
     package: str
     boot_modules: tuple[str, ...]
+    """Modules in the initrd."""
     plain_modules: tuple[str, ...]
+    """Modules that are stored uncompressed."""
     dropped_modules: tuple[str, ...]
-    """Directories below the modules' `kernel/`."""
+    """Directories below the modules' `kernel/` that are left out."""
     cmdline: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """The file system that holds it all."""
+    """The file system of the image."""
 
     size_bytes: int
-    """What the guest sees; unused blocks take no space."""
+    """The size that the guest sees; unused blocks take no space."""
     journal_mib: int
 
 
@@ -67,19 +71,22 @@ class Recipe:
     disk: Disk
 
 
+def recipe_names() -> tuple[str, ...]:
+    """Return the names that `find_recipe` knows."""
+    return tuple(sorted({path.stem for place in _PLACES for path in place.glob("*.toml")}))
+
+
 def find_recipe(name: str | Path) -> Path:
-    """The file of a recipe, given by path or by name. Raises ImageNotFound."""
+    """Find a recipe's file by path or by name. Raises ImageNotFound."""
     path = Path(name)
     if path.suffix == ".toml" or "/" in str(name):
         if not path.is_file():
             raise ImageNotFound(f"Image not found: there is no recipe {str(path)!r}")
         return path
-    package = Path(__file__).resolve().parent
-    places = (package / "recipes", package.parent)
-    for place in places:
+    for place in _PLACES:
         if (found := place / f"{name}.toml").is_file():
             return found
-    known = sorted({p.stem for place in places for p in place.glob("*.toml")})
+    known = recipe_names()
     raise ImageNotFound(
         f"Image not found: there is no recipe {str(name)!r}",
         hint=f"there are recipes for {', '.join(known)}" if known else "",
@@ -128,7 +135,8 @@ def _parse(table: Mapping[str, Any]) -> Recipe:
 
 
 def _checked(kind: type[System | Kernel], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values for a dataclass whose fields are strings and tuples of strings."""
+    """Check the values for a dataclass of strings and tuples of strings. Raises ValueError,
+    KeyError."""
     names = {field.name: str(field.type) for field in fields(kind)}
     _refuse_unknown(table, set(names), where)
     values: dict[str, Any] = {}

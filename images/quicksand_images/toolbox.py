@@ -1,20 +1,23 @@
-"""The programs that a build runs: this host's, or packages got for it."""
+"""Finds the programs that a build runs: the host's, or packages that are installed or unpacked."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import HostError
+from quicksand.host.files import map_os_errors
+from quicksand.host.staging import staging
 from quicksand.host.tools import Progress, ToolError
 from quicksand.qemu import debs
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""A plain user's PATH lacks them."""
+"""Directories that the PATH of an ordinary user lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +31,10 @@ class Tool:
 async def require_tool(
     program: str, package: str, place: Path, *, progress: Progress | None = None
 ) -> Tool:
-    """``program``: installed, or installed now (as root), or unpacked in ``place``.
+    """Return ``program``: the host's, or its package installed now (as root) or unpacked in
+    ``place``.
 
-    Raises HostError with what to install, where nothing of that works.
+    Raises HostError saying what to install if none of that works.
     """
     if (found := _which(program)) is not None:
         return Tool(command=(found,), env={})
@@ -50,6 +54,39 @@ async def require_tool(
             hint=f"as root: apt-get install {package}",
         ) from error
     return await asyncio.to_thread(_unpacked_tool, root, program, package)
+
+
+async def keep_tool(
+    program: str, package: str, root: Path, *, progress: Progress | None = None
+) -> Path:
+    """Return the path of ``program``: the host's, or a script in ``root``/bin that starts the one
+    that was unpacked in ``root``. Raises HostError, StateError."""
+    if (found := _which(program)) is not None:
+        return Path(found)
+    script = root / "bin" / program
+    if script.exists():
+        return script
+    with staging(root) as place:
+        made = await require_tool(program, package, place, progress=progress)
+        unpacked = place / f"package-{package}"
+        if not unpacked.exists():  # the package was installed instead
+            return Path(made.command[0])
+        with map_os_errors(root):
+            if not (root / package).exists():
+                unpacked.rename(root / package)
+            tool = await asyncio.to_thread(_unpacked_tool, root / package, program, package)
+            starter = place / program
+            starter.write_text(_starter(tool), encoding="utf-8")
+            starter.chmod(0o700)
+            script.parent.mkdir(mode=0o700, exist_ok=True)
+            starter.replace(script)
+    return script
+
+
+def _starter(tool: Tool) -> str:
+    """Return a shell script that starts an unpacked program."""
+    settings = shlex.join(f"{key}={value}" for key, value in tool.env.items() if key != "PATH")
+    return f'#!/bin/sh\nexec env {settings} {shlex.join(tool.command)} "$@"\n'
 
 
 async def _install(package: str, progress: Progress | None) -> bool:
@@ -77,7 +114,7 @@ def _unpacked_tool(root: Path, program: str, package: str) -> Tool:
     for name, found in (("LD_LIBRARY_PATH", libraries), ("PERL5LIB", modules)):
         if found:
             env[name] = os.pathsep.join(map(str, found))
-    # A script names its interpreter by an absolute path, which may be here and not there.
+    # A script names its interpreter by an absolute path, and perl may be unpacked too.
     with path.open("rb") as file:
         is_perl = file.read(64).startswith(b"#!/usr/bin/perl")
     if not is_perl:

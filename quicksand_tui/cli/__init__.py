@@ -1,1 +1,4 @@
-"""The command line: one module per group of verbs, none of which loads Textual."""
+"""The commands: one module for each group of verbs, and modules that these share.
+
+Imports the engine and `model`, never Textual, so that a command starts at once.
+"""

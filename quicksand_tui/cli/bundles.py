@@ -1,59 +1,121 @@
-"""`quicksand-tui export, import`: saves and sandboxes as one file that moves."""
+"""`quicksand-tui save, snapshot, export, import`: keep a disk or a whole sandbox, on this host or
+in one file."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
-from click.shell_completion import CompletionItem
 
-from quicksand_tui.cli.options import complete_sandboxes, json_option
+from quicksand_tui.cli.commands import command_of
 
 if TYPE_CHECKING:
+    from quicksand.saves.store import Save, SaveStore
+
     from quicksand_tui.cli.runner import Signals
 
-STREAM = "-"
-"""As FILE: stdout or stdin."""
+
+VOLATILE_SHOWN = 5
 
 
-def _complete_names(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Saves, or sandboxes if those are meant."""
+@command_of("save")
+def save_command(
+    name: str,
+    save: str,
+    note: str,
+    compress: bool,
+    replace: bool,
+    freeze: bool | None,
+    delete_checkpoints: bool,
+    workspace: Path | None,
+    as_json: bool,
+) -> int:
+    """Save the disk of the sandbox NAME, running or stopped, as SAVE.
+
+    A running one goes on. `quicksand-tui run SAVE` starts sandboxes that begin with that disk, any
+    number of them; the save itself never changes. Memory and processes are not in it: those are
+    what `checkpoint` keeps.
+    """
+    from quicksand.sandbox import Sandbox
+    from quicksand.saves.saving import Options
+
+    from quicksand_tui.cli.output import Exit, print_json
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import Rate
+
+    rate = Rate(f"{name}: saving")
+    options = Options(
+        compress=compress,
+        delete_checkpoints=delete_checkpoints,
+        note=note,
+        replace=replace,
+        freeze=freeze,
+        progress=rate.report,
+    )
+
+    async def main(signals: Signals) -> int:
+        started = time.perf_counter()
+        sandbox = Sandbox.open(name)
+        try:
+            async with shown(rate.look):
+                made = await sandbox.save_to(save_store(workspace), save, options)
+        finally:
+            sandbox.close()
+        if as_json:
+            print_json(
+                {"sandbox": sandbox.name, "path": str(made.root), **made.require().to_json()}
+            )
+        else:
+            _say(made, time.perf_counter() - started)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def save_store(workspace: Path | None) -> SaveStore:
+    """Returns the store of ``workspace``, or the user's own store for None."""
     from quicksand.host.paths import paths
-    from quicksand.saves.finding import all_stores
+    from quicksand.saves.finding import workspace_store
+    from quicksand.saves.store import SaveStore
 
-    if ctx.params.get("tree"):
-        return complete_sandboxes(ctx, param, incomplete)
-    saves = {save.name: save for store in all_stores(paths()) for save in store.list()}
-    return [
-        CompletionItem(name, help=save.manifest.note if save.manifest else "cannot be used")
-        for name, save in sorted(saves.items())
-        if name.startswith(incomplete)
-    ]
+    return SaveStore(paths().saves) if workspace is None else workspace_store(workspace)
 
 
-_file = click.argument("file", type=click.Path(allow_dash=True), metavar="FILE")
+def _say(made: Save, seconds: float) -> None:
+    from quicksand.host.footprint import Footprint
+
+    from quicksand_tui.cli.output import UNSYNCED, print_table, say, show_size
+    from quicksand_tui.model.amounts import seconds_text
+    from quicksand_tui.model.text import clean
+
+    manifest = made.require()
+    layers = manifest.layers or ()
+    size = show_size(Footprint(made.root).size)  # as `saves` counts it: own and shared
+    print_table(
+        ("SAVE", "SIZE", "LAYERS", "TIME"),
+        [(made.name, size, len(layers), seconds_text(seconds, 2))],
+    )
+    if manifest.unsynced:
+        say(UNSYNCED)
+    if manifest.volatile:
+        some = ", ".join(clean(path) for path in manifest.volatile[:VOLATILE_SHOWN])
+        more = len(manifest.volatile) - VOLATILE_SHOWN
+        more_text = f" and {more} more" if more > 0 else ""
+        say(f"not in it, since only in the guest's memory: {some}{more_text}")
 
 
-@click.command("export")
-@click.argument("name", metavar="NAME", shell_complete=_complete_names)
-@_file
-@click.option("--full", is_flag=True, help="With the image below it: FILE needs nothing else then.")
-@click.option(
-    "--tree", is_flag=True, help="NAME is a sandbox: all its checkpoints, memory included."
-)
-@click.option(
-    "--compress/--no-compress",
-    default=None,
-    help="Compress it (Zstandard).  [default: with --tree, whose memory is mostly empty]",
-)
-@json_option
-def export(
+STREAM = "-"
+"""Means stdout or stdin in place of FILE."""
+
+
+@command_of("export")
+def export_command(
     name: str, file: str, full: bool, tree: bool, compress: bool | None, as_json: bool
 ) -> int:
     """Write a save to one file, which `import` takes on another host.
@@ -64,10 +126,10 @@ def export(
     """
     from quicksand import saves
 
-    from quicksand_tui.cli.exits import Exit
-    from quicksand_tui.cli.output import print_json
-    from quicksand_tui.cli.progress import Rate, shown
+    from quicksand_tui.cli.output import Exit, print_json
+    from quicksand_tui.cli.progress import shown
     from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import Rate
 
     if as_json and file == STREAM:
         raise click.UsageError("--json and - as FILE do not go together: both are for stdout")
@@ -76,7 +138,7 @@ def export(
     packed = tree if compress is None else compress
 
     async def main(signals: Signals) -> int:
-        async with shown(rate.describe):
+        async with shown(rate.look):
             done = await saves.export(
                 name, target, full=full, tree=tree, compress=packed, progress=rate.report
             )
@@ -90,17 +152,8 @@ def export(
     return run_async(main)
 
 
-@click.command("import")
-@_file
-@click.option("--name", metavar="NEW", help="Another name than it had.")
-@click.option("--replace", is_flag=True, help="A save of that name goes to the trash.")
-@click.option(
-    "--trust",
-    is_flag=True,
-    help="You know who made FILE: it may have QEMU arguments and mounts of its own.",
-)
-@json_option
-def import_(file: str, name: str | None, replace: bool, trust: bool, as_json: bool) -> int:
+@command_of("import")
+def import_command(file: str, name: str | None, replace: bool, trust: bool, as_json: bool) -> int:
     """Take what a file of `export` holds: a save, a sandbox with its checkpoints, or an image.
 
     Nothing of it can be seen before all of it has been checked, and nothing else is touched. A
@@ -110,10 +163,10 @@ def import_(file: str, name: str | None, replace: bool, trust: bool, as_json: bo
     """
     from quicksand import saves
 
-    from quicksand_tui.cli.exits import Exit
-    from quicksand_tui.cli.output import print_json
-    from quicksand_tui.cli.progress import Rate, shown
+    from quicksand_tui.cli.output import Exit, print_json
+    from quicksand_tui.cli.progress import shown
     from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import Rate
 
     if file == STREAM and sys.stdin.isatty():
         raise click.UsageError("stdin is a terminal: give a FILE, or pipe one in")
@@ -121,7 +174,7 @@ def import_(file: str, name: str | None, replace: bool, trust: bool, as_json: bo
 
     async def main(signals: Signals) -> int:
         source = sys.stdin.buffer if file == STREAM else Path(file)
-        async with shown(rate.describe):
+        async with shown(rate.look):
             done = await saves.import_(
                 source, name=name, replace=replace, trusted=trust, progress=rate.report
             )
@@ -143,7 +196,49 @@ def _stdout() -> BinaryIO:
 
 def _note(name: str, notes: Sequence[str]) -> None:
     from quicksand_tui.cli.output import say
-    from quicksand_tui.cli.text import clean
+    from quicksand_tui.model.text import clean
 
     for note in notes:
         say(clean(f"{name}: {note}"))
+
+
+@command_of("snapshot")
+def snapshot_command(
+    name: str, file: Path, note: str, compress: bool, replace: bool, as_json: bool
+) -> int:
+    """Write the disk of the sandbox NAME, running or stopped, to FILE, a qcow2 image.
+
+    `quicksand-tui run ./FILE` starts sandboxes that begin with it, here or where the same image is.
+    """
+    from quicksand.errors import PathError
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.output import UNSYNCED, Exit, print_json, print_table, say, show_size
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import Rate
+
+    if file.exists() and not replace:
+        raise PathError(f"{file} is there already", hint="choose another name, or --replace it")
+    rate = Rate(f"{name}: writing {file}")
+
+    async def main(signals: Signals) -> int:
+        sandbox = Sandbox.open(name)
+        try:
+            async with shown(rate.look):
+                made = await sandbox.snapshot(
+                    file, note=note, compress=compress, report=rate.report
+                )
+        finally:
+            sandbox.close()
+        if as_json:
+            facts = made.manifest.to_json()
+            print_json({"sandbox": sandbox.name, "path": str(made.path), **facts})
+        else:
+            size = show_size(made.path.stat().st_blocks * 512)
+            print_table(("FILE", "SIZE", "IMAGE"), [(file, size, made.manifest.config.image)])
+            if made.manifest.unsynced:
+                say(UNSYNCED)
+        return Exit.OK
+
+    return run_async(main)

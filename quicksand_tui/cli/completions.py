@@ -1,15 +1,14 @@
-"""`quicksand-tui completions`: scripts for shells."""
+"""`quicksand-tui completions`: what makes a shell complete our command lines."""
 
 from __future__ import annotations
 
-import click
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.group import cli
+from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM
 
-SHELLS = ("bash", "zsh", "fish")
 
-
-@click.command("completions")
-@click.argument("shell", type=click.Choice(SHELLS))
-def command(shell: str) -> None:
+@command_of("completions")
+def completions_command(shell: str) -> None:
     """Print completions for your shell.
 
     Put this where your shell starts:
@@ -20,9 +19,6 @@ def command(shell: str) -> None:
     fish  quicksand-tui completions fish | source           ~/.config/fish/config.fish
     """
     from click.shell_completion import get_completion_class
-
-    from quicksand_tui.cli.group import cli
-    from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM
 
     found = get_completion_class(shell)
     assert found is not None

@@ -1,15 +1,16 @@
-"""`quicksand-tui cp`: files into and out of a sandbox."""
+"""`quicksand-tui cp`: copies files into and out of a sandbox."""
 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
-from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -17,21 +18,23 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.runner import Signals
     from quicksand_tui.cli.transfer import Tally
 
+
 _IN_GUEST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,62}):(.*)", re.DOTALL)
 STANDARD = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One side of a copy."""
+    """The source or the target of a copy."""
 
     path: str
     sandbox: str | None = None
-    """None: a path of this host, or "-"."""
+    """The name of the sandbox; None for a path of this host, or "-" for a standard stream."""
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """NAME:/path is in a guest; a local name with a colon is written ./NAME:..."""
+        """Reads a place as typed. NAME:/path is in a guest; a file of this host whose name has a
+        colon is written ./NAME:..."""
         match = _IN_GUEST.fullmatch(text)
         if match is None:
             return cls(text)
@@ -42,64 +45,91 @@ class Place:
         return cls(match[2], match[1])
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from quicksand_tui.cli.options import complete_sandboxes
-
-    items = [CompletionItem(incomplete, type="file")]
-    if "/" not in incomplete and ":" not in incomplete:
-        found = complete_sandboxes(ctx, param, incomplete)
-        items += [CompletionItem(f"{item.value}:/") for item in found]
-    return items
-
-
-@click.command("cp")
-@click.argument("source", shell_complete=_complete)
-@click.argument("target", shell_complete=_complete)
-@click.option("-L", "--follow", is_flag=True, help="If SOURCE is a symlink, copy what it leads to.")
-def command(source: str, target: str, follow: bool) -> int:
+@command_of("cp")
+def cp_command(source: str, target: str, follow: bool, yes: bool) -> int:
     """Copy files into or out of a sandbox.
 
     One side is NAME:/path, the other a local path or - for stdin or stdout. A directory is copied
     with all that is in it; into a TARGET that is one, else as TARGET. With /. behind SOURCE only
     its contents are copied. Modes are kept, except setuid and setgid on the way out; symlinks stay
     symlinks; devices, pipes and sockets are left out.
+
+    What has holes in the guest has them here. Before a copy that this disk has not the space for
+    you are asked; a file that does not fit is not left here in part.
     """
-    from quicksand_tui.cli.attaching import attached
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.transfer import Tally
+    from quicksand_tui.cli.transfer import NotEnoughSpaceError
 
     origin, goal = Place.parse(source), Place.parse(target)
     name = origin.sandbox or goal.sandbox
     if name is None or (origin.sandbox is not None and goal.sandbox is not None):
         raise click.UsageError("one of SOURCE and TARGET must be NAME:/path, the other local")
+    try:
+        return _copy(origin, goal, name, follow=follow, to_the_full=yes)
+    except NotEnoughSpaceError as error:
+        if not _agreed(error):
+            raise
+    return _copy(origin, goal, name, follow=follow, to_the_full=True)
+
+
+def _agreed(error: Exception) -> bool:
+    from quicksand_tui.model.text import clean
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    question = f"{clean(error)}. Copy until the disk is full?"
+    return click.confirm(question, default=False, err=True)
+
+
+def _copy(origin: Place, goal: Place, name: str, *, follow: bool, to_the_full: bool) -> int:
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import attached, run_async
+    from quicksand_tui.cli.transfer import Tally
+
     tally = Tally()
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
-            async with shown(tally.describe):
+            async with shown(tally.look):
                 if origin.sandbox is not None:
-                    await _fetch(sandbox, origin.path, goal.path, tally, follow=follow)
+                    await _fetch(
+                        sandbox,
+                        origin.path,
+                        goal.path,
+                        tally,
+                        follow=follow,
+                        to_the_full=to_the_full,
+                    )
                 else:
                     await _send(sandbox, origin.path, goal.path, tally, follow=follow)
+        tally.tell_rest()
         return Exit.FAILURE if tally.failed else Exit.OK
 
     return run_async(main)
 
 
-async def _fetch(sandbox: Sandbox, source: str, target: str, tally: Tally, *, follow: bool) -> None:
+async def _fetch(
+    sandbox: Sandbox,
+    source: str,
+    target: str,
+    tally: Tally,
+    *,
+    follow: bool,
+    to_the_full: bool,
+) -> None:
     from quicksand_tui.cli import incoming
 
     if target == STANDARD:
         await incoming.to_stdout(sandbox.files, source, tally)
     else:
-        await incoming.fetch(sandbox.files, source, target, tally, follow=follow)
+        await incoming.fetch(
+            sandbox.files, source, target, tally, follow=follow, to_the_full=to_the_full
+        )
 
 
 async def _send(sandbox: Sandbox, source: str, target: str, tally: Tally, *, follow: bool) -> None:
-    from quicksand_tui.cli import outgoing
+    from quicksand_tui.cli import transfer
 
     if source == STANDARD:
-        await outgoing.from_stdin(sandbox.files, target, tally)
+        await transfer.from_stdin(sandbox.files, target, tally)
     else:
-        await outgoing.send(sandbox.files, source, target, tally, follow=follow)
+        await transfer.send(sandbox.files, source, target, tally, follow=follow)

@@ -1,4 +1,5 @@
-"""`quicksand-tui demo`: the main job without a screen, and proof that it happened."""
+"""`quicksand-tui demo`: goes through the main features without a screen, and proves that each
+works."""
 
 from __future__ import annotations
 
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.model.amounts import pause_text, seconds_text
+
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
 
 WORK = "/root/work"
-"""What the demo destroys, in the guest."""
+"""The directory of the guest that the demo destroys."""
 
 
 @dataclass(slots=True)
@@ -34,16 +38,16 @@ class Step:
 
 @dataclass(slots=True)
 class Report:
-    """All steps so far; prints each as it ends, unless a program reads."""
+    """All steps so far. Prints each step as it ends, unless the output is JSON."""
 
     say: Callable[[str], None]
     steps: list[Step] = field(default_factory=list)
     boot_mode: str = ""
-    """What the sandbox went on from."""
+    """How the sandbox started: "cold boot", "template" or "checkpoint"."""
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[Step]:
-        """Time a step; one that raises has failed and ends the demo."""
+        """Times a step. If the step raises, it counts as failed and the exception ends the demo."""
         step = Step(name)
         self.steps.append(step)
         started = time.perf_counter()
@@ -62,13 +66,14 @@ class Report:
 
 
 def expect(condition: bool, message: str) -> None:
-    """Raise RuntimeError with ``message`` unless ``condition``."""
+    """Raises RuntimeError with ``message`` unless ``condition`` is true."""
     if not condition:
         raise RuntimeError(message)
 
 
 async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
-    """Run every step. Raises at the first that fails; the sandbox is gone in any case."""
+    """Runs every step. Raises what the first step that fails raises; removes the sandbox in any
+    case."""
     from quicksand import Sandbox
 
     sandbox = Sandbox(image=image)
@@ -125,7 +130,7 @@ async def _stream(sandbox: Sandbox, say: Callable[[str], None]) -> int:
 
 
 async def _terminal(sandbox: Sandbox) -> str:
-    """Type into a shell and read the answer from its screen."""
+    """Types into a shell and reads the answer from its screen."""
     shell = await sandbox.shell(columns=100, rows=30)
     await shell.write(b"stty size; echo sum=$((20+22))\n")
     seen = b""
@@ -141,19 +146,21 @@ async def _terminal(sandbox: Sandbox) -> str:
 
 SETUP = f"mkdir {WORK}; seq 1000 > {WORK}/numbers; mkfifo /dev/shm/ask /dev/shm/answer"
 COUNTER = "n=0; while read _ < /dev/shm/ask; do n=$((n+1)); echo $n > /dev/shm/answer; done"
-"""The count is nowhere but in the memory of this process."""
+"""A program of the guest that counts requests. The count exists only in the memory of its
+process."""
 
 ASK = "echo > /dev/shm/ask; cat /dev/shm/answer"
 
 
 async def _go_back(report: Report, sandbox: Sandbox) -> None:
-    """Checkpoint, damage, revert, undo; what is in memory and on disk proves each."""
+    """Takes a checkpoint, does damage, reverts, and undoes the revert; checks memory and disk after
+    each."""
     async with report.step("checkpoint") as step:
         await _run(sandbox, SETUP)
         await sandbox.spawn(COUNTER, detach=True)
         before = await _run(sandbox, ASK)
         made = await sandbox.checkpoint("before")
-        step.detail = f"stood still {made.pause_s * 1000:.0f} ms, tier {made.tier}"
+        step.detail = f"stood still {pause_text(made.pause_s)}, tier {made.tier}"
     async with report.step("damage") as step:
         await _run(sandbox, f"rm -rf {WORK}; {ASK}")
         step.detail = await _expect_state(sandbox, files=False, count=int(before) + 2)
@@ -173,7 +180,8 @@ NAMES = "hostname; cat /etc/machine-id"
 
 
 async def _clone(report: Report, sandbox: Sandbox) -> None:
-    """A second sandbox of this instant: equal but for its names, and by itself from then on."""
+    """Clones the sandbox: the clone has the same files and processes under another name, and
+    changes independently from then on."""
     async with report.step("clone") as step:
         await _run(sandbox, MARK)
         count = int(await _run(sandbox, ASK))
@@ -204,7 +212,8 @@ async def _clone(report: Report, sandbox: Sandbox) -> None:
 
 
 async def _expect_state(sandbox: Sandbox, *, files: bool, count: int) -> str:
-    """Raise RuntimeError unless files and the counter are as they must be; else describe them."""
+    """Raises RuntimeError unless the files and the counter are as expected; otherwise describes
+    them."""
     there = await sandbox.files.exists(f"{WORK}/numbers")
     expect(there is files, f"the files are {'there' if there else 'gone'}")
     if there:
@@ -221,10 +230,8 @@ async def _run(sandbox: Sandbox, command: str) -> str:
     return result.stdout
 
 
-@click.command("demo")
-@click.option("--image", default="debian", show_default=True, help="Image to use.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
-def command(image: str, as_json: bool) -> None:
+@command_of("demo")
+def demo_command(image: str, as_json: bool) -> None:
     """Do the main job without a screen: start a sandbox, use it, prove each step, stop.
 
     Exit status 0 only if every step happened.
@@ -250,7 +257,7 @@ def command(image: str, as_json: bool) -> None:
         facts = {"ok": failure is None, "seconds": round(seconds, 3)}
         print(json.dumps({**facts, "boot_mode": report.boot_mode or None, "steps": steps}))
     elif failure is None:
-        say(f"all of it happened, in {seconds:.1f} s")
+        say(f"all of it happened, in {seconds_text(seconds)}")
     if failure is not None:
         hint = getattr(failure, "hint", "")
         click.echo(f"demo failed: {failure}" + (f"\nhint: {hint}" if hint else ""), err=True)

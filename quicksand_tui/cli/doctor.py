@@ -1,31 +1,107 @@
-"""`quicksand-tui doctor`: every precondition, what is wrong with it, and what to do."""
+"""`quicksand-tui doctor`: checks every precondition, and says what is wrong and what to do."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
 from quicksand.errors import QuicksandError
 
-from quicksand_tui.cli.checks import Check, Level
-from quicksand_tui.cli.doctor_snapshots import check_checkpoints, check_templates
-from quicksand_tui.cli.exits import Exit
-from quicksand_tui.cli.output import print_json, show_size
-from quicksand_tui.cli.text import clean_lines
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit, print_json, show_size
+from quicksand_tui.model.text import clean_lines
+
+if TYPE_CHECKING:
+    from quicksand.registry import Registry
+
+
+class Level(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    """It works, but the user should know something about it."""
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    level: Level
+    found: str
+    hint: str = ""
+    """What the user can do about it."""
+
+
+SHARING = "btrfs, or xfs made with reflink=1"
+
+
+async def check_checkpoints() -> list[Check]:
+    """Checks which tier and level checkpoints have on this host, and whether disks can share
+    blocks."""
+    from quicksand.host.paths import paths
+    from quicksand.host.sharing import can_share_blocks
+    from quicksand.snapshots.tiers import choose_tier
+
+    tier = await asyncio.to_thread(choose_tier)
+    shares = await asyncio.to_thread(can_share_blocks, paths().data)
+    found = f"tier {tier.name}; a pause copies {tier.copied}"
+    if tier.note:
+        found += f" ({tier.note})"
+    return [
+        Check("checkpoints", Level.OK, found, tier.hint),
+        Check(
+            "checkpoints",
+            Level.OK,
+            f"files at {paths().data} {'can' if shares else 'cannot'} share blocks (reflink)",
+            "" if shares else f"whole memory images would be cheaper on {SHARING}",
+        ),
+    ]
+
+
+async def check_templates() -> list[Check]:
+    """Checks where templates are, how many and how large they are, and whether they can be
+    hard-linked."""
+    from quicksand.host.paths import paths
+    from quicksand.templates import list_templates, templates_dir
+
+    place = templates_dir(paths())
+    found = await asyncio.to_thread(list_templates, paths())
+    size = show_size(sum(template.size for template in found))
+    text = f"{len(found)}, {size}, {place}" if found else f"none yet, {place}"
+    sandboxes = paths().sandboxes
+    if _device(place) != _device(sandboxes):
+        return [
+            Check(
+                "templates",
+                Level.NOTE,
+                f"{text}: another file system than that of {sandboxes}, so each start copies",
+                "set QUICKSAND_CACHE_DIR to a place beside it",
+            )
+        ]
+    return [Check("templates", Level.OK, f"{text}, on the file system of the sandboxes")]
+
+
+def _device(path: Path) -> int:
+    """Returns the device number of the file system of ``path``, or of the nearest parent that
+    exists."""
+    return next(p for p in (path, *path.parents) if p.exists()).stat().st_dev
+
 
 DISK_WANTED = 2 * 1024**3
 MEMORY_WANTED = 1024**3
 
 
-@click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--fresh", is_flag=True, help="Probe the accelerator again.")
-def command(as_json: bool, fresh: bool) -> int:
+@command_of("doctor")
+def doctor_command(as_json: bool, fresh: bool) -> int:
     """Check this host. Every line says ok, or what is wrong and what to do about it.
 
     Exit status 1 if something fails without which no sandbox starts.
@@ -42,7 +118,7 @@ def command(as_json: bool, fresh: bool) -> int:
 
 
 async def examine(*, fresh: bool) -> list[Check]:
-    """Run every check; one that raises has failed and says why."""
+    """Runs every check. A check that raises counts as failed, with its exception as the reason."""
     checks: list[tuple[str, Callable[[], Awaitable[list[Check]]]]] = [
         ("python", _python),
         ("places", _places),
@@ -75,7 +151,7 @@ async def _python() -> list[Check]:
 async def _places() -> list[Check]:
     from quicksand.host.paths import make_private_dir, paths
     from quicksand.layout import runtime_dir
-    from quicksand.registry import new_id
+    from quicksand.sandbox_records import new_id
 
     places = paths()
     for place in (places.runtime, places.data, places.cache):
@@ -172,8 +248,9 @@ async def _network() -> list[Check]:
 
 
 async def _terminal() -> list[Check]:
-    """What this terminal told the app; nothing is asked here, as there may be none."""
-    from quicksand_tui.probing import known_terminal
+    """Reports what the app once learned of this terminal. The terminal is not queried, as there may
+    be none."""
+    from quicksand_tui.opening.probe import known_terminal
 
     if not os.isatty(0):
         return [Check("terminal", Level.OK, "none here")]
@@ -192,15 +269,71 @@ async def _terminal() -> list[Check]:
 
 async def _leftovers() -> list[Check]:
     from quicksand.host.paths import paths
-    from quicksand.registry import Registry, Status
+    from quicksand.registry import Registry
+    from quicksand.sandbox_records import Status
 
     registry = Registry(paths())
     reaped = await asyncio.to_thread(registry.reap)
-    broken = [e for e in registry.list() if e.status in (Status.BROKEN, Status.CRASHED)]
+    await asyncio.to_thread(_recover_saves)
+    bad = (Status.BROKEN, Status.CRASHED, Status.UNREACHABLE)
+    broken = [e for e in registry.list() if e.status in bad]
     checks = [
         Check("leftovers", Level.NOTE, f"{entry.name} is {entry.status}: {entry.error}")
         for entry in broken
     ]
     if reaped:
         checks.append(Check("leftovers", Level.NOTE, f"removed what {len(reaped)} dead ones left"))
+    checks += await asyncio.to_thread(_strangers, registry)
+    checks += await asyncio.to_thread(_processes)
     return checks or [Check("leftovers", Level.OK, f"none (user {os.getuid()})")]
+
+
+def _recover_saves() -> None:
+    """Completes or removes unfinished saves of programs that were killed."""
+    from quicksand.host.paths import paths
+    from quicksand.saves.workspaces import known_stores
+
+    for store in known_stores(paths(), None):
+        if store.root.exists():
+            with contextlib.suppress(QuicksandError):
+                store.recover()
+
+
+def _strangers(registry: Registry) -> list[Check]:
+    return [
+        Check(
+            "leftovers",
+            Level.NOTE,
+            f"{path} is left alone: {why}",
+            "if nobody needs it, remove it yourself",
+        )
+        for path, why in sorted(registry.strangers().items())
+    ]
+
+
+def _processes() -> list[Check]:
+    """Looks for QEMUs and keepers without an owner, in every data directory."""
+    from quicksand.orphans import find_orphans, find_unkept
+
+    orphans = find_orphans()
+    unkept = [process for process in find_unkept() if process not in orphans]
+    return [
+        *(
+            Check(
+                "leftovers",
+                Level.NOTE,
+                f"{orphan.kind} {orphan.pid} runs on for {orphan.of}, which is gone",
+                "`quicksand-tui clean` ends it",
+            )
+            for orphan in orphans
+        ),
+        *(
+            Check(
+                "leftovers",
+                Level.NOTE,
+                f"QEMU {process.pid} of {process.of} has lost its keeper",
+                "the next command for that sandbox gives it a new one",
+            )
+            for process in unkept
+        ),
+    ]

@@ -1,28 +1,45 @@
-"""All commands and the app's options, as click has them."""
+"""The command `quicksand-tui` for click: all commands and the app's options. Each command is
+imported only when it is used."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from quicksand_tui import __version__
-from quicksand_tui.cli.exits import MEANINGS, Exit
 from quicksand_tui.cli.opening import has_terminal, open_app
-from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM, complain
-from quicksand_tui.cli.verbs import VERBS, Verb
+from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
+from quicksand_tui.model.verb import Kind
+from quicksand_tui.model.verbs import VERBS
 
-WITH_COMMAND = ("run", "exec")
-"""Commands whose arguments are a command of the guest."""
+if TYPE_CHECKING:
+    from quicksand_tui.model.verb import VerbRecord
+
+
+def load(verb: VerbRecord) -> click.Command:
+    """Imports the command of a verb, which its module has under the verb's name and
+    ``_command``."""
+    module = import_module(f"quicksand_tui.cli.{verb.module}")
+    found = getattr(module, f"{verb.name}_command")
+    assert isinstance(found, click.Command)
+    return found
+
+
+WITH_COMMAND = frozenset(
+    verb.name for verb in VERBS if any(found.kind is Kind.ARGV for found in verb.parameters)
+)
+"""Names of the commands whose arguments are a command for the guest."""
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def app_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of the app, which stand where a command would."""
+    """Adds the options of the app, which are given without a command."""
     for option in reversed(
         (
             click.option("--theme", metavar="NAME", help="Colours for this run, or auto."),
@@ -43,33 +60,30 @@ def app_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Commands(click.Group):
-    """The commands of the table, imported one by one as they are asked for."""
+    """The commands of `VERBS`, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb.name for verb in VERBS if verb.exists]
+        return [verb.name for verb in VERBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         verb = next((v for v in VERBS if v.name == cmd_name), None)
-        return verb.load() if verb is not None and verb.exists else None
+        return load(verb) if verb is not None else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            import difflib
+            from quicksand_tui.model.text import did_you_mean
 
-            names = self.list_commands(ctx)
-            near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-            guess = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise click.UsageError(f"there is no command {name!r}{guess}", ctx)
+            near = did_you_mean(name, self.list_commands(ctx), cutoff=0.5)
+            raise click.UsageError(f"there is no command {name!r}{near}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[Verb]] = {}
+        sections: dict[str, list[VerbRecord]] = {}
         for verb in VERBS:
-            if verb.exists:
-                sections.setdefault(verb.section, []).append(verb)
+            sections.setdefault(verb.section, []).append(verb)
         for title, verbs in sections.items():
             with formatter.section(title):
                 formatter.write_dl([(verb.name, verb.summary) for verb in verbs])
@@ -99,7 +113,8 @@ def cli(ctx: click.Context, /, **options: Any) -> int | None:
 
 
 def invoke(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Raises what the command does."""
+    """Runs one command line and returns its exit code. Raises what the command raises, except
+    click's exceptions, which it reports."""
     try:
         with cli.make_context(PROGRAM, list(argv)) as ctx:
             code = cli.invoke(ctx)
@@ -113,7 +128,7 @@ def invoke(argv: Sequence[str]) -> int:
 
 
 def complete() -> int:
-    """Answer a shell that completes a command line; the exit code."""
+    """Answers a shell that completes a command line; returns the exit code."""
     from click.shell_completion import shell_complete
 
     return shell_complete(cli, {}, PROGRAM, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
@@ -129,13 +144,13 @@ def _explain_usage(error: click.ClickException, argv: Sequence[str]) -> int:
 
 
 def _sentence(message: str) -> str:
-    """click's message in our style: it begins small and has no full stop."""
+    """Returns click's message in our style: with a small first letter and no full stop."""
     message = message.strip().removesuffix(".")
     return message[:1].lower() + message[1:]
 
 
 def _open(options: dict[str, Any]) -> int:
-    """The app, or a picture of it."""
+    """Opens the app, or takes a picture of it; returns the exit code."""
     if options["screenshot"] is not None:
         return _take_picture(options)
     if not has_terminal():
@@ -153,7 +168,7 @@ def _open(options: dict[str, Any]) -> int:
 
 
 def _take_picture(options: dict[str, Any]) -> int:
-    from quicksand_tui.shots import DEFAULT_SIZE, ShotSpec, parse_screen, parse_size
+    from quicksand_tui.ui.shots import DEFAULT_SIZE, ShotSpec, parse_screen, parse_size
 
     try:
         screen, sandbox = parse_screen(options["screen"] or "main")
@@ -167,7 +182,7 @@ def _take_picture(options: dict[str, Any]) -> int:
         theme=options["theme"] or "",
         ascii_glyphs=options["ascii"],
     )
-    from quicksand_tui.screenshot import ScreenshotError, take
+    from quicksand_tui.ui.pictures import ScreenshotError, take
 
     try:
         take(options["screenshot"], spec)

@@ -1,18 +1,21 @@
-"""`quicksand-tui images`: what sandboxes boot from."""
+"""`quicksand-tui images`: lists, builds, warms up, inspects and removes the images that sandboxes
+boot from."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from quicksand_tui.cli.exits import Exit
-from quicksand_tui.cli.options import complete_images, json_option
-from quicksand_tui.cli.warm import warm
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.machine import machine_options
+from quicksand_tui.cli.output import Exit, is_terminal
+from quicksand_tui.cli.standing import Standing
 
 if TYPE_CHECKING:
     from quicksand.images.resolve import ImageResolver
@@ -22,14 +25,61 @@ if TYPE_CHECKING:
 
     from quicksand_tui.cli.runner import Signals
 
+
+@command_of("images warm")
+# A template has no ports, and none is used for sandboxes with QEMU arguments.
+@machine_options(but=("port_forwards", "extra_qemu_args"))
+def warm(image: str, machine: dict[str, Any], build: bool | None, as_json: bool) -> int:
+    """Boot a machine once and keep it, so that first starts go on from there.
+
+    A template is of one machine: name the memory, CPUs, network and disk size that `run` will be
+    asked for. `run` has it made in the background after a cold start; this waits for it, and tells
+    what goes wrong. The last used ones are kept, about 100 MB each.
+    """
+    from quicksand.config import SandboxConfig
+    from quicksand.host.paths import paths
+    from quicksand.images.building import build_if_missing
+    from quicksand.registry import Registry
+    from quicksand.stats import allocated_size
+    from quicksand.template_maker import warm as warm_up
+
+    from quicksand_tui.cli.output import Exit, print_json, show_size
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import StartProgress
+    from quicksand_tui.model.amounts import seconds_text
+    from quicksand_tui.model.text import clean
+
+    config = SandboxConfig.parse({"image": image, **machine})
+    progress = StartProgress(image)
+    build = False if as_json and build is None else build
+
+    async def main(signals: Signals) -> int:
+        started = time.perf_counter()
+        async with shown(progress.look):
+            await build_if_missing(image, paths(), build=build, progress=progress.stage)
+            origin, made = await warm_up(Registry(paths()), config, progress=progress.stage)
+        seconds = time.perf_counter() - started
+        root = origin.place.root
+        size = allocated_size(root)
+        if as_json:
+            facts = {"image": image, "made": made, "path": str(root), "size": size}
+            print_json({**facts, "seconds": round(seconds, 3)})
+        else:
+            what = f"made in {seconds_text(seconds)}" if made else "there already"
+            print(f"{clean(image)}: {what}, {show_size(size)}, {clean(root)}", flush=True)
+        return Exit.OK
+
+    return run_async(main)
+
+
 HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")
 DIGEST_SHOWN = 12
 
 
-@click.group("images", invoke_without_command=True)
-@json_option
+@command_of("images")
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def images_command(ctx: click.Context, as_json: bool) -> None:
     """List, build, warm up, inspect, remove and prune images.
 
     Without a further word this lists them.
@@ -40,11 +90,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         raise click.UsageError(f"--json goes behind {ctx.invoked_subcommand}", ctx)
 
 
-command.add_command(warm)
-
-
-@command.command("list")
-@json_option
+@command_of("images list")
 def list_images(as_json: bool) -> None:
     """List images, from the store and from installed packages."""
     _list(as_json)
@@ -67,7 +113,7 @@ def _list(as_json: bool) -> None:
     rows: list[tuple[object, ...]] = []
     for image in found:
         size = "" if image.size is None else show_size(image.size)
-        age = "" if image.created is None else show_age(image.created)
+        age = "" if image.built is None else show_age(image.built)
         digest = image.digest.removeprefix("sha256:")[:DIGEST_SHOWN]
         rows.append((image.name, image.version, image.arch, size, age, image.source, digest))
     heads: tuple[str, ...] = HEADS
@@ -79,9 +125,7 @@ def _list(as_json: bool) -> None:
         say("there are no images yet: `quicksand-tui images build debian` makes the default one")
 
 
-@command.command("inspect")
-@click.argument("name", shell_complete=complete_images)
-@json_option
+@command_of("images inspect")
 def inspect(name: str, as_json: bool) -> None:
     """Show an image's files, digests, and the sandboxes on it."""
     from quicksand_tui.cli.output import print_json, print_table, show_size
@@ -105,7 +149,7 @@ def inspect(name: str, as_json: bool) -> None:
 
 
 def _facts(name: str) -> dict[str, Any]:
-    """What is known of an image. Raises ImageNotFound, ImageError."""
+    """Returns what is known of an image. Raises ImageNotFound, ImageError."""
     from quicksand.host.arch import Architecture
 
     resolver = _resolver()
@@ -121,6 +165,7 @@ def _facts(name: str) -> dict[str, Any]:
             "digest": stored.digest,
             "arch": stored.arch,
             "created": stored.created,
+            "built": stored.built,
             "cmdline": stored.cmdline,
             "errors": list(stored.errors),
             "files": files,
@@ -152,7 +197,7 @@ def _template_facts(digests: list[str]) -> list[dict[str, Any]]:
 
 
 def _templates_of(digests: list[str]) -> list[TemplateInfo]:
-    """Templates of the images of these digests, or of their first digits."""
+    """Returns the templates of images by their digests, or by the first digits of these."""
     from quicksand.host.paths import paths
     from quicksand.templates import list_templates
 
@@ -168,7 +213,7 @@ def _users(versions: list[StoredImage]) -> Users:
 
 
 def _sandboxes_on(place: Path) -> list[str]:
-    """Names of the sandboxes whose disks lie on files under ``place``."""
+    """Returns the names of the sandboxes whose disks are overlays of files under ``place``."""
     from quicksand.host.paths import paths
     from quicksand.registry import Registry
 
@@ -181,8 +226,7 @@ def _sandboxes_on(place: Path) -> list[str]:
     ]
 
 
-@command.command("rm")
-@click.argument("name", shell_complete=complete_images)
+@command_of("images rm")
 def remove(name: str) -> None:
     """Remove an image from the store with all its versions and its templates.
 
@@ -196,7 +240,7 @@ def remove(name: str) -> None:
     if users.sandboxes:
         raise StateError(
             f"the image {name!r} is what the disks of {', '.join(users.sandboxes)} lie on",
-            hint=f"`quicksand-tui rm {' '.join(users.sandboxes)}` removes them",
+            hint=f"`quicksand-tui rm --now {' '.join(users.sandboxes)}` removes them for good",
         )
     if users.saves:
         raise StateError(
@@ -206,8 +250,8 @@ def remove(name: str) -> None:
         )
     if users.trashed:
         raise StateError(
-            f"the image {name!r} is what the saves {', '.join(users.trashed)} in the trash lie on",
-            hint="`quicksand-tui saves trash --empty` removes them for good",
+            f"the image {name!r} is what {', '.join(users.trashed)} in the trash lie on",
+            hint="`quicksand-tui trash --empty` removes what is in it for good",
         )
     store.remove(name)
     _discard_templates(versions)
@@ -219,14 +263,12 @@ def _discard_templates(versions: list[StoredImage]) -> None:
     from quicksand.templates import discard
 
     for template in _templates_of([image.root.name for image in versions]):
-        # The last used ones are kept only: what stays goes in time.
+        # Only the templates used last are kept: one that cannot be removed now goes later.
         with contextlib.suppress(QuicksandError):
             discard(template.root)
 
 
-@command.command("prune")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, only list.")
-@json_option
+@command_of("images prune")
 def prune(dry_run: bool, as_json: bool) -> None:
     """Remove old versions of images that no sandbox and no save lies on.
 
@@ -267,7 +309,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
                 image.version,
                 image.root.name,
                 show_size(size),
-                "" if image.created is None else show_age(image.created),
+                "" if image.built is None else show_age(image.built),
             )
             for image, size in found
         ]
@@ -276,9 +318,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
     say(f"{show_size(total)} {what}" if found else "every version is in use or needed")
 
 
-@command.command("build")
-@click.argument("name", default="debian")
-@json_option
+@command_of("images build")
 def build(name: str, as_json: bool) -> int:
     """Build an image from a recipe: one of ours, or a .toml file.
 
@@ -295,7 +335,7 @@ def build(name: str, as_json: bool) -> int:
 
     async def main(signals: Signals) -> int:
         recipe = Path(name) if name.endswith(".toml") else name
-        async with shown(progress.describe):
+        async with shown(progress.look):
             image = await build_image(recipe, progress=progress.stage)
         if as_json:
             facts = {"name": image.name, "version": image.version, "digest": image.digest}
@@ -308,22 +348,28 @@ def build(name: str, as_json: bool) -> int:
 
 
 class BuildProgress:
-    """A line that is rewritten on a terminal, a line for each stage elsewhere."""
+    """Shows the progress of a build: on a terminal one line that changes, elsewhere a line for each
+    stage."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._stage = ""
-        self._share = ""
-        self._live = sys.stderr.isatty()
+        self._done = self._total = 0
+        self._live = is_terminal(sys.stderr)
 
     def stage(self, name: str, done: int, total: int) -> None:
         if name != self._stage and not self._live:
             from quicksand_tui.cli.output import say
-            from quicksand_tui.cli.text import clean
+            from quicksand_tui.model.text import clean
 
             say(clean(name))
-        self._stage = name
-        self._share = f" {100 * done // total} %" if total else ""
+        self._stage, self._done, self._total = name, done, total
 
-    def describe(self, seconds: float) -> str:
-        return f"{self._name}: {self._stage}{self._share}, {seconds:.0f} s"
+    def look(self) -> Standing:
+        return Standing(
+            text=f"{self._name}: {self._stage}",
+            stage=self._stage,
+            done=self._done,
+            total=self._total,
+            in_bytes=False,
+        )

@@ -1,8 +1,8 @@
-"""Files from a guest onto this host.
+"""Copies files from a guest to this host.
 
-The guest is hostile: names, kinds, sizes and the shape of the tree are its word. Everything is made
-relative to a descriptor of the directory it belongs to and nothing is opened through a symlink, so
-whatever the guest says, nothing outside the target is touched.
+The guest is hostile: names, kinds, sizes and the shape of the tree are only its claims. Everything
+is made relative to a descriptor of its directory and nothing is opened through a symlink, so that
+nothing outside the target is touched whatever the guest says.
 """
 
 from __future__ import annotations
@@ -12,31 +12,39 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from quicksand.errors import AgentRefusedError, DiskSpaceError
 from quicksand.guest_files import GuestFile
 
 from quicksand_tui.cli.streams import FdWriter
-from quicksand_tui.cli.transfer import Tally, TransferError, split_contents
+from quicksand_tui.cli.transfer import (
+    DEPTH_MAX,
+    SMALL,
+    Files,
+    Survey,
+    Tally,
+    TransferError,
+    child,
+    require_space,
+    spare,
+    split_contents,
+)
 
 NAME_MAX = 255
 TARGET_MAX = 4095
-"""Bytes of a file's name and of a symlink's target: Linux's limits, less the closing NUL."""
-
-DEPTH_MAX = 128
-"""Directories within one another; each holds a descriptor while it is copied."""
+"""The most bytes of a symlink's target: Linux's limit (PATH_MAX), less the closing NUL."""
 
 ENTRIES_MAX = 1_000_000
 
 SURPLUS_MAX = 1024 * 1024 * 1024
-"""Bytes by which a file may be longer than the guest said it was: logs grow meanwhile, an endless
-stream must end."""
+"""How many bytes a file may have beyond the size that the guest gave. Logs grow during a copy, but
+an endless stream must end."""
 
 MODE_KEPT = 0o777
-"""Not setuid, setgid and sticky: here the files are ours, not the guest's."""
+"""The mode bits that are kept. Setuid, setgid and sticky are not: here the files belong to this
+user, not to the guest."""
 
 KINDS = {"fifo": "pipe", "socket": "socket", "block": "device", "char": "device"}
 STDOUT = 1
@@ -46,18 +54,8 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Files(Protocol):
-    """What is needed of `GuestFiles`."""
-
-    def stream(self, path: str) -> AsyncIterator[bytes]: ...
-
-    async def stat(self, path: str, *, follow: bool = True) -> GuestFile: ...
-
-    async def list(self, path: str) -> list[GuestFile]: ...
-
-
 async def to_stdout(files: Files, source: str, tally: Tally) -> None:
-    """Write one file to stdout."""
+    """Writes one file of the guest to stdout. Raises OSError, QuicksandError."""
     if (await files.stat(source)).is_dir:
         raise TransferError(f"{source} is a directory; only a file can go to stdout")
     writer = FdWriter(STDOUT)
@@ -66,15 +64,26 @@ async def to_stdout(files: Files, source: str, tally: Tally) -> None:
     await writer.close()
 
 
-async def fetch(files: Files, source: str, target: str, tally: Tally, *, follow: bool) -> None:
-    """Copy ``source`` of the guest to ``target`` here. What cannot be copied is told and counted in
-    ``tally``; only what makes all of it impossible raises QuicksandError."""
+async def fetch(
+    files: Files, source: str, target: str, tally: Tally, *, follow: bool, to_the_full: bool = False
+) -> None:
+    """Copies ``source`` of the guest to ``target`` on this host. Files that cannot be copied are
+    reported and counted in ``tally``; QuicksandError is raised only if nothing at all can be.
+
+    Raises NotEnoughSpaceError, with nothing copied, if ``source`` is larger than what the disk has
+    to spare; with ``to_the_full``, copies as much as the disk can hold instead.
+    """
     source, contents = split_contents(source)
     info = await files.stat(source, follow=follow or contents)
-    receiver = _Receiver(files, tally)
+    survey = Survey(files, tally)
+    receiver = _Receiver(files, survey, tally, to_the_full=to_the_full)
+    if contents and not info.is_dir:
+        raise TransferError(f"{source} is not a directory")
+    if not to_the_full and not _is_stream(target):
+        need = await survey.measure(source, info)
+        with _target_errors(target):
+            require_space(target, need)
     if contents:
-        if not info.is_dir:
-            raise TransferError(f"{source} is not a directory")
         with _target_errors(target):
             Path(target).mkdir(parents=True, exist_ok=True)
             directory = os.open(target, DIRECTORY)
@@ -97,7 +106,8 @@ async def fetch(files: Files, source: str, target: str, tally: Tally, *, follow:
 
 
 def _open_parent(target: str, name: str) -> tuple[int, bytes]:
-    """The directory that the copy goes into and its name there. Raises OSError."""
+    """Returns a descriptor of the target's directory, and the name of the copy in it. Raises
+    OSError."""
     if Path(target).is_dir():
         return os.open(target, DIRECTORY), check_name(name)
     if target.endswith("/"):
@@ -115,7 +125,8 @@ def _target_errors(target: str) -> Iterator[None]:
 
 
 def _is_stream(target: str) -> bool:
-    """Whether the user named a device or pipe: it is written to, never replaced."""
+    """Returns whether the target is a device or pipe, which is written to and never replaced.
+    Raises TransferError for a symlink to one."""
     try:
         named = Path(target).lstat()
         meant = Path(target).stat()
@@ -142,7 +153,8 @@ async def _write_through(files: Files, source: str, target: str, tally: Tally) -
 
 
 def check_name(name: str) -> bytes:
-    """The bytes of a name that can only be an entry of its directory. Raises TransferError."""
+    """Returns the bytes of a name that can only be an entry of its own directory. Raises
+    TransferError."""
     try:
         raw = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -153,22 +165,27 @@ def check_name(name: str) -> bytes:
 
 
 class _Receiver:
-    """Makes what the guest lists, below descriptors of directories."""
+    """Creates what the guest lists, relative to descriptors of directories."""
 
-    def __init__(self, files: Files, tally: Tally) -> None:
+    def __init__(self, files: Files, survey: Survey, tally: Tally, *, to_the_full: bool) -> None:
+        """``to_the_full`` goes on until the disk is full, rather than stop shortly before."""
         self._files = files
+        self._survey = survey
         self._tally = tally
+        self._to_the_full = to_the_full
         self._entries = 0
+        self._written = 0
+        """Bytes written so far, in all files."""
 
     async def fill(self, directory: int, source: str, *, depth: int) -> None:
-        """Copy all entries of the guest's ``source`` into ``directory``."""
+        """Copies all entries of the guest's ``source`` into ``directory``. Failures are counted."""
         if depth > DEPTH_MAX:
             raise TransferError(f"{source[:200]}…: more than {DEPTH_MAX} directories deep")
-        for info in await self._files.list(source):
+        for info in await self._survey.list(source):
             self._entries += 1
             if self._entries > ENTRIES_MAX:
                 raise TransferError(f"more than {ENTRIES_MAX} files")
-            path = f"{source.rstrip('/')}/{info.name}"
+            path = child(source, info.name)
             try:
                 name = check_name(info.name)
                 await self.take(directory, name, path, info, depth=depth)
@@ -178,7 +195,8 @@ class _Receiver:
     async def take(
         self, directory: int, name: bytes, source: str, info: GuestFile, *, depth: int
     ) -> None:
-        """Copy one thing as ``name`` into ``directory``. Raises TransferError, DiskSpaceError."""
+        """Copies one file, symlink or directory as ``name`` into ``directory``. Raises
+        TransferError, DiskSpaceError."""
         try:
             match info.type:
                 case "dir":
@@ -193,7 +211,7 @@ class _Receiver:
                     )
         except OSError as error:
             if error.errno in FULL:
-                raise DiskSpaceError(f"no space left for {source}") from error
+                raise self._full(source) from error
             raise TransferError(f"{source}: {_explain(error)}") from error
 
     async def _directory(
@@ -213,16 +231,11 @@ class _Receiver:
             os.close(inner)
 
     async def _file(self, directory: int, name: bytes, source: str, info: GuestFile) -> None:
-        limit = max(0, info.size) + SURPLUS_MAX
         temporary = _temporary(name)
         descriptor = os.open(temporary, NEW_FILE, 0o600, dir_fd=directory)
         try:
             try:
-                async for chunk in self._tally.count(self._files.stream(source)):
-                    limit -= len(chunk)
-                    if limit < 0:
-                        raise TransferError(f"{source} goes on and on; it was {info.size} bytes")
-                    _write(descriptor, chunk)
+                await self._contents(descriptor, source, info)
                 os.fchmod(descriptor, info.mode & MODE_KEPT)
                 with contextlib.suppress(OverflowError, ValueError):
                     os.utime(descriptor, (info.mtime, info.mtime))
@@ -234,6 +247,35 @@ class _Receiver:
                 os.unlink(temporary, dir_fd=directory)
             raise
         self._tally.files += 1
+
+    async def _contents(self, descriptor: int, source: str, info: GuestFile) -> None:
+        """Writes a file's data at their offsets; holes in the guest's file become holes here."""
+        limit = max(0, info.size) + SURPLUS_MAX
+        end = 0
+        async for extent in self._files.extents(source):
+            end = extent.offset + len(extent.data)
+            if end > limit:
+                raise TransferError(f"{source} goes on and on; it was {info.size} bytes")
+            if extent.data:
+                self._require_space(descriptor, source, len(extent.data))
+                _write_at(descriptor, extent.data, extent.offset)
+                self._tally.bytes += len(extent.data)
+        os.ftruncate(descriptor, end)
+
+    def _require_space(self, descriptor: int, source: str, count: int) -> None:
+        """Raises DiskSpaceError if writing ``count`` more bytes would fill the disk."""
+        self._written += count
+        if self._to_the_full or self._written <= SMALL:
+            return
+        if spare(descriptor) < count:
+            raise self._full(source)
+
+    def _full(self, source: str) -> DiskSpaceError:
+        return DiskSpaceError(
+            f"no space left for {source}",
+            hint=f"{self._tally.files} files were copied and stay; free some space, then copy "
+            "the rest",
+        )
 
     def _symlink(self, directory: int, name: bytes, source: str, info: GuestFile) -> None:
         target = (info.target or "").encode("utf-8", "surrogateescape")
@@ -254,7 +296,8 @@ def _temporary(name: bytes) -> bytes:
 
 
 def _publish(directory: int, temporary: bytes, name: bytes) -> None:
-    """Give a finished file its name. A file or link of that name is replaced, nothing else is."""
+    """Renames a finished file to its name. A file or link of that name is replaced; nothing else
+    is."""
     with contextlib.suppress(FileNotFoundError):
         there = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if not (stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode)):
@@ -267,6 +310,13 @@ def _write(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, offset)
+        view, offset = view[count:], offset + count
 
 
 def _explain(error: OSError) -> str:

@@ -1,35 +1,44 @@
-"""`quicksand-tui start, stop, kill, pause, resume, rm`: several names at once, each for itself."""
+"""`quicksand-tui start, stop, kill, pause, resume, rm`: each works on several sandboxes at once,
+independently; `trash, restore`: what was removed, and how to get it back."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.errors import QuicksandError, SandboxNotFoundError, StateError
 
-from quicksand_tui.cli.exits import Exit
-from quicksand_tui.cli.options import complete_tags, sandboxes_argument
-from quicksand_tui.cli.output import complain
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit, complain, tell
+from quicksand_tui.cli.saves import trashed_save_facts
 
 if TYPE_CHECKING:
-    from quicksand.registry import Entry, Registry
+    from collections.abc import Sequence
+
+    from quicksand.registry import Registry
+    from quicksand.removing import RemovedSandbox
+    from quicksand.sandbox_records import Entry
+    from quicksand.sandbox_trash import SandboxTrash
+    from quicksand.saves.store import SaveStore
+    from quicksand.trash import TrashedSandbox
 
     from quicksand_tui.cli.runner import Signals
 
+
 AT_ONCE = 8
-"""Sandboxes that are worked on at the same time."""
+"""How many sandboxes are worked on at the same time."""
 
 Work = Callable[[str], Awaitable[None]]
 
 
 def _each(names: Sequence[str], work: Work, *, doing: str) -> int:
-    """Do ``work`` for every name; print those that are done, tell the errors of the others."""
+    """Does ``work`` for every name; prints the names that succeeded and reports the errors of the
+    others. Returns the exit code."""
     from quicksand_tui.cli.progress import shown
     from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import Standing
 
     pending = dict.fromkeys(names)
     failures: list[str] = []
@@ -43,15 +52,15 @@ def _each(names: Sequence[str], work: Work, *, doing: str) -> int:
                 failures.append(name)
                 complain(error, about="" if name in str(error) else name)
             else:
-                print(name, flush=True)
+                tell(name)
             finally:
                 del pending[name]
 
-    def describe(seconds: float) -> str:
-        return f"{doing} {', '.join(pending)[:60]}, {seconds:.1f} s"
+    def look() -> Standing:
+        return Standing(text=f"{doing} {', '.join(pending)[:60]}")
 
     async def main(signals: Signals) -> int:
-        async with shown(describe), asyncio.TaskGroup() as group:
+        async with shown(look), asyncio.TaskGroup() as group:
             for name in list(pending):
                 group.create_task(one(name), name=f"quicksand-{name}")
         return Exit.FAILURE if failures else Exit.OK
@@ -78,22 +87,16 @@ def _names_or_all(names: tuple[str, ...], chosen: bool, option: str, among: list
     return among if chosen else list(names)
 
 
-@click.command("start")
-@sandboxes_argument()
-@click.option(
-    "--at",
-    metavar="TAG",
-    shell_complete=complete_tags,
-    help="Go on from this checkpoint, with the processes that it had.",
-)
-def start(names: tuple[str, ...], at: str | None) -> int:
+@command_of("start")
+def start_command(names: tuple[str, ...], at: str | None) -> int:
     """Start stopped sandboxes again.
 
     They run on when this ends, with the disks that they had. With --at the disk is the
     checkpoint's; what it was is kept in the tree.
     """
-    from quicksand_tui.cli.revert import newest_automatic
-    from quicksand_tui.cli.text import clean
+    from quicksand_tui.cli.checkpoints import newest_automatic
+    from quicksand_tui.cli.output import say
+    from quicksand_tui.model.text import clean
 
     if at is not None and len(names) > 1:
         raise click.UsageError("--at goes with one sandbox: each has checkpoints of its own")
@@ -102,29 +105,20 @@ def start(names: tuple[str, ...], at: str | None) -> int:
         from quicksand.sandbox import Sandbox
 
         sandbox = Sandbox.open(name)
-        before = {made.id for made in sandbox.checkpoints()}
+        before = {checkpoint.id for checkpoint in sandbox.checkpoints()}
         await sandbox.start(at=at)
         sandbox.detach()
         sandbox.close()
+        for notice in sandbox.notices:
+            say(f"{clean(name)}: {clean(notice)}")
         if at is not None and (kept := newest_automatic(sandbox, before)) is not None:
-            say = f"the disk as it was is kept as {clean(kept.tag)!r}: `start --at {kept.id}`"
-            print(say, file=sys.stderr, flush=True)
+            say(f"the disk as it was is kept as {clean(kept.tag)!r}: `start --at {kept.id}`")
 
     return _each(names, work, doing="starting")
 
 
-@click.command("stop")
-@sandboxes_argument(required=False)
-@click.option(
-    "--grace",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds until a guest that does not power down is killed.",
-)
-@click.option("--all", "everything", is_flag=True, help="All that run.")
-def stop(names: tuple[str, ...], grace: float, everything: bool) -> int:
+@command_of("stop")
+def stop_command(names: tuple[str, ...], grace: float, everything: bool) -> int:
     """Stop sandboxes: sync, power down.
 
     Those without a name are removed with that. No error for one that is stopped already.
@@ -134,9 +128,8 @@ def stop(names: tuple[str, ...], grace: float, everything: bool) -> int:
     return _each(chosen, lambda name: _stop(name, grace=grace), doing="stopping")
 
 
-@click.command("kill")
-@sandboxes_argument()
-def kill(names: tuple[str, ...]) -> int:
+@command_of("kill")
+def kill_command(names: tuple[str, ...]) -> int:
     """Stop sandboxes at once, as pulling the plug would.
 
     What the guest has not written to its disk is lost.
@@ -147,12 +140,11 @@ def kill(names: tuple[str, ...]) -> int:
 async def _stop(name: str, *, grace: float) -> None:
     from quicksand.sandbox import Sandbox
 
-    await Sandbox.open(name).stop(grace=grace)
+    await Sandbox.open(name, to_end_it=True).stop(grace=grace)
 
 
-@click.command("pause")
-@sandboxes_argument()
-def pause(names: tuple[str, ...]) -> int:
+@command_of("pause")
+def pause_command(names: tuple[str, ...]) -> int:
     """Freeze sandboxes where they are.
 
     They keep their memory and take no CPU time until `resume`.
@@ -160,9 +152,8 @@ def pause(names: tuple[str, ...]) -> int:
     return _each(names, lambda name: _set_paused(name, True), doing="pausing")
 
 
-@click.command("resume")
-@sandboxes_argument()
-def resume(names: tuple[str, ...]) -> int:
+@command_of("resume")
+def resume_command(names: tuple[str, ...]) -> int:
     """Let paused sandboxes go on."""
     return _each(names, lambda name: _set_paused(name, False), doing="resuming")
 
@@ -177,32 +168,197 @@ async def _set_paused(name: str, paused: bool) -> None:
         sandbox.close()
 
 
-@click.command("rm")
-@sandboxes_argument(required=False)
-@click.option("-f", "--force", is_flag=True, help="Also those that run: kill them first.")
-@click.option("--all-stopped", is_flag=True, help="All that are stopped or crashed.")
-def remove(names: tuple[str, ...], force: bool, all_stopped: bool) -> int:
-    """Remove stopped sandboxes and their disks.
+@command_of("rm")
+def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool) -> int:
+    """Move sandboxes to the trash, where they are kept for a week with their checkpoints.
 
-    What is on the disks is gone then. There is no question asked.
+    The last instant of one that runs is kept as a checkpoint: `restore --start` goes on from there.
+    Those without a name are gone for good. There is no question asked.
     """
-    from quicksand.registry import Status
+    from quicksand.sandbox_records import Status
 
     ended = (Status.STOPPED, Status.CRASHED)
     stopped = _names(lambda entry: entry.status in ended) if all_stopped else []
 
     async def work(name: str) -> None:
-        registry = _registry()
-        entry = registry.find(name)
-        if entry.is_live:
-            if not force:
-                raise StateError(
-                    f"the sandbox {entry.name!r} is {entry.status.value}",
-                    hint=f"stop it first, or `quicksand-tui rm -f {entry.name}`",
-                )
-            await _stop(entry.id, grace=0)
-        with contextlib.suppress(SandboxNotFoundError):
-            registry.remove(entry.id)
+        from quicksand.removing import remove_sandbox
+
+        why = "removed while it ran" if force else ""
+        removed = await remove_sandbox(_registry(), name, now=now, stop=force, why=why)
+        _explain(removed)
 
     chosen = _names_or_all(names, all_stopped, "--all-stopped", stopped)
     return _each(chosen, work, doing="removing")
+
+
+def _explain(removed: RemovedSandbox) -> None:
+    """Tells where a removed sandbox is, and which parts of it are not in the trash."""
+    from quicksand_tui.cli.output import say
+    from quicksand_tui.model.amounts import date_text
+    from quicksand_tui.model.text import clean
+
+    name = clean(removed.name)
+    if removed.trashed is None:
+        say(f"{name}: gone for good")
+        return
+    if removed.not_kept:
+        why = clean(removed.not_kept)
+        say(f"{name}: only its disk and its checkpoints are kept, not what ran: {why}")
+    start = " --start" if removed.trashed.instant else ""
+    until = date_text(removed.trashed.until)
+    say(f"{name}: in the trash until {until}; `quicksand-tui restore{start} {name}` brings it back")
+
+
+HEADS = ("NAME", "WHAT", "REMOVED", "UNTIL", "FREES", "ID", "NOTE")
+NOTE_MAX = 60
+
+
+def _sandbox_trash() -> SandboxTrash:
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.sandbox_trash import SandboxTrash
+
+    return SandboxTrash(Registry(paths()))
+
+
+def _stores() -> tuple[SaveStore, ...]:
+    from quicksand.host.paths import paths
+    from quicksand.saves.workspaces import known_stores
+
+    return tuple(known_stores(paths()))
+
+
+@command_of("trash")
+def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
+    """List sandboxes and saves that were removed, and can be brought back for a week."""
+    from quicksand.host.footprint import Footprint
+    from quicksand.saves.census import list_trash
+
+    from quicksand_tui.cli.output import print_json, print_table, say, show_size
+
+    sandboxes, stores = _sandbox_trash(), _stores()
+    removed = [found for found in sandboxes.list() if not ids or found.id in ids]
+    saves = [found for found in list_trash(stores) if not ids or found.id in ids]
+    if missing := set(ids) - {found.id for found in removed} - {found.id for found in saves}:
+        raise SandboxNotFoundError(
+            f"there is no {min(missing)!r} in the trash", hint="`quicksand-tui trash` lists the ids"
+        )
+    places = [place for found in removed for place in found.places]
+    total = Footprint(*places, *(found.root for found in saves)).own
+    told = [_facts(found) for found in removed]
+    told += [{"kind": "save", **trashed_save_facts(found)} for found in saves]
+    told.sort(key=lambda found: float(found["removed"]))
+    if empty:
+        sandboxes.empty([found.id for found in removed])
+        for store in stores:
+            wanted = {found.id for found in saves}
+            if doomed := [found.id for found in store.trash() if found.id in wanted]:
+                store.empty_trash(doomed)
+    if as_json:
+        print_json({"emptied": empty, "frees": total, "removed": told})
+        return
+    print_table(HEADS, [_row(found) for found in told])
+    if empty:
+        say(f"{show_size(total)} are free again" if told else "there was nothing in it")
+    else:
+        say(_outlook(total) if told else "there is nothing in it")
+
+
+def _outlook(total: int) -> str:
+    from quicksand_tui.cli.output import show_size
+
+    return (
+        f"{show_size(total)} will be free; `quicksand-tui restore NAME` brings one back, "
+        "`quicksand-tui trash --empty` removes all for good"
+    )
+
+
+def _facts(found: TrashedSandbox) -> dict[str, Any]:
+    return {
+        "kind": "sandbox",
+        "id": found.id,
+        "name": found.name,
+        "path": str(found.root),
+        "removed": found.removed,
+        "until": found.until,
+        "frees": found.footprint.own,
+        "note": found.why,
+        "instant": found.instant or None,
+        "error": None if found.record is not None else "its record cannot be read",
+    }
+
+
+def _row(told: dict[str, Any]) -> tuple[object, ...]:
+    from quicksand_tui.cli.output import show_age, show_size
+    from quicksand_tui.model.amounts import date_text
+
+    return (
+        told["name"],
+        told["kind"],
+        show_age(told["removed"]),
+        date_text(told["until"]),
+        show_size(told["frees"]),
+        told["id"],
+        told["error"] or told["note"][:NOTE_MAX],
+    )
+
+
+@command_of("restore")
+def restore_command(name: str, new_name: str | None, start: bool) -> int:
+    """Bring a sandbox or a save back from the trash: of that name the one removed last, or the one
+    of that id.
+
+    `trash` lists what is there. A sandbox comes back stopped, with its disk and its checkpoints.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.saves.census import list_trash
+    from quicksand.saves.removing import restore_save
+
+    from quicksand_tui.cli.output import say
+    from quicksand_tui.model.text import clean
+
+    sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
+    saves = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]
+    if sandboxes and saves:
+        raise _ambiguous(name, sandboxes, saves)
+    if saves:
+        if start:
+            raise click.UsageError(f"{name} is a save: `quicksand-tui run {name}` begins with it")
+        print(restore_save(name, paths(), new_name=new_name).name, flush=True)
+        return Exit.OK
+    trash_ = _sandbox_trash()
+    found = trash_.find(name)
+    entry = trash_.restore(found.id, new_name)
+    if start:
+        return _start(entry.id, found.instant)
+    print(entry.name, flush=True)
+    at = f" --at {found.instant}" if found.instant else ""
+    say(f"it is stopped: `quicksand-tui start{at} {clean(entry.name)}` lets it go on")
+    return Exit.OK
+
+
+def _ambiguous(
+    name: str, sandboxes: Sequence[TrashedSandbox], saves: Sequence[str]
+) -> QuicksandError:
+    return StateError(
+        f"both a sandbox and a save called {name!r} are in the trash",
+        hint=f"`quicksand-tui restore {sandboxes[-1].id}` brings the sandbox back, "
+        f"`quicksand-tui restore {saves[-1]}` the save",
+    )
+
+
+def _start(id_: str, instant: str) -> int:
+    """Resumes a sandbox from the moment of its removal, or boots it. Returns the exit code."""
+    from quicksand_tui.cli.runner import run_async
+
+    async def main(signals: Signals) -> int:
+        from quicksand.sandbox import Sandbox
+
+        sandbox = Sandbox.open(id_)
+        await sandbox.start(at=instant or None)
+        sandbox.detach()
+        sandbox.close()
+        print(sandbox.name, flush=True)
+        return Exit.OK
+
+    return run_async(main)

@@ -1,26 +1,36 @@
-"""`quicksand-tui`: from its arguments to an exit code."""
+"""Runs `quicksand-tui`: takes its arguments, returns an exit code."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.opening import has_terminal, open_app
-from quicksand_tui.cli.output import COMPLETE_VARIABLE, abandon_stdout, complain, explain_os_error
+from quicksand_tui.cli.output import (
+    COMPLETE_VARIABLE,
+    Exit,
+    abandon_stdout,
+    complain,
+    explain_os_error,
+)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
+    """Runs one command line and returns its exit code. Errors of the engine and of the system are
+    reported on stderr; only errors of the program itself are raised."""
     _open_standard_streams()
+    # The engine warns for the sake of scripts; the commands and the app say the same in their own
+    # way.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"quicksand_tui\.")
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
         return code
     except OSError as error:
-        # What is left in its buffer would fail again when Python ends.
+        # Python flushes stdout again when it exits, and that would fail again.
         abandon_stdout()
         if error.errno == errno.EPIPE:
             return Exit.READER_GONE
@@ -29,8 +39,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Put /dev/null where a standard stream is closed: else the next file or socket that is opened
-    would take its place, and output would go into that."""
+    """Opens /dev/null for each standard stream that is closed. Otherwise the next file or socket
+    would get its number, and output would go there."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -44,7 +54,7 @@ def _dispatch(argv: Sequence[str]) -> int:
     completes = bool(os.environ.get(COMPLETE_VARIABLE))
     try:
         if not argv and not completes and has_terminal():
-            # The app starts without what reads command lines.
+            # The app starts faster without importing what reads command lines.
             return open_app()
         from quicksand_tui.cli import group
 

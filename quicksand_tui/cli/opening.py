@@ -1,16 +1,15 @@
-"""Opening the app from a command line."""
+"""Opens the app from a command line."""
 
 from __future__ import annotations
 
 import sys
 
-from quicksand_tui.cli.exits import Exit
-from quicksand_tui.cli.output import complain
+from quicksand_tui.cli.output import Exit, complain
 
 
 def open_app(*, theme: str = "", ascii_glyphs: bool = False, read_only: bool = False) -> int:
-    """Open the app in this terminal; the exit status."""
-    from quicksand_tui.app import UnknownThemeError, run_app
+    """Opens the app in this terminal; returns the exit code when the user leaves it."""
+    from quicksand_tui.opening.opening import UnknownThemeError, run_app
 
     try:
         return run_app(theme=theme, ascii_glyphs=ascii_glyphs, read_only=read_only)
@@ -20,4 +19,5 @@ def open_app(*, theme: str = "", ascii_glyphs: bool = False, read_only: bool = F
 
 
 def has_terminal() -> bool:
+    """Returns whether stdin and stdout are both terminals."""
     return sys.stdin.isatty() and sys.stdout.isatty()

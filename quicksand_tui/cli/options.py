@@ -1,18 +1,78 @@
-"""Options that several commands share, and what completes them."""
+"""Values of options, completion of names, and detach keys: what several commands share."""
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
+from quicksand.errors import ConfigError
 
 if TYPE_CHECKING:
     from quicksand.snapshots.records import Node
+
+
+_CONTROL = "ctrl-"
+
+
+def parse_keys(text: str) -> bytes:
+    """Returns the bytes of a sequence of keys such as "ctrl-],d". Raises ConfigError.
+
+    >>> parse_keys("ctrl-],d")
+    b'\\x1dd'
+    """
+    codes = bytearray()
+    for key in text.split(","):
+        name = key.strip()
+        if name.lower().startswith(_CONTROL) and len(name) == len(_CONTROL) + 1:
+            code = ord(name[-1].upper()) ^ 0x40
+        else:
+            code = ord(name) if len(name) == 1 else -1
+        if not 0 <= code < 0x80 or (len(name) > 1 and code >= 0x20):
+            raise ConfigError(
+                f"{key!r} in the keys {text!r} is no key",
+                hint='one character or ctrl- and one of a-z @ [ ] \\ ^ _, as in "ctrl-],d"',
+            )
+        codes.append(code)
+    return bytes(codes)
+
+
+@dataclass(slots=True)
+class DetachKeys:
+    """Looks for the detach keys in what is typed.
+
+    Keys that may begin the sequence are held back until it is clear whether they do. Typing the
+    first key twice sends it once.
+    """
+
+    sequence: bytes
+    _held: int = 0
+    """How many bytes of the sequence have been typed."""
+    found: bool = field(default=False, init=False)
+
+    def feed(self, data: bytes) -> bytes:
+        """Returns the bytes to send to the guest. After `found` there are none."""
+        out = bytearray()
+        for code in b"" if self.found else data:
+            if code == self.sequence[self._held]:
+                self._held += 1
+                if self._held == len(self.sequence):
+                    self.found = True
+                    return bytes(out)
+            elif self._held == 1 and code == self.sequence[0]:
+                out.append(code)
+                self._held = 0
+            else:
+                out += self.sequence[: self._held]
+                self._held = 1 if code == self.sequence[0] else 0
+                if not self._held:
+                    out.append(code)
+        return bytes(out)
+
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -22,7 +82,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def complete_sandboxes(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of sandboxes."""
+    """Completes names of sandboxes."""
     from quicksand.host.paths import paths
     from quicksand.registry import Registry
 
@@ -37,22 +97,24 @@ def complete_sandboxes(
 def complete_images(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of images."""
+    """Completes names of images."""
     from quicksand.host.paths import paths
+    from quicksand.images.building import buildable_images
     from quicksand.images.resolve import ImageResolver
 
-    images = ImageResolver(paths()).list()
+    sources = dict.fromkeys(buildable_images(), "not built yet")
+    sources |= {image.name: image.source for image in ImageResolver(paths()).list()}
     return [
-        CompletionItem(image.name, help=image.source)
-        for image in images
-        if image.name.startswith(incomplete)
+        CompletionItem(name, help=source)
+        for name, source in sorted(sources.items())
+        if name.startswith(incomplete)
     ]
 
 
 def complete_saves(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of saves."""
+    """Completes names of saves."""
     from quicksand.host.paths import paths
     from quicksand.saves.finding import all_stores
 
@@ -67,7 +129,7 @@ def complete_saves(
 def complete_trash(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of saves in the trash."""
+    """Completes names of saves in the trash."""
     from quicksand.host.paths import paths
     from quicksand.saves.census import list_trash
     from quicksand.saves.workspaces import known_stores
@@ -76,10 +138,52 @@ def complete_trash(
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
+def complete_all_trash(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names and ids of sandboxes and saves in the trash."""
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.sandbox_trash import SandboxTrash
+    from quicksand.saves.census import list_trash
+    from quicksand.saves.workspaces import known_stores
+
+    found = [
+        (trashed.name, trashed.id, "sandbox") for trashed in SandboxTrash(Registry(paths())).list()
+    ]
+    found += [(t.save.name, t.id, "save") for t in list_trash(known_stores(paths()))]
+    names = {name: f"{kind} {id_}" for name, id_, kind in found}
+    ids = {id_: f"the {kind} {name}" for name, id_, kind in found}
+    return [
+        CompletionItem(word, help=about)
+        for word, about in (*sorted(names.items()), *ids.items())
+        if word.startswith(incomplete) and (incomplete or word in names)
+    ]
+
+
+def complete_exported(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names of saves, or of sandboxes after ``--tree``."""
+    complete = complete_sandboxes if ctx.params.get("tree") else complete_saves
+    return complete(ctx, param, incomplete)
+
+
+def complete_copied(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes files of this host, and sandboxes as ``NAME:``."""
+    items = [CompletionItem(incomplete, type="file")]
+    if "/" not in incomplete and ":" not in incomplete:
+        found = complete_sandboxes(ctx, param, incomplete)
+        items += [CompletionItem(f"{item.value}:/") for item in found]
+    return items
+
+
 def complete_tags(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Tags of the checkpoints of the sandbox that was named before."""
+    """Completes tags of the checkpoints of the sandbox that the command line names."""
     return [
         CompletionItem(node.tag, help=node.note)
         for node in _checkpoints_of(_named_before(ctx))
@@ -90,7 +194,8 @@ def complete_tags(
 def complete_targets(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """As `complete_tags`, and OTHER:TAG of other sandboxes: first their names, then their tags."""
+    """Completes as `complete_tags` does, and OTHER:TAG for other sandboxes: first their names, then
+    their tags."""
     from quicksand.host.paths import paths
     from quicksand.registry import Registry
 
@@ -114,8 +219,8 @@ def complete_targets(
 
 
 def _named_before(ctx: click.Context) -> str | None:
-    """The sandbox whose name stands before the word that is completed."""
-    # Behind an option whose value is still to come click has not sorted the arguments yet.
+    """Returns the name of a sandbox that stands before the word that is being completed, if any."""
+    # When an option's value is being completed, click has not sorted the arguments yet.
     known = (ctx.params.get("name"), *(ctx.params.get("names") or ctx.args))
     return next(filter(None, known), None)
 
@@ -125,116 +230,20 @@ def _checkpoints_of(name: str | None) -> list[Node]:
 
     from quicksand.errors import QuicksandError
     from quicksand.host.paths import paths
-    from quicksand.layout import sandbox_dir
     from quicksand.registry import Registry
-    from quicksand.snapshots.history import History
 
     with contextlib.suppress(QuicksandError, OSError):
         if name is not None:
-            entry = Registry(paths()).find(name)
-            return History(sandbox_dir(paths(), entry.id)).nodes()
+            registry = Registry(paths())
+            return registry.history(registry.find(name).id).nodes()
     return []
 
 
-def sandbox_argument(name: str = "name", **keywords: Any) -> Decorator:
-    """A NAME argument."""
-    return click.argument(name, metavar="NAME", shell_complete=complete_sandboxes, **keywords)
-
-
-def sandboxes_argument(*, required: bool = True) -> Decorator:
-    """One or more NAME arguments."""
-    return click.argument(
-        "names", metavar="NAME...", nargs=-1, required=required, shell_complete=complete_sandboxes
-    )
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-MACHINE = {
-    "memory": "memory",
-    "cpus": "cpus",
-    "network": "network_mode",
-    "arch": "arch",
-    "accel": "accel",
-    "disk_size": "disk_size",
-    "boot_timeout": "boot_timeout",
-}
-"""Options of `machine_options`, and the keywords of SandboxConfig that they are."""
-
-
-def machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a new machine is made of. Those that are given arrive as ``machine``, by the keywords of
-    SandboxConfig."""
-
-    @functools.wraps(function)
-    def collected(**values: Any) -> Any:
-        given = {keyword: values.pop(option) for option, keyword in MACHINE.items()}
-        machine = {key: value for key, value in given.items() if value is not None}
-        return function(machine=machine, **values)
-
-    wrapped: Callable[..., Any] = collected
-    for option in reversed(_machine_option_list()):
-        wrapped = option(wrapped)
-    return wrapped
-
-
-def _machine_option_list() -> tuple[Decorator, ...]:
-    """In the order of the help."""
-    return (
-        click.option(
-            "--memory", metavar="SIZE", help='Memory, as in "512M" or "2G".  [default: 512M]'
-        ),
-        click.option("--cpus", type=int, metavar="N", help="Virtual CPUs.  [default: 1]"),
-        click.option(
-            "--network",
-            type=click.Choice(["none", "mounts-only", "full"]),
-            help="What it can reach: nothing, forwarded ports only, or all.  "
-            "[default: mounts-only]",
-        ),
-        click.option(
-            "--arch", metavar="ARCH", help="The guest's architecture.  [default: this host's]"
-        ),
-        click.option(
-            "--accel", metavar="NAME", help="kvm, hvf, whpx, tcg or auto.  [default: auto]"
-        ),
-        click.option("--disk-size", metavar="SIZE", help="Grow the disk to this size."),
-        click.option(
-            "--boot-timeout", type=float, metavar="SECONDS", help="Give up after this time."
-        ),
-    )
-
-
-def command_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What `run` and `exec` have in common."""
-    for option in (
-        click.argument("argv", metavar="[--] [COMMAND]...", nargs=-1, type=click.UNPROCESSED),
-        click.option("-i", "--interactive", is_flag=True, help="Pass stdin on to the command."),
-        click.option("-t", "--tty", is_flag=True, help="Run it in a terminal."),
-        click.option(
-            "-e",
-            "--env",
-            multiple=True,
-            metavar="K=V",
-            callback=_parse_env,
-            help="Set an environment variable; K alone passes ours on. May be repeated.",
-        ),
-        click.option("--user", metavar="USER", help="Run it as this user instead of root."),
-        click.option("--cwd", metavar="DIR", help="Run it in this directory of the guest."),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="End it after this time and exit with 124.",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def _parse_env(
+def parse_env(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
+    """Returns environment variables for the guest by their names. A name without a value takes the
+    value that it has here, if any. Raises click.BadParameter."""
     found = {}
     for text in values:
         name, equals, value = text.partition("=")
@@ -245,16 +254,3 @@ def _parse_env(
         elif name in os.environ:
             found[name] = os.environ[name]
     return found
-
-
-def detach_keys_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--detach-keys."""
-    from quicksand_tui.cli.keys import DEFAULT_KEYS
-
-    return click.option(
-        "--detach-keys",
-        default=DEFAULT_KEYS,
-        show_default=True,
-        metavar="KEYS",
-        help="Keys that leave the terminal running; the first one twice sends it.",
-    )(function)

@@ -1,4 +1,4 @@
-"""Printing: stdout is data, stderr is the rest."""
+"""Printing and exit codes for all commands: data goes to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -6,60 +6,161 @@ import json
 import os
 import sys
 import time
-import unicodedata
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.cli.text import clean, clean_lines
+if TYPE_CHECKING:
+    from quicksand.errors import DiskSpaceError
+
+from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.text import cells, clean, clean_lines
+
+BY_SIGNAL = 128
+
+
+class Exit(IntEnum):
+    """The exit codes of all commands. `run`, `exec` and `shell` otherwise exit as the command in
+    the guest did."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    TIMEOUT = 124
+    SANDBOX_FAILED = 125
+    CANNOT_RUN = 126
+    NOT_FOUND = 127
+    INTERRUPTED = 130
+    READER_GONE = 141
+
+
+MEANINGS = {
+    Exit.OK: "it worked",
+    Exit.FAILURE: "it failed; stderr says why",
+    Exit.USAGE: "the command line is wrong",
+    Exit.TIMEOUT: "run, exec: --timeout ran out",
+    Exit.SANDBOX_FAILED: "run, exec, shell: the sandbox failed, not the command in it",
+    Exit.CANNOT_RUN: "run, exec: the command is there but cannot be run",
+    Exit.NOT_FOUND: "run, exec: there is no such command in the sandbox",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C (128 + n after any other signal n)",
+    Exit.READER_GONE: "whoever read the output has closed it",
+}
+
+
+def hint_with_amounts(error: DiskSpaceError) -> str:
+    """Returns the error's hint. If it recommends `clean`, the hint says how much that would free
+    now."""
+    from quicksand.errors import FREE_SPACE, QuicksandError
+
+    if error.hint != FREE_SPACE:
+        return error.hint
+    from quicksand.cleaning import Cleaner, Waste
+    from quicksand.host.paths import paths
+
+    try:
+        heaps = Cleaner(paths()).look()
+    except (OSError, QuicksandError):
+        return error.hint  # on a full disk, even counting may fail
+    trash = sum(heap.frees for heap in heaps if heap.kind is Waste.TRASH)
+    total = sum(heap.frees for heap in heaps)
+    return f"{error.hint}: {show_size(total)} now, {show_size(trash)} of it in the trash"
+
 
 PROGRAM = "quicksand-tui"
 UNSYNCED = (
     "not in it: what the guest had not yet written to its disk, since it was paused or did not "
     "answer; `quicksand-tui resume` lets it, then save again"
 )
-"""Of a save or a snapshot."""
+"""What is lost when a save or a snapshot could not be synced first."""
+
+BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
 
 COMPLETE_VARIABLE = "_QUICKSAND_TUI_COMPLETE"
-"""Environment: what a shell asks that completes a command line (click)."""
+"""The environment variable in which a shell asks for completions (click's convention)."""
+
+
+_coverings: list[Callable[[], None]] = []
+
+
+@contextmanager
+def covering(take_away: Callable[[], None]) -> Iterator[None]:
+    """Calls ``take_away`` before each line is written, and at the end. It removes the progress that
+    a terminal shows for the moment."""
+    _coverings.append(take_away)
+    try:
+        yield
+    finally:
+        _coverings.remove(take_away)
+        take_away()
+
+
+def _make_room() -> None:
+    for take_away in _coverings:
+        take_away()
 
 
 def say(line: str) -> None:
-    """A line for a person, on stderr."""
+    """Writes a line for people to stderr."""
+    _make_room()
     print(line, file=sys.stderr, flush=True)
 
 
+def tell(line: str) -> None:
+    """Writes a line of data to stdout while progress may be shown."""
+    _make_room()
+    print(line, flush=True)
+
+
 def complain(error: object, *, hint: str = "", about: str = "") -> None:
-    """An error on stderr: ``quicksand-tui: message`` and its hint."""
-    subject = f"{clean(about)}: " if about else ""
-    say(f"{PROGRAM}: {subject}{clean_lines(error)}")
+    """Writes an error to stderr as ``quicksand-tui: message``, and a line with its hint."""
+    from quicksand.errors import DiskSpaceError, shorten
+
+    subject = f"{clean(shorten(about))}: " if about else ""
+    say(f"{PROGRAM}: {subject}{clean_lines(shorten(str(error)))}")
     hint = hint or getattr(error, "hint", "")
-    # Some errors already carry their hint in the message, as the specification wants it.
+    # The specification puts the hint of some errors into their message.
     if hint and hint not in str(error):
-        say(f"hint: {clean_lines(hint)}")
+        if isinstance(error, DiskSpaceError):
+            hint = hint_with_amounts(error)
+        say(f"hint: {clean_lines(shorten(hint))}")
 
 
 def explain_os_error(error: OSError) -> str:
-    """What the system says, and of which file."""
+    """Returns the system's message, with the name of the file if there is one."""
     reason = error.strerror or str(error)
     return f"{os.fspath(error.filename)}: {reason}" if error.filename else reason
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on stdout, indented for people only."""
+    """Writes one JSON value to stdout; indented if stdout is a terminal."""
     text = json.dumps(value, indent=2 if sys.stdout.isatty() else None)
-    # JSON escapes everything else that a terminal could act on.
+    # DEL is the only character that a terminal acts on and JSON does not escape.
     print(text.replace("\x7f", "\\u007f"), flush=True)
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns on stdout, as wide as they need. Cells are cleaned."""
-    for line in format_table(heads, rows):
+    """Writes a table to stdout: fitted to the width of a terminal, or else as wide as it needs to
+    be. Cells are cleaned with `clean`."""
+    if is_terminal(sys.stdout):
+        from quicksand_tui.cli.rich_tables import draw_table
+
+        if draw_table(heads, rows):
+            return
+    print_lines(format_table(heads, rows))
+
+
+def print_lines(lines: list[str]) -> None:
+    """Writes the lines of a table to stdout; on a terminal, the heads are bold."""
+    head, *below = lines
+    print(f"{BOLD}{head}{NORMAL}" if is_terminal(sys.stdout) else head)
+    for line in below:
         print(line)
     sys.stdout.flush()
 
 
 def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """The lines of a table."""
+    """Returns a table as plain lines. Cells are cleaned with `clean`."""
     lines = [tuple(heads), *(tuple(clean(cell) for cell in row) for row in rows)]
     widths = [max(cells(line[n]) for line in lines) for n in range(len(heads))]
     return [
@@ -70,45 +171,33 @@ def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list
     ]
 
 
-def cells(text: str) -> int:
-    """How many columns of a terminal ``text`` takes."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.category(c) in ("Mn", "Me") for c in text)
-
-
 def show_size(size: float) -> str:
-    """Bytes for people, three digits: ``1.5 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.3g} TiB"
+    """Returns a size in bytes as commands print it: ``1.5 GiB``."""
+    return size_text(size, wide=True)
 
 
 def show_age(since: float, now: float | None = None) -> str:
-    """Time since ``since`` (Unix) in its largest unit: ``45s``, ``12m``, ``3h``, ``8d``."""
-    seconds = max(0.0, (time.time() if now is None else now) - since)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    """Returns the time from ``since`` to ``now`` (Unix seconds; the present) as commands print it:
+    ``45s``, ``12m``, ``3h``, ``8d``."""
+    return age_text((time.time() if now is None else now) - since, wide=True)
 
 
-def show_date(when: float) -> str:
-    """A day, as people of all countries write it: ``2026-07-14``."""
-    try:
-        return time.strftime("%Y-%m-%d", time.localtime(when))
-    except (OverflowError, ValueError, OSError):
-        return "never"
+def is_terminal(stream: Any) -> bool:
+    """Returns whether a stream leads to a terminal that can do more than show lines."""
+    return bool(stream.isatty()) and os.environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def has_colour(stream: Any) -> bool:
+    """Returns whether a stream leads to a terminal where the user wants colours (no-color.org)."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def is_unicode(stream: Any) -> bool:
-    """Whether a stream can show characters beyond ASCII."""
+    """Returns whether a stream's encoding is UTF-8."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 def abandon_stdout() -> None:
-    """Point stdout nowhere, so that nothing complains at exit that its reader is gone."""
+    """Points stdout to /dev/null, so that Python does not complain at exit that the reader is
+    gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,5 @@
-"""A command in the guest as if it ran here: its streams are ours, our signals are its."""
+"""Runs a command in the guest as if it ran here: it has our stdin, stdout and stderr, and gets our
+signals."""
 
 from __future__ import annotations
 
@@ -14,10 +15,8 @@ from quicksand.agent.wire import Stream
 from quicksand.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
 from quicksand.execution import ExitStatus
 
-from quicksand_tui.cli.attaching import why_gone
-from quicksand_tui.cli.exits import Exit
-from quicksand_tui.cli.output import complain, print_json
-from quicksand_tui.cli.runner import CannotStart, Signals
+from quicksand_tui.cli.output import Exit, complain, print_json
+from quicksand_tui.cli.runner import CannotStart, Signals, why_gone
 from quicksand_tui.cli.streams import FdReader, FdWriter, same_file
 
 if TYPE_CHECKING:
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
 AGAIN_S = 2.0
-"""A second Ctrl-C within this time ends the command."""
+"""Seconds; a second Ctrl-C within this time ends the command."""
 
 CANCEL_S = 1.0
-"""How long to wait for the agent to confirm a cancellation; closing the connection ends the command
+"""Seconds to wait for the agent to confirm a cancellation. Closing the connection ends the command
 too."""
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -36,7 +35,7 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be run, and how."""
+    """A command to run in a guest, and how to run it."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -46,24 +45,26 @@ class Wish:
     stdin: bool = False
 
     def keywords(self) -> dict[str, Any]:
-        """The keywords that `Sandbox.spawn` and `Sandbox.shell` share."""
+        """Returns the keyword arguments that `Sandbox.spawn` and `Sandbox.shell` share."""
         return {"env": self.env, "user": self.user, "cwd": self.cwd}
 
 
 @contextlib.contextmanager
 def starting() -> Any:
-    """Tell a command that cannot be started from a sandbox that fails."""
+    """Raises CannotStart, with the exit code that shells use, for a command that cannot be started;
+    other errors pass."""
     try:
         yield
     except AgentRefusedError as error:
         if not str(error).startswith("command "):
-            raise  # the user, the directory: not the command
+            raise  # the user or the directory is at fault, not the command
         code = Exit.NOT_FOUND if error.code == "not_found" else Exit.CANNOT_RUN
         raise CannotStart(error, code) from error
 
 
 async def run_command(sandbox: Sandbox, wish: Wish, signals: Signals) -> int:
-    """Run it with our stdin, stdout and stderr; return its exit code."""
+    """Runs a command with our stdin, stdout and stderr; returns its exit code. Raises CannotStart,
+    QuicksandError, and OSError for our own streams."""
     command = await _spawn(sandbox, wish)
     out = FdWriter(STDOUT)
     err = out if same_file(STDOUT, STDERR) else FdWriter(STDERR)
@@ -77,7 +78,8 @@ async def run_command(sandbox: Sandbox, wish: Wish, signals: Signals) -> int:
 
 
 async def collect_command(sandbox: Sandbox, wish: Wish, signals: Signals, **facts: Any) -> int:
-    """Run it and print one JSON object with its output and ``facts``; return its exit code."""
+    """Runs a command, prints one JSON object with its output and ``facts``, and returns its exit
+    code. Raises CannotStart, QuicksandError."""
     from quicksand import execution
 
     command = await _spawn(sandbox, wish)
@@ -116,7 +118,7 @@ def _conclude(status: ExitStatus | None, wish: Wish) -> int:
 
 @contextlib.asynccontextmanager
 async def _guarded(sandbox: Sandbox, command: Command, signals: Signals) -> AsyncIterator[None]:
-    """Ctrl-C goes to the command; however we end, it does not run on."""
+    """Passes Ctrl-C to the command, and ends the command however we end."""
     sending: set[asyncio.Task[None]] = set()
     try:
         with signals.interrupts_to(_interrupter(command, signals, sending)):
@@ -155,7 +157,7 @@ async def _send_interrupt(command: Command) -> None:
 
 
 async def _end(command: Command) -> None:
-    """End the command; a guest that does not answer is not waited for."""
+    """Ends the command, without waiting for a guest that does not answer."""
     with contextlib.suppress(QuicksandError, TimeoutError):
         async with asyncio.timeout(CANCEL_S):
             await command.cancel()
@@ -163,7 +165,7 @@ async def _end(command: Command) -> None:
 
 @contextlib.asynccontextmanager
 async def _feeding(command: Command, wish: Wish) -> AsyncIterator[None]:
-    """Pass our stdin on meanwhile, if it is wanted. A command need not read all of it."""
+    """Passes our stdin on if the command wants it; the command need not read all of it."""
     if not wish.stdin:
         yield
         return
@@ -181,8 +183,8 @@ async def _feed(command: Command, source: AsyncIterable[bytes]) -> None:
     try:
         await command.feed(source)
     except AgentUnreachableError:
-        return  # whoever reads the output learns it too
+        return  # who reads the output gets the same error
     except OSError:
-        # It must not take half its input for the whole.
+        # The command must not take half of its input for all of it.
         await _end(command)
         raise

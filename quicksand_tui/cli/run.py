@@ -1,20 +1,17 @@
-"""`quicksand-tui run`: a new sandbox, and a command or a shell in it."""
+"""`quicksand-tui run, clone`: starts a new sandbox with a command or a shell in it; makes copies of
+one."""
 
 from __future__ import annotations
 
-import re
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from quicksand_tui.cli.options import (
-    command_options,
-    complete_images,
-    detach_keys_option,
-    json_option,
-    machine_options,
-)
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.machine import machine_options
+from quicksand_tui.model.verbs import CLONES_AT_ONCE
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -22,51 +19,15 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.relay import Wish
     from quicksand_tui.cli.runner import Signals
 
-_FORWARD = re.compile(r"(?:(\d{1,5}):)?(\d{1,5})")
 
-
-def _parse_forwards(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> list[tuple[int, int]]:
-    found = []
-    for text in values:
-        match = _FORWARD.fullmatch(text)
-        if match is None:
-            raise click.BadParameter(f"{text!r} is not HOST:GUEST, as in 8080:80")
-        found.append((int(match[1] or 0), int(match[2])))
-    return found
-
-
-@click.command("run")
-@click.argument("image", shell_complete=complete_images)
-@click.option("--name", help="Name it: it can be started again, and its disk stays.")
-@machine_options
-@click.option(
-    "-p",
-    "--publish",
-    multiple=True,
-    metavar="HOST:GUEST",
-    callback=_parse_forwards,
-    help="Forward a TCP port of 127.0.0.1; HOST 0 takes a free one. May be repeated.",
-)
-@click.option("--cold", is_flag=True, help="Boot it, though there is a template to go on from.")
-@click.option("--save", metavar="SAVE", help="Save its disk when it stops; `run SAVE` goes on.")
-@click.option("-d", "--detach", is_flag=True, help="Leave it running and print its name.")
-@click.option(
-    "--rm",
-    "--ephemeral",
-    "remove",
-    is_flag=True,
-    help="Remove it when it stops, though it has a name.",
-)
-@command_options
-@detach_keys_option
-@json_option
-def command(
+@command_of("run")
+@machine_options()
+def run_command(
     image: str,
     name: str | None,
     machine: dict[str, Any],
-    publish: list[tuple[int, int]],
+    trust: bool,
+    build: bool | None,
     cold: bool,
     save: str | None,
     detach: bool,
@@ -83,6 +44,12 @@ def command(
 ) -> int:
     """Start a sandbox and run a command or a shell in it.
 
+    IMAGE is an image, a save of yours, or a path to one; ./NAME is also a save in ./.quicksand that
+    was not made here, as a cloned repository may bring it. Such a save gets the usual network and
+    no ports, whatever it asks for, unless you give them or --trust it.
+
+    An image that is not here yet is built first, where somebody sees it: on a terminal.
+
     The first start of a machine boots it and has a template made; later ones go on from that in a
     fraction of the time (`images warm` makes it beforehand).
 
@@ -90,20 +57,20 @@ def command(
     Then the sandbox is stopped, and removed unless it has a name. With --detach it stays, and
     COMMAND goes on in it.
     """
-    from quicksand_tui.cli.keys import parse_keys
+    from quicksand_tui.cli.options import parse_keys
     from quicksand_tui.cli.relay import Wish
     from quicksand_tui.cli.runner import run_in_sandbox
 
     if save is not None and detach:
         raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")
     in_terminal = _decide_terminal(argv, tty=tty, detach=detach, as_json=as_json)
-    if publish:
-        machine["port_forwards"] = [{"host": h, "guest": g} for h, g in publish]
     plan = _Plan(
         image=image,
         name=name,
         ephemeral=True if remove else None,
         options=machine,
+        trust=trust,
+        build=False if as_json and build is None else build,
         warm=not cold,
         save=save,
         detach=detach,
@@ -127,8 +94,10 @@ def command(
 
 
 def _decide_terminal(argv: tuple[str, ...], *, tty: bool, detach: bool, as_json: bool) -> bool:
-    """Whether the command runs in a terminal. Raises UsageError for what cannot be."""
-    from quicksand_tui.cli.terminal import is_terminal, require_terminal
+    """Returns whether the command runs in a terminal. Raises UsageError for options that exclude
+    each other."""
+    from quicksand_tui.cli.opening import has_terminal
+    from quicksand_tui.cli.terminal import require_terminal
 
     if detach:
         if tty:
@@ -136,7 +105,7 @@ def _decide_terminal(argv: tuple[str, ...], *, tty: bool, detach: bool, as_json:
         return False
     if as_json and (tty or not argv):
         raise click.UsageError("--json needs a COMMAND without --tty, or --detach")
-    if not argv and not tty and not is_terminal():
+    if not argv and not tty and not has_terminal():
         raise click.UsageError(
             "there is no terminal for a shell: give a command after --, or --detach"
         )
@@ -152,6 +121,8 @@ class _Plan:
     name: str | None
     ephemeral: bool | None
     options: dict[str, Any]
+    trust: bool
+    build: bool | None
     warm: bool
     save: str | None
     detach: bool
@@ -164,8 +135,11 @@ class _Plan:
 async def _run(plan: _Plan, signals: Signals) -> int:
     from quicksand.sandbox import Sandbox
 
-    from quicksand_tui.cli.progress import StartProgress, shown
-    from quicksand_tui.cli.save import save_store
+    from quicksand_tui.cli.bundles import save_store
+    from quicksand_tui.cli.output import say
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.standing import StartProgress
+    from quicksand_tui.model.text import clean
 
     progress = StartProgress(plan.name or plan.image)
     sandbox = Sandbox(
@@ -173,13 +147,19 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         name=plan.name,
         ephemeral=plan.ephemeral,
         warm=plan.warm,
+        trust=plan.trust,
+        build=plan.build,
         progress_callback=progress.stage,
         **plan.options,
     )
+    for notice in sandbox.notices:
+        say(clean(notice))
     if plan.save is not None:
         sandbox.save_on_stop(plan.save, save_store(None))
-    async with shown(progress.describe):
+    async with shown(progress.look):
         await sandbox.start()
+    if reach := describe_reach(sandbox):
+        say(f"{sandbox.name}: {reach}")
     stays = False
     try:
         if plan.detach:
@@ -195,12 +175,12 @@ async def _run(plan: _Plan, signals: Signals) -> int:
 
 
 async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bool]:
-    """Run what is wanted; return its exit code, and whether the sandbox is to stay."""
+    """Runs what the user asked for; returns the exit code, and whether the sandbox is to stay."""
     from quicksand_tui.cli import relay
 
     if plan.in_terminal:
-        from quicksand_tui.cli.exits import Exit
-        from quicksand_tui.cli.sessions import Left, run_in_terminal, say_left
+        from quicksand_tui.cli.output import Exit
+        from quicksand_tui.cli.shells import Left, run_in_terminal, say_left
 
         try:
             return await run_in_terminal(sandbox, plan.wish, plan.keys, signals), False
@@ -215,8 +195,7 @@ async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bo
 
 
 async def _leave_running(sandbox: Sandbox, plan: _Plan) -> int:
-    from quicksand_tui.cli.exits import Exit
-    from quicksand_tui.cli.output import print_json
+    from quicksand_tui.cli.output import Exit, print_json
     from quicksand_tui.cli.relay import starting
 
     facts = start_facts(sandbox)
@@ -237,22 +216,105 @@ async def _leave_running(sandbox: Sandbox, plan: _Plan) -> int:
     return Exit.OK
 
 
+def describe_reach(sandbox: Sandbox) -> str:
+    """Describes the network, forwarded ports and the agent's HTTP; "" if all are at their
+    defaults."""
+    from quicksand.config import NetworkMode
+
+    mode = sandbox.config.network_mode
+    parts = [] if mode is NetworkMode.MOUNTS_ONLY else [f"network {mode.value}"]
+    parts += [f"127.0.0.1:{host} -> {guest}" for guest, host in sandbox.port_forwards.items()]
+    parts += [f"agent {sandbox.agent_url}"] if sandbox.agent_url else []
+    return ", ".join(parts)
+
+
 def start_facts(sandbox: Sandbox) -> dict[str, Any]:
-    """What `--json` says of a sandbox that this process has started."""
+    """Returns the fields of `--json` for a sandbox that this process has started."""
     timing = sandbox.boot_timing
     return {
         "name": sandbox.name,
         "id": sandbox.id,
         "accel": sandbox.accelerator,
+        "network": sandbox.config.network_mode.value,
         "ports": [{"host": h, "guest": g} for g, h in sandbox.port_forwards.items()],
+        "agent_url": sandbox.agent_url,
         "boot_s": round(timing.total_s, 3) if timing is not None else None,
         "boot_mode": timing.mode if timing is not None else None,
         "boot_note": (timing.note or None) if timing is not None else None,
+        "notices": list(sandbox.notices),
     }
 
 
 async def _stop(sandbox: Sandbox) -> None:
     from quicksand_tui.cli.progress import shown
 
-    async with shown(lambda seconds: f"{sandbox.name}: stopping, {seconds:.1f} s"):
+    async with shown(f"{sandbox.name}: stopping"):
         await sandbox.stop()
+
+
+@command_of("clone")
+def clone_command(
+    name: str,
+    count: int,
+    at: str | None,
+    new_name: str | None,
+    mounts: str | None,
+    concurrency: int | None,
+    as_json: bool,
+) -> int:
+    """Make sandboxes that go on from this instant of another one.
+
+    Memory, processes and disk are the same; names, addresses, host keys and forwarded ports of
+    this host are their own. They run on when this ends; unless --name is given, those of a named
+    sandbox are called NAME-1 and so on, those of one without a name have none either. The source
+    stands still as for a checkpoint; clones of a stopped one boot from its disk. They have no
+    mounts unless --mounts says so. After an error there is none.
+    """
+    if new_name is not None and count > 1:
+        raise click.UsageError("--name goes with one clone: several need a name each")
+
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.output import Exit, print_json
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+
+    what = "a clone" if count == 1 else f"{count} clones"
+
+    async def main(signals: Signals) -> int:
+        source = Sandbox.open(name)
+        try:
+            async with shown(f"{name}: making {what}"):
+                clones = await source.clone(
+                    count,
+                    concurrency=concurrency or _cpus(),
+                    at=at,
+                    names=None if new_name is None else [new_name],
+                    mounts=mounts,
+                )
+                # This comes before anything else is awaited, so that Ctrl-C finds all clones or
+                # none.
+                facts = [start_facts(clone) for clone in clones]
+                _release(clones)
+        finally:
+            source.close()
+        if as_json:
+            print_json(facts)
+        else:
+            for clone in clones:
+                print(clone.name, flush=True)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _cpus() -> int:
+    return min(CLONES_AT_ONCE, os.cpu_count() or 1)
+
+
+def _release(clones: list[Sandbox]) -> None:
+    """Lets the clones run on after this process ends."""
+    for clone in clones:
+        clone.detach()
+    for clone in clones:
+        clone.close()

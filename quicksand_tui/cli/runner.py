@@ -1,4 +1,5 @@
-"""Running asynchronous commands, and what signals do to them."""
+"""Runs asynchronous commands: opens their sandbox, handles signals, finds out why a sandbox is
+gone."""
 
 from __future__ import annotations
 
@@ -6,17 +7,32 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
-from quicksand.errors import ConfigError, QuicksandError
+from quicksand.errors import (
+    AgentUnreachableError,
+    ConfigError,
+    MachineError,
+    QuicksandError,
+    RevertedError,
+    StateError,
+)
+from quicksand.host.paths import paths
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Status
 
-from quicksand_tui.cli.exits import BY_SIGNAL, Exit
-from quicksand_tui.cli.output import complain, explain_os_error
+from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error
+
+if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CannotStart(Exception):  # noqa: N818 - reads as a fact
-    """The command in the guest was not started. ``code`` is the exit code that says why."""
+    """Raised when a command of the guest could not be started. ``code`` is the exit code for the
+    reason."""
 
     def __init__(self, cause: QuicksandError, code: Exit) -> None:
         super().__init__(str(cause))
@@ -25,7 +41,8 @@ class CannotStart(Exception):  # noqa: N818 - reads as a fact
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP cancel the main task, unless SIGINT is taken over."""
+    """Makes SIGINT, SIGTERM and SIGHUP cancel the main task, unless `interrupts_to` handles
+    SIGINT."""
 
     def __init__(self, task: asyncio.Task[int]) -> None:
         self._task = task
@@ -34,13 +51,13 @@ class Signals:
         """The signal that ended the main task."""
 
     def end(self, number: signal.Signals) -> None:
-        """Cancel the main task on behalf of a signal."""
+        """Cancels the main task as if the signal had arrived."""
         self.received = self.received or number
         self._task.cancel()
 
     @contextlib.contextmanager
     def interrupts_to(self, handler: Callable[[], None]) -> Iterator[None]:
-        """Meanwhile SIGINT calls ``handler`` and nothing else."""
+        """During the context, SIGINT calls ``handler`` and does nothing else."""
         before, self._on_interrupt = self._on_interrupt, handler
         try:
             yield
@@ -49,7 +66,8 @@ class Signals:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Handle the signals meanwhile, except those that our parent had us ignore (nohup)."""
+        """Handles the signals during the context, except those that our parent has made us ignore
+        (nohup)."""
         loop = asyncio.get_running_loop()
         mine = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
         for number in mine:
@@ -68,7 +86,8 @@ class Signals:
 
 
 def run_async(main: Callable[[Signals], Awaitable[int]]) -> int:
-    """Run ``main`` to its end; a signal cancels it and gives 128 + its number."""
+    """Runs ``main`` to its end and returns its exit code. A signal cancels ``main``; the code is
+    then 128 plus the signal's number. Raises what ``main`` raises."""
     return asyncio.run(_watch(main))
 
 
@@ -86,8 +105,9 @@ async def _watch(main: Callable[[Signals], Awaitable[int]]) -> int:
 
 
 def run_in_sandbox(main: Callable[[Signals], Awaitable[int]]) -> int:
-    """As `run_async`, for what passes on a command's exit code: failures of the sandbox itself get
-    a code of their own. Values that make no sense are the command line's fault as everywhere."""
+    """Does the same as `run_async` for commands that return the exit code of a command in the
+    guest: failures of the sandbox itself are reported and have their own exit code. Raises
+    ConfigError, which is a fault of the command line, and BrokenPipeError."""
     try:
         return run_async(main)
     except CannotStart as error:
@@ -97,9 +117,78 @@ def run_in_sandbox(main: Callable[[Signals], Awaitable[int]]) -> int:
         raise
     except BrokenPipeError:
         raise
-    except OSError as error:  # our own stdin or stdout: a full disk
+    except OSError as error:  # our own stdin or stdout failed: a full disk
         complain(explain_os_error(error))
         return Exit.SANDBOX_FAILED
     except QuicksandError as error:
         complain(error)
         return Exit.SANDBOX_FAILED
+
+
+END_WAIT_S = 2.0
+"""Seconds to wait for a machine's processes to end; its connection breaks a moment earlier."""
+
+END_POLL_S = 0.02
+
+
+@contextlib.contextmanager
+def attached(name: str) -> Iterator[Sandbox]:
+    """Yields the running sandbox ``name``, and closes it at the end.
+
+    Raises SandboxNotFoundError; StateError for a sandbox that is paused or does not run.
+    """
+    from quicksand.sandbox import Sandbox
+
+    entry = Registry(paths()).find(name)
+    if entry.status is Status.PAUSED:
+        raise StateError(
+            f"the sandbox {entry.name!r} is paused",
+            hint=f"`quicksand-tui resume {entry.name}` lets it go on",
+        )
+    sandbox = Sandbox.attach(entry.id)
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+@contextlib.contextmanager
+def opened(name: str, *, hint: str) -> Iterator[Sandbox]:
+    """Yields the sandbox ``name``, running or paused, and closes it at the end.
+
+    Raises SandboxNotFoundError; StateError with ``hint`` for a sandbox that does not run.
+    """
+    from quicksand.sandbox import Sandbox
+
+    entry = Registry(paths()).find(name)
+    sandbox = Sandbox.open(entry.id)
+    try:
+        if not entry.is_live:
+            raise StateError(f"the sandbox {entry.name!r} is not running", hint=hint)
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandError:
+    """Returns the error to report when a connection broke: one that says how the machine ended, or
+    ``error`` if it still runs."""
+    if isinstance(error, RevertedError):
+        return RevertedError(str(error), hint="what ran in it has never been")
+    registry = Registry(paths())
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + END_WAIT_S
+    while True:
+        entry = registry.inspect(sandbox.id)
+        if entry is None:
+            return MachineError(f"the sandbox {sandbox.name!r} was stopped and removed")
+        if entry.status is Status.CRASHED:
+            return MachineError(
+                f"the sandbox {entry.name!r} crashed: {entry.error}",
+                hint=f"`quicksand-tui logs {entry.name}` shows its console",
+            )
+        if not entry.is_live:
+            return MachineError(f"the sandbox {entry.name!r} was stopped")
+        if loop.time() > deadline:
+            return error
+        await asyncio.sleep(END_POLL_S)

@@ -1,35 +1,271 @@
-"""`quicksand-tui saves`: disks that outlive their sandbox."""
+"""`quicksand-tui saves`: lists, checks and removes saves, which are disks that outlive their
+sandbox."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from quicksand_tui.cli.options import json_option
-from quicksand_tui.cli.saves_change import prune, rebase, remove, restore
-from quicksand_tui.cli.saves_verify import verify
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quicksand.saves.census import SaveInfo
-    from quicksand.saves.store import Trashed
+    from quicksand.saves.removing import Removed
+    from quicksand.saves.store import Save, Trashed
+    from quicksand.saves.verifying import Verdict
+
+    from quicksand_tui.cli.runner import Signals
+
+
+DAY_S = 86400
+
+
+@command_of("saves rm")
+def remove(names: tuple[str, ...], now: bool) -> int:
+    """Move saves to the trash, where they are kept for a week.
+
+    Sandboxes and saves that came from them keep what they share with them; they are named.
+    """
+    from quicksand.errors import QuicksandError
+    from quicksand.host.paths import paths
+    from quicksand.saves.removing import remove_save
+
+    from quicksand_tui.cli.output import complain
+
+    failed = False
+    for name in dict.fromkeys(names):
+        try:
+            removed = remove_save(name, paths(), now=now)
+        except QuicksandError as error:
+            failed = True
+            complain(error, about="" if name in str(error) else name)
+        else:
+            print(removed.info.name, flush=True)
+            _explain(removed)
+    _sweep()
+    return Exit.FAILURE if failed else Exit.OK
+
+
+def _explain(removed: Removed) -> None:
+    from quicksand.saves.store import TRASH_KEPT_S
+
+    from quicksand_tui.cli.output import say, show_size
+    from quicksand_tui.model.amounts import date_text
+    from quicksand_tui.model.text import clean
+
+    info, size = removed.info, show_size(removed.info.own)
+    name = clean(info.name)
+    if removed.trashed is None:
+        say(f"{name}: {size} are free again")
+    else:
+        until = date_text(removed.trashed.removed + TRASH_KEPT_S)
+        say(
+            f"{name}: in the trash until {until}, {size} are free then; "
+            f"`quicksand-tui saves restore {name}` brings it back"
+        )
+    heirs = [f"the save {clean(child)}" for child in info.children]
+    heirs += [f"the sandbox {clean(sandbox)}" for sandbox in info.sandboxes]
+    if heirs:
+        say(f"{name}: {', '.join(heirs)} came from it, and keep what they share with it")
+
+
+@command_of("saves restore")
+def restore(name: str, new_name: str | None) -> None:
+    """Bring a save back from the trash: of that name the one removed last, or the one of that id.
+
+    `saves trash` lists what is there.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.saves.removing import restore_save
+
+    print(restore_save(name, paths(), new_name=new_name).name, flush=True)
+    _sweep()
+
+
+@command_of("saves prune")
+def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bool) -> None:
+    """Move old saves to the trash: those in ./.quicksand and your own, as `saves` lists them.
+
+    Saves that cannot be read stay: `saves rm` removes them by name.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.saves.census import Census
+    from quicksand.saves.removing import choose_old, freed_together, remove_all
+
+    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
+
+    if older_than is None and keep is None:
+        raise click.UsageError("say which may go: --older-than DAYS, --keep N, or both")
+    seconds = None if older_than is None else older_than * DAY_S
+    old = choose_old(Census(paths()).list(), older_than_s=seconds, keep=keep)
+    total = freed_together(old)
+    if not dry_run:
+        remove_all(old, paths())
+    if as_json:
+        told = [
+            {"name": i.name, "path": str(i.save.root), "created": i.created, "own": i.own}
+            for i in old
+        ]
+        print_json({"removed": not dry_run, "frees": total, "saves": told})
+    else:
+        if old:
+            rows = [(i.name, show_size(i.own), show_age(i.created), i.note) for i in old]
+            print_table(("NAME", "OWN", "AGE", "NOTE"), rows)
+        where = (
+            "would be free once they are gone for good"
+            if dry_run
+            else ("will be free in a week; `quicksand-tui saves trash --empty` frees them now")
+        )
+        say(f"{show_size(total)} {where}" if old else "there are no such saves")
+    if not dry_run:
+        _sweep()
+
+
+def _sweep() -> None:
+    """Removes what has been in the trash for long enough."""
+    from quicksand.errors import QuicksandError
+    from quicksand.host.paths import paths
+    from quicksand.saves.removing import sweep
+
+    from quicksand_tui.cli.output import complain, say
+    from quicksand_tui.model.text import clean
+
+    try:
+        gone = sweep(paths())
+    except QuicksandError as error:  # the command itself has succeeded
+        complain(error, about="the trash")
+        return
+    if gone:
+        names = ", ".join(clean(trashed.save.name) for trashed in gone)
+        say(f"a week in the trash has passed for {names}: gone for good")
+
+
+@command_of("saves rebase")
+def rebase(name: str, onto: str | None, as_json: bool) -> int:
+    """Bring a save to another image, or to another version of its own: its disk is copied whole.
+
+    The disk stays as it is; guests boot with the kernel of that image then. The old save goes to
+    the trash, and `images prune` may remove the old image.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.host.threads import in_thread_to_the_end
+    from quicksand.saves.finding import find_save
+    from quicksand.saves.rebasing import rebase as rebase_save
+
+    from quicksand_tui.cli.output import print_json, show_size
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import Rate
+
+    save = find_save(name, paths())
+    manifest = save.require()
+    image = onto or (manifest.base.name if manifest.base else manifest.config.image)
+    rate = Rate(f"{save.name}: onto {image}")
+
+    async def main(signals: Signals) -> int:
+        async with shown(rate.look):
+            made = await in_thread_to_the_end(
+                lambda: rebase_save(save, image, paths(), report=rate.report)
+            )
+        found = made.require()
+        if as_json:
+            print_json({"path": str(made.root), **found.to_json()})
+        else:
+            size = show_size(sum(layer.size for layer in found.layers or ()))
+            print(f"{made.name}  {size}  {found.base}")
+        return Exit.OK
+
+    return run_async(main)
+
+
+@command_of("saves verify")
+def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
+    """Check saves, all of them unless some are named: files, sizes, headers, the image they lie on.
+
+    NAME can be the file of a snapshot, too. Exit status 1 if one is damaged or lacks its image.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.saves.finding import all_stores
+    from quicksand.saves.verifying import find_any, verify_saves
+
+    from quicksand_tui.cli.output import print_json, say
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.standing import Rate
+
+    if names:
+        saves = [find_any(name, paths()) for name in dict.fromkeys(names)]
+    else:
+        saves = [save for store in all_stores(paths()) for save in store.list()]
+    from quicksand_tui.model.amounts import megabytes_text, seconds_text
+
+    rate, total = Rate("verifying"), 0
+
+    def report(done: int, size: int) -> None:
+        nonlocal total
+        total = size
+        rate.report("reading", done, size)
+
+    async def main(signals: Signals) -> int:
+        started = time.perf_counter()
+        async with shown(rate.look):
+            verdicts = await verify_saves(saves, paths(), deep=deep, progress=report)
+        seconds = time.perf_counter() - started
+        if as_json:
+            print_json([_facts(verdict) for verdict in verdicts])
+        else:
+            _print(verdicts)
+            if deep:
+                say(f"read {megabytes_text(total)} in {seconds_text(seconds)}")
+            elif saves:
+                say("looked at from outside; --deep reads every byte")
+        is_good = all(verdict.is_whole for verdict in verdicts)
+        return Exit.OK if is_good else Exit.FAILURE
+
+    return run_async(main)
+
+
+def _print(verdicts: list[Verdict]) -> None:
+    from quicksand_tui.cli.output import print_table
+
+    rows: list[tuple[object, ...]] = []
+    for verdict in verdicts:
+        name = verdict.save.name
+        if verdict.is_whole:
+            rows.append((name, "whole" if verdict.deep else "ok", "", ""))
+        rows += [(name, "BAD", file, text) for file, text in verdict.problems.items()]
+    print_table(("NAME", "STATE", "FILE", "PROBLEM"), rows)
+
+
+def _facts(verdict: Verdict) -> dict[str, Any]:
+    save: Save = verdict.save
+    return {
+        "name": save.name,
+        "path": str(save.root),
+        "deep": verdict.deep,
+        "whole": verdict.is_whole,
+        "problems": dict(verdict.problems),
+    }
+
 
 HEADS = ("NAME", "OWN", "SHARED", "BASE", "AGE", "PARENT", "CHILDREN", "FROM", "NOTE")
 NAMES_SHOWN = 2
 NOTE_MAX = 60
 
 
-@click.group("saves", invoke_without_command=True)
-@click.option("-a", "--all", "everywhere", is_flag=True, help="Also those of other workspaces.")
-@json_option
+@command_of("saves")
 @click.pass_context
-def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
+def saves_command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
     """List, remove, restore, verify, prune and rebase saves.
 
-    Without a further word this lists them: those in ./.quicksand, then your own. Deleting one
-    frees its OWN bytes; SHARED ones belong to other saves or sandboxes too.
+    Without a further word this lists them: those in ./.quicksand, your own, and those that lie in
+    this directory. Deleting one frees its OWN bytes; SHARED ones belong to other saves or sandboxes
+    too.
     """
     if ctx.invoked_subcommand is None:
         _list(everywhere, as_json)
@@ -39,13 +275,7 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
         raise click.UsageError("--all goes with the list", ctx)
 
 
-for part in (remove, restore, verify, prune, rebase):
-    command.add_command(part)
-
-
-@command.command("list")
-@click.option("-a", "--all", "everywhere", is_flag=True, help="Also those of other workspaces.")
-@json_option
+@command_of("saves list")
 def list_saves(everywhere: bool, as_json: bool) -> None:
     """List saves."""
     _list(everywhere, as_json)
@@ -83,7 +313,7 @@ def _row(info: SaveInfo) -> tuple[object, ...]:
         show_age(info.created),
         "" if info.parent is None else info.parent.name,
         _some(info.children),
-        _origin(info),
+        _from(info),
         info.note[:NOTE_MAX],
     )
 
@@ -94,23 +324,32 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _origin(info: SaveInfo) -> str:
-    """Where it is found: in the workspace of this directory, among the user's own, elsewhere."""
+    """Returns where a save was found: in the workspace of this directory, among the user's own
+    saves, in the directory itself, or elsewhere."""
     from quicksand.host.paths import paths
     from quicksand.saves.finding import all_stores
 
-    workspace, own = all_stores(paths())
-    if info.store.root == own.root:
-        return "user"
-    return "workspace" if info.store.root == workspace.root else str(info.store.root)
+    names = ("workspace", "user", "here")
+    known = dict(zip((store.root for store in all_stores(paths())), names, strict=True))
+    return known.get(info.store.root, str(info.store.root))
+
+
+def _from(info: SaveInfo) -> str:
+    origin = _origin(info)
+    if info.is_own:
+        return origin
+    return f"{origin}, imported" if origin == "user" else f"{origin}, not made here"
 
 
 def facts(info: SaveInfo) -> dict[str, Any]:
-    """A save as JSON."""
+    """Returns a save's fields for `--json`."""
     manifest, base = info.save.manifest, info.base
     told: dict[str, Any] = {
         "name": info.name,
         "path": str(info.save.root),
         "from": _origin(info),
+        "made_here": info.is_own,
+        "left_out": list(info.left_out),
         "own": info.own,
         "shared": info.shared,
         "created": info.created,
@@ -137,10 +376,7 @@ def facts(info: SaveInfo) -> dict[str, Any]:
     return told
 
 
-@command.command("trash")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--empty", is_flag=True, help="Remove for good what is in it, or the IDs only.")
-@json_option
+@command_of("saves trash")
 def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
     """List saves that were removed or replaced, and can be brought back for a week."""
     from quicksand.host.paths import paths
@@ -152,7 +388,7 @@ def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
     stores = known_stores(paths())
     found = _chosen(list_trash(stores), ids)
     total = freed_by(trashed.root for trashed in found)
-    told = [_trashed_facts(trashed) for trashed in found]
+    told = [trashed_save_facts(trashed) for trashed in found]
     if empty:
         shown = {trashed.id for trashed in found}
         for store in stores:
@@ -169,7 +405,7 @@ def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
 
 
 def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
-    """All of the trash, or what the ids name."""
+    """Returns what the ids name, or all of the trash without ids."""
     from quicksand.errors import SaveNotFoundError
 
     if missing := set(ids) - {trashed.id for trashed in found}:
@@ -179,7 +415,8 @@ def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
     return [trashed for trashed in found if not ids or trashed.id in ids]
 
 
-def _trashed_facts(trashed: Trashed) -> dict[str, Any]:
+def trashed_save_facts(trashed: Trashed) -> dict[str, Any]:
+    """Returns the fields of a save in the trash for `--json`."""
     from quicksand.saves.census import freed_by
     from quicksand.saves.store import TRASH_KEPT_S
 
@@ -189,7 +426,7 @@ def _trashed_facts(trashed: Trashed) -> dict[str, Any]:
         "name": trashed.save.name,
         "path": str(trashed.save.root),
         "removed": trashed.removed,
-        "until": trashed.removed + TRASH_KEPT_S,
+        "until": trashed.removed + TRASH_KEPT_S if trashed.was_save else None,
         "frees": freed_by([trashed.root]),
         "note": "" if manifest is None else manifest.note,
         "error": trashed.save.error or None,
@@ -197,12 +434,13 @@ def _trashed_facts(trashed: Trashed) -> dict[str, Any]:
 
 
 def _trash_row(told: dict[str, Any]) -> tuple[object, ...]:
-    from quicksand_tui.cli.output import show_age, show_date, show_size
+    from quicksand_tui.cli.output import show_age, show_size
+    from quicksand_tui.model.amounts import date_text
 
     return (
         told["name"],
         show_age(told["removed"]),
-        show_date(told["until"]),
+        "emptied" if told["until"] is None else date_text(told["until"]),
         show_size(told["frees"]),
         told["id"],
         told["error"] or told["note"][:NOTE_MAX],

@@ -1,4 +1,4 @@
-"""`quicksand-tui stats`: what sandboxes take of the host, and how they feel inside."""
+"""`quicksand-tui stats`: what sandboxes use of the host, and the load within them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from quicksand_tui.cli.options import json_option, sandboxes_argument
+from quicksand_tui.cli.commands import command_of
 
 if TYPE_CHECKING:
-    from quicksand.registry import Entry
     from quicksand.sandbox import Sandbox
+    from quicksand.sandbox_records import Entry
     from quicksand.stats import SandboxStats
 
     from quicksand_tui.cli.runner import Signals
 
 SAMPLE_S = 0.5
-"""Time between the two readings that make a CPU rate."""
+"""Seconds between the two readings from which a CPU rate is calculated."""
 
 GUEST_S = 5.0
-"""How long a guest may take to answer."""
+"""Seconds to wait for a guest to answer."""
 
 HEADS = ("NAME", "CPU", "RSS", "DISK", "GUEST MEMORY", "GUEST DISK", "LOAD", "PROCESSES", "NET I/O")
 HOME = "\x1b[H\x1b[J"
@@ -31,11 +29,11 @@ HOME = "\x1b[H\x1b[J"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One sandbox at one moment."""
+    """The figures of one sandbox at one moment."""
 
     name: str
     cpu_percent: float
-    """Of one core."""
+    """CPU time in percent of one core."""
     rss: int
     disk: int
     guest: SandboxStats | None
@@ -43,6 +41,7 @@ class Reading:
     """Why ``guest`` is None."""
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the fields of `--json`: sizes in bytes, traffic in bytes since the boot."""
         facts: dict[str, Any] = {
             "name": self.name,
             "cpu_percent": round(self.cpu_percent, 1),
@@ -67,9 +66,12 @@ class Reading:
         return facts
 
     def to_row(self) -> tuple[object, ...]:
+        """Returns the cells of a row of the table."""
         from quicksand_tui.cli.output import show_size
+        from quicksand_tui.model.amounts import percent_text
 
-        host = (self.name, f"{self.cpu_percent:.1f} %", show_size(self.rss), show_size(self.disk))
+        cpu = percent_text(self.cpu_percent, wide=True)
+        host = (self.name, cpu, show_size(self.rss), show_size(self.disk))
         if (guest := self.guest) is None:
             return (*host, self.error or "-", "", "", "", "")
         traffic = guest.guest_traffic
@@ -86,11 +88,8 @@ class Reading:
         )
 
 
-@click.command("stats")
-@sandboxes_argument(required=False)
-@click.option("--watch", type=click.FloatRange(min=0.2), metavar="S", help="Again every S seconds.")
-@json_option
-def command(names: tuple[str, ...], watch: float | None, as_json: bool) -> int:
+@command_of("stats")
+def stats_command(names: tuple[str, ...], watch: float | None, as_json: bool) -> int:
     """Show what sandboxes use, of the host and inside.
 
     CPU is in percent of one core; RSS and DISK are what the host gives; the rest is the guest's
@@ -126,15 +125,16 @@ def _show(readings: list[Reading], *, as_json: bool, again: bool) -> None:
 
 
 class Reader:
-    """Takes readings; keeps connections and the last CPU times between them."""
+    """Takes readings. Keeps connections and the last CPU times between readings."""
 
     def __init__(self) -> None:
         self._sandboxes: dict[str, Sandbox] = {}
         self._cpu: dict[str, tuple[float, float]] = {}
-        """By id: (time, CPU seconds) of the last reading."""
+        """The time and the CPU seconds of the last reading, by the sandbox's id."""
 
     async def read(self, names: tuple[str, ...]) -> list[Reading]:
-        """One reading of each; names that do not exist raise SandboxNotFoundError."""
+        """Reads each of the sandboxes. Raises SandboxNotFoundError for a name that does not
+        exist."""
         from quicksand.host.paths import paths
         from quicksand.registry import Registry
 
@@ -164,10 +164,10 @@ class Reader:
         )
 
     async def _ask(self, entry: Entry) -> tuple[SandboxStats | None, str]:
-        """What the guest says, or why it says nothing."""
+        """Returns the guest's own figures, or None and why there are none."""
         from quicksand.errors import QuicksandError
-        from quicksand.registry import Status
         from quicksand.sandbox import Sandbox
+        from quicksand.sandbox_records import Status
 
         if entry.status is not Status.RUNNING:
             return None, entry.status.value
@@ -184,6 +184,6 @@ class Reader:
             return None, str(error)
 
     def close(self) -> None:
-        """Let go of all sandboxes."""
+        """Closes the connections to all sandboxes."""
         for sandbox in self._sandboxes.values():
             sandbox.close()

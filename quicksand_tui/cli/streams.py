@@ -1,8 +1,8 @@
-"""Bytes between descriptors and the event loop, unchanged, in bounded memory.
+"""Moves bytes between file descriptors and the event loop, unchanged, in bounded memory.
 
-Reading and writing happen in threads: inherited descriptors must not be made non-blocking (the
-flag belongs to everybody who has them open), and a slow reader must not stop the event loop. The
-threads are daemons, so one that is stuck does not keep the process alive.
+Reading and writing happen in threads: inherited descriptors must not be made non-blocking (the flag
+is shared by all who have them open), and a slow reader must not stop the event loop. The threads
+are daemons, so a thread that hangs does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import threading
 from collections import deque
 
 QUEUE_MAX = 1024 * 1024
-"""Bytes that wait for a slow reader before the producer is held up."""
+"""How many bytes may wait for a slow reader before the writer has to wait."""
 
 READ_SIZE = 256 * 1024
 READ_AHEAD = 2
-"""Pieces that are read before somebody asks for them."""
+"""How many pieces are read ahead."""
 
 
 class FdWriter:
-    """Writes to one descriptor. A reader that is gone shows as BrokenPipeError in `write`."""
+    """Writes to one descriptor. If its reader is gone, `write` raises BrokenPipeError."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -38,7 +38,8 @@ class FdWriter:
         threading.Thread(target=self._work, name=f"write-{descriptor}", daemon=True).start()
 
     async def write(self, data: bytes) -> None:
-        """Queue ``data``; waits while more than `QUEUE_MAX` bytes are unwritten. Raises OSError."""
+        """Queues ``data``; waits while more than `QUEUE_MAX` bytes are unwritten. Raises
+        OSError."""
         with self._changed:
             self._chunks.append(data)
             self._waiting += len(data)
@@ -50,7 +51,7 @@ class FdWriter:
             raise self._error
 
     async def close(self) -> None:
-        """Return when all is written. Raises OSError. The descriptor stays open."""
+        """Waits until all is written. Raises OSError. Does not close the descriptor."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -73,7 +74,7 @@ class FdWriter:
             self._loop.call_soon_threadsafe(self._done.set)
 
     def _next(self) -> list[bytes]:
-        """All that waits; [] at the end."""
+        """Returns all pieces that are queued; [] at the end."""
         with self._changed:
             while not self._chunks and not self._closing:
                 self._changed.wait()
@@ -83,7 +84,7 @@ class FdWriter:
 
 
 class FdReader:
-    """The bytes of one descriptor to its end, as an asynchronous iterator."""
+    """Reads one descriptor to its end, as an asynchronous iterator of bytes."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -104,7 +105,7 @@ class FdReader:
         if isinstance(piece, OSError):
             raise piece
         if not piece:
-            self._pieces.put_nowait(piece)  # the end stays the end
+            self._pieces.put_nowait(piece)  # every later read finds the end, too
             raise StopAsyncIteration
         self._wanted.release()
         return piece
@@ -124,7 +125,7 @@ class FdReader:
 
 
 def same_file(first: int, second: int) -> bool:
-    """Whether two descriptors lead to the same file, pipe or terminal."""
+    """Returns whether two descriptors lead to the same file, pipe or terminal."""
     return os.path.sameopenfile(first, second)
 
 
@@ -133,7 +134,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
     while view:
         try:
             view = view[os.write(descriptor, view) :]
-        except BlockingIOError:  # somebody else made it non-blocking
+        except BlockingIOError:  # another process made it non-blocking
             select.select([], [descriptor], [])
 
 

@@ -1,4 +1,5 @@
-"""A guest's terminal in ours: raw, byte for byte, both ways; ours is put right in every case."""
+"""Shows a guest's terminal in ours: raw and byte for byte in both directions. Our terminal is
+restored at the end."""
 
 from __future__ import annotations
 
@@ -7,38 +8,188 @@ import contextlib
 import os
 import re
 import signal
-import sys
 import termios
+import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 from quicksand.errors import AgentUnreachableError, QuicksandError
+from quicksand.host.paths import paths
+from quicksand.registry import Registry
 
-from quicksand_tui.cli.attaching import why_gone
-from quicksand_tui.cli.keys import DetachKeys
-from quicksand_tui.cli.modes import ModeTracker
+from quicksand_tui.cli.options import DetachKeys
+from quicksand_tui.cli.runner import why_gone
 from quicksand_tui.cli.streams import FdWriter
+from quicksand_tui.door.answering import AnswerRight
+from quicksand_tui.terminal.unasking import Unasking
 
 if TYPE_CHECKING:
     from quicksand.execution import ExitStatus
     from quicksand.sandbox import Sandbox
-    from quicksand.shell import Shell
+    from quicksand.shell import Piece, Shell
 
     from quicksand_tui.cli.runner import Signals
 
+
+ON_AT_FIRST = frozenset({7, 25})
+"""Line wrap and cursor: the private modes that are set by default."""
+
+ALTERNATE = frozenset({47, 1047, 1049})
+
+_MODE = re.compile(rb"\x1b\[\?([0-9;]{1,64})([hl])")
+_KEYBOARD = re.compile(rb"\x1b\[([><])[0-9;]{0,16}u")
+_UNFINISHED = re.compile(rb"\x1b(?:\[(?:[?<>][0-9;]{0,64})?)?$")
+KEYBOARD_MAX = 64
+
+# Saves the cursor, resets the scroll region, restores the cursor; then normal keypad, ASCII, and no
+# colours.
+_RESET = b"\x1b7\x1b[r\x1b8\x1b>\x1b(B\x0f\x1b[0m"
+
+
+class ModeTracker:
+    """Keeps track of the private modes (DECSET) and pushed keyboard modes (kitty) that output
+    sets."""
+
+    def __init__(self) -> None:
+        self._changed: set[int] = set()
+        self._pushed = 0
+        self._carry = b""
+        self._seen = False
+
+    def feed(self, data: bytes) -> None:
+        """Reads output; sequences may be split between calls."""
+        if not self._carry and b"\x1b" not in data:
+            return
+        self._seen = True
+        data = self._carry + data
+        for match in _MODE.finditer(data):
+            on = match[2] == b"h"
+            for number in (int(part[:6]) for part in match[1].split(b";") if part):
+                if on == (number in ON_AT_FIRST):
+                    self._changed.discard(number)
+                elif len(self._changed) < 256:
+                    self._changed.add(number)
+        for match in _KEYBOARD.finditer(data):
+            step = 1 if match[1] == b">" else -1
+            self._pushed = min(KEYBOARD_MAX, max(0, self._pushed + step))
+        end = _UNFINISHED.search(data, max(0, len(data) - 80))
+        self._carry = end[0] if end else b""
+
+    def undo(self) -> bytes:
+        """Returns the sequences that undo what the output has set; b"" if there was no escape
+        sequence."""
+        if not self._seen:
+            return b""
+        parts = [b"\x1b[<u"] * self._pushed
+        # The alternate screen comes first: the other modes belong to the normal screen.
+        for number in sorted(self._changed, key=lambda n: (n not in ALTERNATE, n)):
+            parts.append(b"\x1b[?%d%c" % (number, b"h" if number in ON_AT_FIRST else b"l"))
+        return b"".join(parts) + _RESET
+
+
+class Questions:
+    """Passes a guest's current queries to our terminal, but removes those that are replayed and
+    those that another client of the same terminal answers."""
+
+    def __init__(self, right: AnswerRight) -> None:
+        self._right = right
+        self._unasking: Unasking | None = Unasking()
+        """None once our terminal is the one that answers; from then on it gets everything."""
+
+    def shown(self, piece: Piece) -> bytes:
+        """Returns the part of a piece of output that our terminal gets."""
+        if self._unasking is None:
+            return piece.data
+        if piece.replayed:
+            return self._unasking.feed(piece.data)
+        if not self._right.takes_over():
+            return self._unasking.feed(piece.data) + self._unasking.settle()
+        before, self._unasking = self._unasking, None
+        return before.settle() + before.unfinished + piece.data
+
+
+PROBE = b"\x1b[c"
+"""The query for device attributes. Every terminal answers it, after the queries that came
+before."""
+
+PROBE_S = 2.0
+"""Seconds to wait for the answer to `PROBE`."""
+
+AFTER_S = 0.2
+"""Seconds to go on after the first answer to `PROBE`: the guest may have sent the same query, so
+that the answer may be to that."""
+
+CUT_S = 0.05
+"""Seconds after which an answer that has begun counts as complete. Terminals send an answer in one
+piece, which a network may split. ESC alone counts as a key after that time."""
+
+ANSWER_MAX = 4096
+
+_ANSWER = re.compile(
+    rb"\x1b\[(?:"
+    rb"\?[\d;]*[cnRuS]|[>=][\d;]*c"  # device attributes, status, keyboard, graphics
+    rb"|\??[\d;]*\$y|>[\d;]*m"  # modes
+    rb"|[\d;]*[nt]|\d+;\d+R"  # status, sizes, where the cursor is
+    rb"|<[\d;]*[Mm]|[IO])"  # the mouse, the focus
+    rb"|\x1b[]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)"
+)
+"""The answers that xterm's control sequences (ctlseqs) describe."""
+
+_ATTRIBUTES = re.compile(rb"\x1b\[\?[\d;]*c")
+_CUT = re.compile(rb"\x1b(?:\[[?>=<]?[\d;]*\$?|[]P_^X][^\x07\x1b]*\x1b?)?\Z")
+
+
+class LateAnswers:
+    """Removes answers to a guest's queries from before a revert from what our terminal sends, until
+    the terminal answers `PROBE`, which was sent at the revert."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = clock() + PROBE_S
+        self._held = b""
+
+    @property
+    def holds(self) -> bool:
+        """Returns whether something is held back that may be the beginning of an answer. If nothing
+        follows for `CUT_S`, `release` is to be called."""
+        return bool(self._held)
+
+    def feed(self, data: bytes) -> bytes:
+        """Returns the part of ``data`` that the user typed."""
+        data, self._held = self._held + data, b""
+        if self._clock() >= self._until:
+            return data
+        if _ATTRIBUTES.search(data):
+            self._until = min(self._until, self._clock() + AFTER_S)
+        data = _ANSWER.sub(b"", data)
+        cut = _CUT.search(data)
+        if cut is not None and len(cut[0]) <= ANSWER_MAX:
+            data, self._held = data[: cut.start()], cut[0]
+        return data
+
+    def release(self) -> bytes:
+        """Returns what was held back if it is a key after all: ESC, or Alt and a key. Anything
+        longer counts as an answer."""
+        if len(self._held) > 2:
+            return b""
+        held, self._held = self._held, b""
+        return held
+
+
 READ_SIZE = 64 * 1024
 TYPED_MAX = 256 * 1024
-"""Bytes of a paste that wait for a guest that does not read, before we stop reading too."""
+"""How many typed bytes may wait for a guest that does not read before we stop reading."""
 
 LEAVE_S = 1.0
-"""How long to wait for the agent when leaving; the connection's end detaches as well."""
+"""Seconds to wait for the agent when leaving a terminal. The end of the connection detaches as
+well."""
 
 STDIN, STDOUT = 0, 1
 
 KNOWN_TERMS = frozenset({"linux", "screen-256color", "tmux-256color", "xterm", "xterm-256color"})
-"""What is in every Debian: not worth asking for."""
+"""Terminal types that every Debian knows, so that the guest need not be asked."""
 
 USUAL_TERM = "xterm-256color"
 TERMINFO = ("/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo")
@@ -46,13 +197,13 @@ _TERM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 
 
 def require_terminal() -> None:
-    """Raise UsageError unless stdin and stdout are terminals."""
+    """Raises UsageError unless stdin and stdout are terminals."""
     if not (os.isatty(STDIN) and os.isatty(STDOUT)):
         raise click.UsageError("stdin and stdout must be a terminal for this")
 
 
 def terminal_size() -> tuple[int, int]:
-    """Columns and rows of our terminal."""
+    """Returns the columns and rows of our terminal."""
     try:
         columns, rows = os.get_terminal_size(STDOUT)
     except OSError:
@@ -61,7 +212,8 @@ def terminal_size() -> tuple[int, int]:
 
 
 async def terminal_env(sandbox: Sandbox) -> dict[str, str]:
-    """TERM and COLORTERM as here; a TERM that the guest does not know becomes a usual one."""
+    """Returns TERM and COLORTERM as they are here, except that a TERM that the guest does not know
+    is replaced by a common one."""
     term = os.environ.get("TERM", "")
     if term not in KNOWN_TERMS and not await _knows_term(sandbox, term):
         term = USUAL_TERM
@@ -80,7 +232,8 @@ async def _knows_term(sandbox: Sandbox, term: str) -> bool:
 
 @contextlib.contextmanager
 def raw_terminal() -> Iterator[None]:
-    """Our terminal in raw mode meanwhile. After a stop (SIGSTOP, SIGCONT) it is made raw again."""
+    """Puts our terminal into raw mode during the context, and again after a stop (SIGSTOP,
+    SIGCONT)."""
     before = termios.tcgetattr(STDIN)
     loop = asyncio.get_running_loop()
     tty.setraw(STDIN, termios.TCSANOW)
@@ -94,45 +247,70 @@ def raw_terminal() -> Iterator[None]:
 
 
 class Relay:
-    """Connects our terminal and a guest's, until its program ends or somebody leaves."""
+    """Connects our terminal and a guest's, until the guest's program ends or the user leaves."""
 
-    def __init__(self, sandbox: Sandbox, shell: Shell, keys: bytes, signals: Signals) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        shell: Shell,
+        keys: bytes,
+        signals: Signals,
+        *,
+        follows: bool = False,
+    ) -> None:
+        """``follows`` says that a revert has ended another relay just before: answers to queries of
+        that guest may still arrive."""
         self._sandbox = sandbox
         self._shell = shell
         self._keys = DetachKeys(keys)
         self._signals = signals
         self._modes = ModeTracker()
+        self._late = LateAnswers() if follows else None
         self._typed = bytearray()
         self._typed_more = asyncio.Event()
         self._hung_up = False
         self._resized = asyncio.Event()
-        self._resized.set()  # it may have changed since the size was taken for the opening
+        self._resized.set()  # it may have changed since the terminal was opened
 
     async def run(self) -> ExitStatus | None:
-        """Return how its program ended, or None when the detach keys were typed.
+        """Returns how the guest's program ended, or None if the user typed the detach keys.
 
-        Raises what tells why the guest is gone. The terminal is put right before this returns.
+        Raises a QuicksandError that tells why the guest is gone, and OSError for our own terminal,
+        which is restored in any case.
         """
         loop = asyncio.get_running_loop()
         writer = FdWriter(STDOUT)
         try:
-            with raw_terminal():
+            with raw_terminal(), self._answering() as questions:
+                if self._late is not None:
+                    await writer.write(PROBE)
                 loop.add_signal_handler(signal.SIGWINCH, self._resized.set)
                 loop.add_reader(STDIN, self._read_typed)
                 try:
-                    await self._until_over(writer)
+                    await self._until_over(writer, questions)
                 finally:
                     loop.remove_reader(STDIN)
                     loop.remove_signal_handler(signal.SIGWINCH)
-                    await self._put_right(writer)
+                    await self._restore(writer)
         except AgentUnreachableError as error:
             raise await why_gone(self._sandbox, error) from error
         return self._shell.status
 
-    async def _until_over(self, writer: FdWriter) -> None:
-        """Until the program has ended or the keys were typed; the first failure is raised."""
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[Questions]:
+        machine = Registry(paths()).machine(self._sandbox.id)
+        right = AnswerRight(machine, self._shell.session)
+        try:
+            right.take()
+            yield Questions(right)
+        finally:
+            right.close()
+
+    async def _until_over(self, writer: FdWriter, questions: Questions) -> None:
+        """Waits until the program has ended or the user typed the detach keys; raises the first
+        failure."""
         tasks = {
-            asyncio.create_task(self._show(writer), name="quicksand-output"),
+            asyncio.create_task(self._show(writer, questions), name="quicksand-output"),
             asyncio.create_task(self._send(), name="quicksand-typed"),
             asyncio.create_task(self._resize(), name="quicksand-resize"),
         }
@@ -145,17 +323,18 @@ class Relay:
         for task in done:
             task.result()
 
-    async def _put_right(self, writer: FdWriter) -> None:
+    async def _restore(self, writer: FdWriter) -> None:
         ended = self._shell.status is not None
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(None if ended else LEAVE_S):
                 await writer.write(self._modes.undo() + (b"" if ended else b"\r\n"))
                 await writer.close()
 
-    async def _show(self, writer: FdWriter) -> None:
-        async for data in self._shell.output():
-            self._modes.feed(data)
-            await writer.write(data)
+    async def _show(self, writer: FdWriter, questions: Questions) -> None:
+        async for piece in self._shell.pieces():
+            if data := questions.shown(piece):
+                self._modes.feed(data)
+                await writer.write(data)
 
     def _read_typed(self) -> None:
         try:
@@ -168,13 +347,25 @@ class Relay:
         if not data:
             loop.remove_reader(STDIN)
             self._hung_up = True
+        if self._late is not None and data:
+            data = self._late.feed(data)
+            if self._late.holds:
+                loop.call_later(CUT_S, self._release_held, self._late)
+        self._take_typed(data)
+
+    def _release_held(self, late: LateAnswers) -> None:
+        if data := late.release():
+            self._take_typed(data)
+
+    def _take_typed(self, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
         self._typed += self._keys.feed(data)
         if len(self._typed) > TYPED_MAX:
             loop.remove_reader(STDIN)
         self._typed_more.set()
 
     async def _send(self) -> None:
-        """Send what is typed, until the keys that leave."""
+        """Sends what the user types, up to the detach keys."""
         while True:
             await self._typed_more.wait()
             self._typed_more.clear()
@@ -186,7 +377,7 @@ class Relay:
                 return
             if self._hung_up:
                 self._signals.end(signal.SIGHUP)
-                await asyncio.Event().wait()  # the end comes as a cancellation
+                await asyncio.Event().wait()  # waits to be cancelled
             asyncio.get_running_loop().add_reader(STDIN, self._read_typed)
 
     async def _resize(self) -> None:
@@ -197,13 +388,8 @@ class Relay:
 
 
 async def leave(shell: Shell, *, end: bool) -> None:
-    """Let go of a terminal: end its program, or let it run on. A guest that does not answer is not
-    waited for."""
+    """Leaves a terminal: ends its program or lets it run on. Does not wait for a guest that does
+    not answer."""
     with contextlib.suppress(QuicksandError, TimeoutError):
         async with asyncio.timeout(LEAVE_S):
             await (shell.close() if end else shell.detach())
-
-
-def is_terminal() -> bool:
-    """Whether a person sits at both ends."""
-    return sys.stdin.isatty() and sys.stdout.isatty()

@@ -1,49 +1,301 @@
-"""What both directions of `cp` share."""
+"""Copies files of this host into a guest, and has what both directions of `cp` share."""
 
 from __future__ import annotations
 
+import asyncio
+import io
+import os
+import stat
 from collections.abc import AsyncIterable, AsyncIterator
+from pathlib import Path
+from typing import Protocol
 
-from quicksand.errors import QuicksandError
+from quicksand.agent.extents import Extent
+from quicksand.errors import AgentRefusedError, DiskSpaceError, QuicksandError
+from quicksand.guest_files import GuestFile
+from quicksand.host.space import DISK_RESERVE
 
 from quicksand_tui.cli.output import complain, show_size
+from quicksand_tui.cli.standing import Standing
+from quicksand_tui.cli.streams import READ_SIZE, FdReader
+
+COMPLAINTS_MAX = 100
+"""How many files that cannot be copied are reported; a guest can have a million."""
 
 CONTENTS = "/."
-"""Behind a source: what is in the directory, not the directory."""
+"""The end of a source that means the contents of a directory, not the directory itself."""
 
 
 class TransferError(QuicksandError):
-    """Something cannot be copied; the message names it."""
+    """Raised when something cannot be copied; the message names it."""
 
 
 class Tally:
-    """How much has been copied, and what has not."""
+    """Counts what has been copied and what has failed."""
 
     def __init__(self) -> None:
+        self.seen = 0
+        """Files that were looked at before the copy began."""
         self.files = 0
         self.bytes = 0
         self.failed = 0
 
-    def describe(self, seconds: float) -> str:
-        rate = show_size(self.bytes / seconds) if seconds else "0 B"
-        return f"copied {self.files} files, {show_size(self.bytes)}, {rate}/s"
+    def look(self) -> Standing:
+        """Returns the progress. The total is not known."""
+        if self.seen and not (self.bytes or self.files):
+            return Standing(text=f"looking at what is there: {self.seen} files")
+        text = f"copied {self.files} files, {show_size(self.bytes)}"
+        return Standing(text=text, done=self.bytes)
 
     def fail(self, path: str, reason: object) -> None:
-        """Tell of one that was left out; the others go on."""
+        """Reports a file that was left out, unless too many were before; counts it in any case."""
         self.failed += 1
-        complain(reason, about="" if path in str(reason) else path)
+        if self.failed <= COMPLAINTS_MAX:
+            complain(reason, about="" if path in str(reason) else path)
+
+    def tell_rest(self) -> None:
+        """Reports how many more files were left out."""
+        if self.failed > COMPLAINTS_MAX:
+            complain(f"{self.failed - COMPLAINTS_MAX} more could not be copied")
 
     async def count(self, chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        """``chunks``, counted."""
+        """Yields ``chunks`` and counts their bytes."""
         async for chunk in chunks:
             self.bytes += len(chunk)
             yield chunk
 
 
 def split_contents(path: str) -> tuple[str, bool]:
-    """A source without what marks it as "the contents of", and whether it was marked."""
+    """Returns a source without `CONTENTS` at its end, and whether that was there."""
     if path in (".", "/"):
         return path, True
     if path.endswith(CONTENTS):
         return path[: -len(CONTENTS)] or "/", True
     return path.rstrip("/") or "/", False
+
+
+DEPTH_MAX = 128
+"""The most directories within one another; a descriptor is open for each during the copy."""
+
+ENTRIES_MAX = 100_000
+"""The most files that are looked at before a copy; of a larger tree, only the first ones count."""
+
+BLOCK = 4096
+"""The least bytes that a file takes on a disk."""
+
+SMALL = 1024 * 1024
+"""Bytes that are copied unchecked, however full the disk is."""
+
+
+class Files(Protocol):
+    """The part of `GuestFiles` that this needs."""
+
+    def stream(self, path: str) -> AsyncIterator[bytes]: ...
+
+    def extents(self, path: str) -> AsyncIterator[Extent]: ...
+
+    async def stat(self, path: str, *, follow: bool = True) -> GuestFile: ...
+
+    async def list(self, path: str) -> list[GuestFile]: ...
+
+
+class NotEnoughSpaceError(DiskSpaceError):
+    """Raised when the copy needs more than the disk has to spare. Nothing has been copied."""
+
+
+class Survey:
+    """Looks through a tree of the guest, and keeps the listings for the copy."""
+
+    def __init__(self, files: Files, tally: Tally) -> None:
+        self._files = files
+        self._tally = tally
+        self._remembered: dict[str, list[GuestFile]] = {}
+
+    async def measure(self, source: str, info: GuestFile) -> int:
+        """Returns how many bytes ``source`` will probably take here, without holes."""
+        if not info.is_dir:
+            return size_here(info)
+        total = 0
+        waiting = [(source, 0)]
+        while waiting and self._tally.seen < ENTRIES_MAX:
+            directory, depth = waiting.pop()
+            try:
+                found = await self._files.list(directory)
+            except AgentRefusedError:
+                continue  # the copy will report it
+            self._remembered[directory] = found
+            self._tally.seen += len(found)
+            for entry in found:
+                total += size_here(entry)
+                if entry.is_dir and depth < DEPTH_MAX:
+                    waiting.append((child(directory, entry.name), depth + 1))
+        return total
+
+    async def list(self, path: str) -> list[GuestFile]:
+        """Lists a directory; if it was looked through before, as it was at that time."""
+        known = self._remembered.pop(path, None)
+        return known if known is not None else await self._files.list(path)
+
+
+def child(directory: str, name: str) -> str:
+    """Returns the path of an entry of a directory of the guest."""
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def size_here(info: GuestFile) -> int:
+    """Returns how many bytes a file of the guest will probably take here, without holes."""
+    if info.type != "file":
+        return BLOCK
+    return max(0, min(info.size, info.allocated)) + BLOCK
+
+
+def spare(descriptor: int) -> int:
+    """Returns how many bytes the disk of an open file or directory has to spare: those that are
+    free, less a reserve."""
+    found = os.fstatvfs(descriptor)
+    return found.f_bavail * found.f_frsize - DISK_RESERVE
+
+
+def require_space(target: str, need: int) -> None:
+    """Raises NotEnoughSpaceError if ``need`` bytes would nearly fill the disk of ``target``."""
+    place = Path(os.path.abspath(target))  # noqa: PTH100 - what a link there leads to has the space
+    while not place.is_dir() and place != place.parent:
+        place = place.parent
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        left = spare(descriptor)
+    finally:
+        os.close(descriptor)
+    if need > max(left, SMALL):
+        raise NotEnoughSpaceError(
+            f"{show_size(need)} are to be copied, and {place} has {show_size(max(0, left))} to "
+            f"spare ({show_size(DISK_RESERVE)} are kept free)",
+            hint="free some space there, or say --yes to copy until the disk is full",
+        )
+
+
+STDIN = 0
+OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Flags that follow no symlink, and do not wait for the other end of a pipe."""
+
+
+class GuestTarget(Protocol):
+    """The part of `GuestFiles` that this needs."""
+
+    async def write(
+        self, path: str, content: AsyncIterable[bytes], *, mode: int | None = None
+    ) -> int: ...
+
+    async def stat(self, path: str, *, follow: bool = True) -> GuestFile: ...
+
+    async def mkdir(self, path: str, *, mode: int = 0o755, exist_ok: bool = False) -> None: ...
+
+    async def symlink(self, path: str, target: str) -> None: ...
+
+    async def remove(self, path: str) -> None: ...
+
+
+async def from_stdin(files: GuestTarget, target: str, tally: Tally) -> None:
+    """Writes stdin to one file of the guest. Raises OSError, QuicksandError."""
+    await files.write(target, tally.count(FdReader(STDIN)))
+
+
+async def send(files: GuestTarget, source: str, target: str, tally: Tally, *, follow: bool) -> None:
+    """Copies ``source`` of this host to ``target`` in the guest. Failures are handled as in
+    `incoming.fetch`."""
+    source, contents = split_contents(source)
+    try:
+        found = Path(source).stat() if follow or contents else Path(source).lstat()
+    except OSError as error:
+        raise TransferError(f"{source}: {error.strerror}") from error
+    name = Path(source).name
+    if name in ("", ".."):
+        name = Path(source).resolve().name
+    if follow:
+        source = os.path.realpath(source)
+    there = await _stat(files, target)
+    sender = _Sender(files, tally)
+    if contents:
+        if not stat.S_ISDIR(found.st_mode):
+            raise TransferError(f"{source} is not a directory")
+        if there is None:
+            await files.mkdir(target, mode=stat.S_IMODE(found.st_mode))
+        await sender.fill(source, target)
+        return
+    if there is not None and there.is_dir:
+        target = f"{target.rstrip('/')}/{name}"
+    elif target.endswith("/"):
+        raise TransferError(f"{target} is not a directory of the sandbox")
+    await sender.take(source, target, found)
+
+
+async def _stat(files: GuestTarget, path: str) -> GuestFile | None:
+    try:
+        return await files.stat(path)
+    except AgentRefusedError as error:
+        if error.code != "not_found":
+            raise
+        return None
+
+
+class _Sender:
+    def __init__(self, files: GuestTarget, tally: Tally) -> None:
+        self._files = files
+        self._tally = tally
+
+    async def fill(self, source: str, target: str) -> None:
+        """Copies all entries of the directory ``source`` into the guest's ``target``. Failures are
+        counted."""
+        try:
+            entries = sorted(os.scandir(source), key=lambda entry: entry.name)
+        except OSError as error:
+            raise TransferError(f"{source}: {error.strerror}") from error
+        for entry in entries:
+            path = f"{target.rstrip('/')}/{entry.name}"
+            try:
+                await self.take(entry.path, path, entry.stat(follow_symlinks=False))
+            except (TransferError, AgentRefusedError) as error:
+                self._tally.fail(entry.path, error)
+            except OSError as error:
+                self._tally.fail(entry.path, error.strerror or error)
+
+    async def take(self, source: str, target: str, found: os.stat_result) -> None:
+        """Copies one file, symlink or directory. Raises TransferError, AgentRefusedError."""
+        mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISDIR(found.st_mode):
+            await self._files.mkdir(target, mode=mode, exist_ok=True)
+            await self.fill(source, target)
+        elif stat.S_ISLNK(found.st_mode):
+            await self._symlink(source, target)
+        elif stat.S_ISREG(found.st_mode):
+            await self._file(source, target, mode)
+        else:
+            raise TransferError(f"{source} is a pipe, socket or device, left out")
+
+    async def _file(self, source: str, target: str, mode: int) -> None:
+        try:
+            descriptor = os.open(source, OPEN)
+        except OSError as error:
+            raise TransferError(f"{source}: {error.strerror}") from error
+        with io.FileIO(descriptor) as file:
+            await self._files.write(target, self._tally.count(_read(file, source)), mode=mode)
+        self._tally.files += 1
+
+    async def _symlink(self, source: str, target: str) -> None:
+        leads_to = os.readlink(source)  # noqa: PTH115 - a Path would drop slashes and dots
+        try:
+            await self._files.symlink(target, leads_to)
+        except AgentRefusedError as error:
+            if error.code != "exists" or (await self._files.stat(target, follow=False)).is_dir:
+                raise
+            await self._files.remove(target)
+            await self._files.symlink(target, leads_to)
+        self._tally.files += 1
+
+
+async def _read(file: io.FileIO, source: str) -> AsyncIterator[bytes]:
+    try:
+        while chunk := await asyncio.to_thread(file.read, READ_SIZE):
+            yield chunk
+    except OSError as error:
+        raise TransferError(f"{source}: {error.strerror}") from error

@@ -1,1 +1,4 @@
-"""The parts of the main screen: lists, the tree of checkpoints, and the main area with its tabs."""
+"""The parts of the main screen: the lists, the tree, and the main area with its tabs.
+
+Imports `widgets`, `panes` and `views`; `screens.main` puts the parts together.
+"""

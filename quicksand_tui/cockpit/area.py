@@ -1,4 +1,4 @@
-"""The main area: tabs, and what the chosen one shows."""
+"""The main area with its tabs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from quicksand_tui.actions import Scope
-from quicksand_tui.cockpit.layout import Tab
-from quicksand_tui.view import MUTED, ROLES, state_text
-from quicksand_tui.widgets.details import Details
-from quicksand_tui.widgets.facts import STYLES
-from quicksand_tui.widgets.tab_bar import TabBar
+from quicksand_tui.actions.registry import Scope
+from quicksand_tui.views.layout import Tab
+from quicksand_tui.views.rows import MUTED, ROLES, state_text
+from quicksand_tui.widgets.bars import TabBar
+from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.shown import CommandRecord
     from quicksand_tui.cockpit.log import LogPanel
+    from quicksand_tui.cockpit.mounts import MountsPanel
     from quicksand_tui.cockpit.shells import Shells
     from quicksand_tui.cockpit.stats import StatsPanel
-    from quicksand_tui.command_record import CommandRecord
-    from quicksand_tui.happenings import Happening
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.services import Service
-    from quicksand_tui.snapshot import Selection, Snapshot
+    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.model.sandboxes import MountView, SandboxView
+    from quicksand_tui.model.world import Selection, World
+    from quicksand_tui.views.happenings import Happening
 
 
 class Area(Vertical):
-    """Shows one of its tabs. What is not shown costs nothing, but for shells, which run on. Of the
-    tabs only the details are there for the first paint; the others are not even imported."""
+    """Shows one of its tabs. Hidden tabs cost nothing, except that shells keep running. Only the
+    details exist for the first paint; the other tabs are not even imported before it."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Area(Vertical):
         self.details.can_focus = True
         self._tab = Tab.DETAILS
         self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
-        """Those that are mounted."""
+        """The mounted tabs."""
 
     @cached_property
     def shells(self) -> Shells:
@@ -69,6 +69,12 @@ class Area(Vertical):
         return LogPanel(
             self._service, self._events, self._commands, ascii_only=self._ascii, id="log-panel"
         )
+
+    @cached_property
+    def mounts(self) -> MountsPanel:
+        from quicksand_tui.cockpit.mounts import MountsPanel
+
+        return MountsPanel(ascii_only=self._ascii, id="mounts-panel")
 
     @cached_property
     def stats(self) -> StatsPanel:
@@ -86,12 +92,13 @@ class Area(Vertical):
         self.details.display = self._tab is Tab.DETAILS
 
     def complete(self) -> None:
-        """Add the tabs that need not be there for the first paint."""
+        """Mounts the tabs that the first paint does not need."""
         if not self.is_attached or self._is_complete:
             return
         for tab, part in (
             (Tab.SHELLS, self.shells),
             (Tab.LOG, self.logs),
+            (Tab.MOUNTS, self.mounts),
             (Tab.STATS, self.stats),
         ):
             self._parts[tab] = part
@@ -103,7 +110,7 @@ class Area(Vertical):
         return self._tab
 
     def choose(self, tab: Tab) -> None:
-        """Show another tab; with TREE none of ours: the tree lies over them."""
+        """Shows another tab; for TREE all are hidden, since the tree lies over them."""
         if tab is self._tab:
             return
         self.complete()
@@ -111,8 +118,14 @@ class Area(Vertical):
         for name, part in self._parts.items():
             part.display = name is tab
 
+    def selected_mount(self, sandbox: SandboxView | None) -> MountView | None:
+        """Returns the mount of a sandbox under the cursor of the mounts, if they are shown."""
+        if self._tab is not Tab.MOUNTS or not self._is_complete:
+            return None
+        return self.mounts.selected_of(sandbox)
+
     def focus_tab(self) -> bool:
-        """Give what is shown the focus; False if there is nothing that takes it."""
+        """Focuses the tab; returns False if it has nothing to focus."""
         self.complete()
         if self._tab is Tab.SHELLS:
             if self.shells.workspace is None:
@@ -120,33 +133,35 @@ class Area(Vertical):
             self.shells.focus_current()
         elif self._tab is Tab.LOG:
             self.screen.set_focus(self.logs.view)
+        elif self._tab is Tab.MOUNTS:
+            self.screen.set_focus(self.mounts.table)
         elif self._tab is not Tab.TREE:
             self.screen.set_focus(self._parts[self._tab])
         return True
 
-    def show(
-        self, snapshot: Snapshot, selection: Selection, held: SandboxView | None = None
-    ) -> None:
-        """``held``: whose shells stay, whatever is selected."""
+    def show(self, world: World, selection: Selection, held: SandboxView | None = None) -> None:
+        """Shows the selection; the shells of ``held`` stay whatever is selected."""
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
-            self.details.show(snapshot, selection)
+            self.details.show(world, selection)
         if not self._is_complete:
             return
-        ids = {view.id for view in snapshot.sandboxes}
+        ids = {view.id for view in world.sandboxes}
         if held is None:
             self.shells.keep_only(ids)
             self.shells.show(sandbox)
         elif held.id in ids:
-            self.shells.show(snapshot.sandbox(held.id))
+            self.shells.show(world.sandbox(held.id))
         else:
             self.shells.keep_only(ids | {held.id})
             self.shells.keep_deleted()
         self.logs.show(sandbox if self._tab is Tab.LOG else None)
+        if self._tab is Tab.MOUNTS:
+            self.mounts.show(world, sandbox)
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
-        """The line of tabs, with the tree as one or without; ``typing``: keys go to a shell."""
+        """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""
         tabs = tuple(
             (tab.value, tab.value.capitalize()) for tab in Tab if tab is not Tab.TREE or with_tree
         )
@@ -154,12 +169,15 @@ class Area(Vertical):
         if typing and (pane := self.shells.pane) is not None:
             sandbox = sandbox or self.shells.typed_into
             name = f"{sandbox.name} · " if sandbox is not None else ""
-            name += "mouse: terminal · " if self.mouse_released() else ""
-            prefix = self.shells.tui.prefix.text
-            help_ = self.shells.tui.settings.keymap.hint("help", Scope.PANES.value)
-            hint = f"{name}{prefix} and a key; {help_} shows all"
-            lead = (f"{name}{prefix} …", "reverse") if pane.prefixed else (hint, MUTED)
-            self._bar.show(tabs, self._tab.value, lead)
+            mouse = "mouse: terminal · " if self.mouse_released() else ""
+            prefix = self.shells.host.prefix.text
+            help_ = self.shells.host.settings.keymap.hint("help", Scope.PANES.value)
+            hint = f"{prefix} and a key; {help_} shows all"
+            shown, style = (f"{prefix} …", "reverse") if pane.prefixed else (hint, MUTED)
+            # How to leave a shell is to be seen on a narrow screen, too, and who has the mouse.
+            shorter = f"{mouse}{prefix} and a key" if mouse and not pane.prefixed else shown
+            lead = (f"{name}{mouse}{shown}", style)
+            self._bar.show(tabs, self._tab.value, lead, shorter=shorter)
             return
         if sandbox is not None:
             lead = (f"{sandbox.name} {state_text(sandbox.state)}", STYLES[ROLES[sandbox.state]])

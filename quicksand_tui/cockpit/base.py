@@ -1,4 +1,4 @@
-"""What the parts of the main screen share."""
+"""The base of the main screen's parts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from quicksand_tui.text import plain
+from quicksand_tui.model.text import plain
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions import Scope
-    from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.actions.registry import Scope
+    from quicksand_tui.ui.host import Host
 
 
 class Asked(Message):
-    """A key behind the prefix was pressed: the screen carries the action out. What is typed behind
-    it waits until then."""
+    """A key after the prefix asks the screen to carry out an action; later keys wait for that."""
 
     def __init__(self, scope: Scope, action_id: str) -> None:
         super().__init__()
@@ -25,20 +24,24 @@ class Asked(Message):
         self.action_id = action_id
 
 
+class MountMoved(Message):
+    """The cursor of the mounts is on another one."""
+
+
 class PartWidget(Widget):
-    """A part with keys of its own: the registry's of ``scope``."""
+    """A part with its own keys: those of ``scope`` in the registry."""
 
     scope: ClassVar[Scope]
     ascii_only: bool = False
 
     @property
-    def tui(self) -> QuicksandApp:
-        return cast("QuicksandApp", self.app)
+    def host(self) -> Host:
+        return cast("Host", self.app)
 
     def action_do(self, action_id: str) -> None:
-        # At once: what is typed behind it may be meant for where it leads.
-        self.tui.main.action_do(action_id, self.scope.value)
+        # At once, because the next keys may be meant for the widget that gets the focus.
+        self.host.main.action_do(action_id, self.scope.value)
 
     def fit(self, text: str) -> Content:
-        """Text as the terminal can show it; never markup."""
+        """Returns text, never markup, in characters that the terminal can show."""
         return Content(plain(text) if self.ascii_only else text)

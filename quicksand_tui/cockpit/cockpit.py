@@ -1,4 +1,4 @@
-"""The parts of the main screen, laid out for the size of the terminal and what the user chose."""
+"""The main screen's parts, laid out for the terminal's size and the user's choice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from quicksand_tui.cockpit.layout import Arrangement, Part, Shape, arrange
+from quicksand_tui.views.layout import Arrangement, Part, Shape, arrange
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.area import Area
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Places(Layout):
-    """Puts the parts where the arrangement has them."""
+    """Places the parts as `views.layout` arranges them."""
 
     name = "cockpit"
 
@@ -40,7 +40,7 @@ class _Places(Layout):
 
 
 class Cockpit(Widget):
-    """Lists, tree and main area."""
+    """The lists, the tree and the main area."""
 
     def __init__(
         self, lists: Lists, checkpoints: TreePanel, area: Area, shape: Shape, **options: Any
@@ -62,7 +62,7 @@ class Cockpit(Widget):
         return _Places()
 
     def part_of(self, widget: Widget) -> Part:
-        """Which part a widget is, or belongs to."""
+        """Returns the part that a widget is or belongs to."""
         for part, whole in ((Part.TREE, self.checkpoints), (Part.AREA, self.area)):
             if widget is whole or whole in widget.ancestors:
                 return part
@@ -73,11 +73,11 @@ class Cockpit(Widget):
         return arrange(width, height, self.shape, self.focused_part)
 
     def rearrange(self, shape: Shape, focused: Part) -> None:
-        """Lay out anew; nothing is drawn if nothing moves."""
+        """Lays out anew; draws nothing if nothing moves."""
         before = self.arrangement()
         self.shape, self.focused_part = shape, focused
         if self.arrangement() != before:
-            # Textual forgets where a widget's children are when one of them asks it to.
+            # Textual drops its cached placement of the children only when a child asks for it.
             for part in (self.lists, self.checkpoints, self.area):
                 part.refresh(layout=True)
             self.refresh(layout=True)

@@ -1,4 +1,4 @@
-"""The lists of the main screen: sandboxes, saves, images; one of them at a time."""
+"""The lists of the main screen: sandboxes, saves and images, one at a time."""
 
 from __future__ import annotations
 
@@ -9,19 +9,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from quicksand_tui.cockpit.layout import TABS_FROM
-from quicksand_tui.saves_view import (
-    ORDERS as SAVE_ORDERS,
-)
-from quicksand_tui.saves_view import (
-    arrange,
-    empty_saves_text,
-    marked_text,
-    plan_saves_columns,
-    save_row,
-)
-from quicksand_tui.snapshot import Panel, Snapshot
-from quicksand_tui.view import (
+from quicksand_tui.model.world import Panel, World
+from quicksand_tui.views.filters import nothing_matches
+from quicksand_tui.views.layout import TABS_FROM
+from quicksand_tui.views.rows import (
     IMAGE_ORDERS,
     NO_IMAGES_TEXT,
     ORDERS,
@@ -33,12 +24,20 @@ from quicksand_tui.view import (
     plan_sandbox_columns,
     sandbox_row,
 )
+from quicksand_tui.views.saves import ORDERS as SAVE_ORDERS
+from quicksand_tui.views.saves import (
+    arrange,
+    empty_saves_text,
+    marked_text,
+    plan_saves_columns,
+    save_row,
+)
+from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.browser import Browser, Listing
-from quicksand_tui.widgets.tab_bar import TabBar
 
 if TYPE_CHECKING:
-    from quicksand_tui.listed import ImageView, SandboxView
-    from quicksand_tui.saved import SaveView
+    from quicksand_tui.model.sandboxes import ImageView, SandboxView
+    from quicksand_tui.model.saves import SaveView
 
 SANDBOXES: Listing[SandboxView] = Listing(
     title="Sandboxes",
@@ -70,7 +69,7 @@ IMAGES: Listing[ImageView] = Listing(
 
 
 class Lists(Vertical):
-    """Three `Browser`s, of which one is shown."""
+    """Three `Browser`s, one of which is visible."""
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
@@ -79,21 +78,21 @@ class Lists(Vertical):
         self.images = Browser(IMAGES, ascii_only=ascii_only, id="images")
         self._tabs = TabBar(ascii_only=ascii_only, id="list-tabs")
         self.panel = Panel.SANDBOXES
-        """Which one is shown."""
+        """The visible list."""
 
     def compose(self) -> ComposeResult:
         yield self._tabs
         yield self.sandboxes
 
     def complete(self) -> None:
-        """Add what is not shown at first: it need not be there for the first paint."""
+        """Mounts the lists that the first paint does not need."""
         if self.is_attached and not self.saves.is_attached:
             self.saves.display = self.images.display = False
             self.mount(self.saves, self.images)
 
     @property
     def browser(self) -> Browser[Any]:
-        """The one that is shown."""
+        """The visible list's widget."""
         shown: dict[Panel, Browser[Any]] = {
             Panel.SANDBOXES: self.sandboxes,
             Panel.SAVES: self.saves,
@@ -102,28 +101,25 @@ class Lists(Vertical):
         return shown[self.panel]
 
     def choose(self, panel: Panel) -> None:
-        """Show another one."""
         self.complete()
         before, self.panel = self.browser, panel
         if self.browser is not before:
-            # Shown first: the focus does not go to what cannot be seen.
+            # Shown first, since a hidden widget cannot get the focus.
             self.browser.display = True
             if before.has_focus_within:
                 self.screen.set_focus(self.browser.table)
             before.display = False
 
-    def show(self, snapshot: Snapshot) -> None:
-        self.sandboxes.show(snapshot.sandboxes, snapshot, partial(empty_text, snapshot))
+    def show(self, world: World) -> None:
+        self.sandboxes.show(world.sandboxes, world, partial(empty_text, world))
         if self.images.is_attached:
-            self.images.show(snapshot.images, snapshot, lambda query: _no_images(snapshot, query))
+            self.images.show(world.images, world, lambda query: _no_images(world, query))
         if self.panel is Panel.SAVES:
-            self.saves.show(
-                snapshot.saves.saves, snapshot, partial(empty_saves_text, snapshot.saves)
-            )
+            self.saves.show(world.saves.saves, world, partial(empty_saves_text, world.saves))
         counts = {
-            Panel.SANDBOXES: len(snapshot.sandboxes),
-            Panel.SAVES: len(snapshot.saves.saves) if snapshot.saves.loaded else 0,
-            Panel.IMAGES: len(snapshot.images),
+            Panel.SANDBOXES: len(world.sandboxes),
+            Panel.SAVES: len(world.saves.saves) if world.saves.loaded else 0,
+            Panel.IMAGES: len(world.images),
         }
         labels = [
             (panel.value, f"{number} {panel.value.capitalize()}{_count(counts[panel])}")
@@ -144,7 +140,7 @@ def _count(number: int) -> str:
     return f" {number}" if number else ""
 
 
-def _no_images(snapshot: Snapshot, query: str) -> str:
-    if query and snapshot.images:
-        return f"Nothing matches “{query}”.\nesc clears the filter."
-    return NO_IMAGES_TEXT if snapshot.loaded else ""
+def _no_images(world: World, query: str) -> str:
+    if query and world.images:
+        return nothing_matches(query)
+    return NO_IMAGES_TEXT if world.loaded else ""

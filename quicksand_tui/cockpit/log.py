@@ -1,12 +1,12 @@
-"""What a sandbox's guest wrote to its console, QEMU to its stderr, what happened to it, and what
-was done here: one of them at a time, as it comes."""
+"""The log tab: a guest's console, QEMU's stderr, the sandbox's events, and this app's commands, one
+at a time."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
@@ -15,25 +15,28 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from quicksand_tui.actions import Scope, in_scope
+from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
+from quicksand_tui.door.protocol import LogKind, LogSource, Service
+from quicksand_tui.model.amounts import clock_text, seconds_text
+from quicksand_tui.model.text import sanitise_lines
 from quicksand_tui.screens.base import bindings_of
-from quicksand_tui.services import LogKind, LogSource, Service
-from quicksand_tui.text import sanitise_lines
-from quicksand_tui.widgets.command_line import OUTCOMES
-from quicksand_tui.widgets.line_input import LineInput
+from quicksand_tui.widgets.bars import OUTCOMES
+from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
-    from quicksand_tui.command_record import CommandRecord
-    from quicksand_tui.happenings import Happening
-    from quicksand_tui.listed import SandboxView
+    from quicksand_tui.actions.shown import CommandRecord
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.screens.base import Handlers
+    from quicksand_tui.views.happenings import Happening
 
 POLL_S = 0.5
+"""Seconds between two reads of a log."""
 
 
 class Kind(StrEnum):
-    """Which log."""
+    """The kinds of logs, with their titles."""
 
     CONSOLE = "console"
     QEMU = "QEMU's messages"
@@ -45,7 +48,7 @@ FILES = {Kind.CONSOLE: LogKind.CONSOLE, Kind.QEMU: LogKind.QEMU}
 
 
 class LogPanel(PartWidget, Vertical):
-    """The log of one sandbox; followed while it is shown."""
+    """Follows a log of one sandbox while it is visible."""
 
     scope = Scope.LOG
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.LOG))]
@@ -68,8 +71,8 @@ class LogPanel(PartWidget, Vertical):
         self._commands = commands
         self._search = LineInput(placeholder="search", id="search", compact=True)
         self._followed: tuple[str, Kind] | None = None
-        """Sandbox and kind of what is read now."""
-        self._name = ""
+        """The sandbox and the kind of the log that is read."""
+        self._sandbox_name = ""
         self._titles = ("", "")
 
     def compose(self) -> ComposeResult:
@@ -78,9 +81,9 @@ class LogPanel(PartWidget, Vertical):
         yield self._search
 
     def show(self, sandbox: SandboxView | None) -> None:
-        """Follow the log of this sandbox; None of none."""
+        """Follows the log of a sandbox; stops with None."""
         wanted = None if sandbox is None else (sandbox.id, self.kind)
-        self._name = "" if sandbox is None else sandbox.name
+        self._sandbox_name = "" if sandbox is None else sandbox.name
         if wanted != self._followed:
             self._followed = wanted
             self.view.clear()
@@ -92,7 +95,7 @@ class LogPanel(PartWidget, Vertical):
 
     @work(group="log", exclusive=True)
     async def _follow(self, sandbox_id: str, kind: Kind) -> None:
-        """Read what is added, in a thread, until something else is shown."""
+        """Reads new lines in a thread, until it is cancelled."""
         if kind not in FILES:
             await self._follow_lines(sandbox_id, kind)
             return
@@ -119,12 +122,12 @@ class LogPanel(PartWidget, Vertical):
     def _lines_of(self, sandbox_id: str, kind: Kind) -> Iterator[str]:
         if kind is Kind.COMMANDS:
             for record in self._commands():
-                took = "" if record.seconds is None else f" {record.seconds:.1f} s"
+                took = "" if record.seconds is None else f" {seconds_text(record.seconds)}"
                 yield self.fit(f"$ {record.command}  {OUTCOMES[record.outcome][0]}{took}").plain
             return
         for happening in self._events():
             if happening.sandbox_id == sandbox_id:
-                when = time.strftime("%H:%M:%S", time.localtime(happening.when))
+                when = clock_text(happening.when)
                 yield self.fit(f"{when}  {happening.text}").plain
 
     def _show_title(self) -> None:
@@ -136,18 +139,30 @@ class LogPanel(PartWidget, Vertical):
             at, count = view.match_position
             found = f"{at} of {count}" if count else "not found"
             words.append(f"/{view.query_text} {found}")
-        follow = self.tui.settings.keymap.hint("follow", Scope.LOG.value)
+        follow = self.host.settings.keymap.hint("follow", Scope.LOG.value)
         words.append("following" if view.following else f"{follow} follows")
         words.append("wrapped" if view.wrapped else "cut")
         below = " · ".join(words) if view.line_count else "nothing yet"
-        title = f"{self._name} · {self.kind.value}" if self._name else ""
-        titles = (title, below if self._name else "")
+        title = f"{self._sandbox_name} · {self.kind.value}" if self._sandbox_name else ""
+        titles = (title, below if self._sandbox_name else "")
         if titles != self._titles:
             self._titles = titles
             self.view.border_title = self.fit(titles[0])
             self.view.border_subtitle = self.fit(titles[1])
 
     # Actions, by the registry's ids
+
+    @cached_property
+    def handlers(self) -> Handlers:
+        """The method of each action, by its id."""
+        return {
+            "follow": self.do_follow,
+            "wrap": self.do_wrap,
+            "kind": self.do_kind,
+            "search": self.do_search,
+            "next": self.do_next,
+            "previous": self.do_previous,
+        }
 
     def do_follow(self) -> None:
         self.view.set_following(not self.view.following)
@@ -169,7 +184,7 @@ class LogPanel(PartWidget, Vertical):
 
     def do_search(self) -> None:
         self._search.display = True
-        # At once: what is typed behind the key is the search's.
+        # At once, because the next keys are the search's.
         self.screen.set_focus(self._search)
 
     def do_next(self) -> None:
@@ -180,14 +195,14 @@ class LogPanel(PartWidget, Vertical):
 
     def _step(self, by: int) -> None:
         if not self.view.query_text:
-            search = self.tui.settings.keymap.hint("search", Scope.LOG.value)
-            self.tui.tell(f"{search} searches first")
+            search = self.host.settings.keymap.hint("search", Scope.LOG.value)
+            self.host.tell(f"{search} searches first")
         else:
             self.view.step(by)
             self._show_title()
 
     def clear_search(self) -> bool:
-        """One step back; False if nothing was searched."""
+        """Ends the search; returns False if there is none."""
         if not self._search.display and not self.view.query_text:
             return False
         self._search.display = False
@@ -211,6 +226,7 @@ class LogPanel(PartWidget, Vertical):
 
 
 def _read_lines(source: LogSource) -> list[str]:
-    """New text as lines that can be shown; an escape sequence cut in two shows harmlessly."""
+    """Returns new lines, sanitised; half an escape sequence shows as harmless text. Raises
+    OSError."""
     text = source.read()
     return sanitise_lines(text) if text else []

@@ -1,8 +1,10 @@
-"""Shells of sandboxes, beside each other: a workspace for each sandbox that had one opened."""
+"""The shells tab: a workspace of panes for each sandbox with open shells."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on, work
@@ -10,27 +12,33 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from quicksand_tui.actions import Scope, in_scope
+from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
-from quicksand_tui.keymap import Keymap, key_text
-from quicksand_tui.panes.link import LinkState
-from quicksand_tui.panes.messages import PaneCopied, PanePrefixed, ShellsLeft, WorkspaceEmptied
-from quicksand_tui.panes.ways import Side, Way
-from quicksand_tui.snapshot import State
+from quicksand_tui.door.protocol import shells_of
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.keymap import Keymap, key_text
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.panes.content import LinkState
+from quicksand_tui.panes.layout import Side, Way
+from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.view import PaneCopied, PanePrefixed, ShellsLeft, ShellsZoomed
+from quicksand_tui.panes.workspace import WorkspaceEmptied, WorkspaceRearranged
+from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.panes.workspace import Workspace
-    from quicksand_tui.services import Service
+    from quicksand_tui.screens.base import Handlers
 
 
 class _Waiting(Static, can_focus=True):
-    """Stands where a shell will be. What is typed before it is there is meant for it, and not
-    letters of commands."""
+    """The placeholder of a shell that is being opened. It takes keys that are meant for the shell,
+    so that they are not read as commands."""
 
     def __init__(self, take_key: Callable[[events.Key], bool], **options: Any) -> None:
-        """``take_key`` tells whether a key was meant for a shell; the others are commands."""
+        """``take_key`` takes a key meant for a shell; it returns False for others, which are
+        commands."""
         super().__init__(markup=False, **options)
         self._take_key = take_key
 
@@ -41,9 +49,9 @@ class _Waiting(Static, can_focus=True):
 
 
 class Shells(PartWidget, Vertical):
-    """Shows the workspace of one sandbox; those of the others wait, their shells run on.
+    """Shows the workspace of one sandbox; the shells of hidden workspaces keep running.
 
-    Keys go to the guest; those behind the prefix are the registry's of `Scope.PANES`.
+    Keys go to the guest; after the prefix, they are those of `Scope.PANES` in the registry.
     """
 
     scope = Scope.PANES
@@ -56,7 +64,9 @@ class Shells(PartWidget, Vertical):
         self._sandbox: SandboxView | None = None
         self._nothing = _Waiting(self._take_key, classes="nothing")
         self._opening = ""
-        """Id of the sandbox whose shell is being opened; what is typed is kept for that."""
+        """The id of the sandbox whose shell is being opened; keys are kept for it."""
+        self._awaits = ""
+        """The id of the sandbox whose shell waits for a running job."""
         self._typed: list[events.Key] = []
         self._said = ""
 
@@ -65,33 +75,36 @@ class Shells(PartWidget, Vertical):
 
     @property
     def workspace(self) -> Workspace | None:
-        """The one that is shown."""
+        """The visible workspace."""
         return self._spaces.get(self._sandbox.id) if self._sandbox is not None else None
 
     @property
     def pane(self) -> Pane | None:
-        """The one that has the focus, or had it last."""
+        """The pane that has the focus, or had it last."""
         return self.workspace.current if self.workspace is not None else None
 
     @property
     def typed_into(self) -> SandboxView | None:
-        """Whose shells take what is typed here, as it was last seen; None where there is none."""
+        """The sandbox whose shells get keys, as last seen; None if there is none."""
         return None if self._opening or self.workspace is None else self._sandbox
 
     def has_open(self, sandbox_id: str) -> bool:
-        """Whether this app has a shell open in that sandbox."""
+        """Whether this app has an open shell in that sandbox."""
         space = self._spaces.get(sandbox_id)
         return space is not None and any(pane.is_open for pane in space.panes)
 
     def keep_deleted(self) -> None:
-        """The sandbox that is shown was deleted: its shells stay until they are left, so that what
-        the user goes on typing is no command."""
+        """Marks the visible shells as deleted. They stay until the user leaves them, so that keys
+        typed meanwhile are not read as commands."""
         if self.workspace is not None:
             for pane in self.workspace.panes:
                 pane.mark_deleted(f"{self._behind_prefix('back')} leaves: the sandbox was deleted")
 
     def show(self, sandbox: SandboxView | None) -> None:
-        """Show the shells of a sandbox, if it has any."""
+        """Shows the shells of a sandbox, if it has any."""
+        for space in self._spaces.values():
+            for pane in space.panes:
+                pane.release_keys()
         before, self._sandbox = self.workspace, sandbox
         if self._opening and (sandbox is None or sandbox.id != self._opening):
             self._give_up()
@@ -99,26 +112,29 @@ class Shells(PartWidget, Vertical):
             before.display = False
         if self.workspace is not None:
             self.workspace.display = True
-        # Until the pane has the focus, it takes what is typed.
+        # The placeholder takes keys until the pane has the focus.
         self._nothing.display = self.workspace is None or self._nothing.has_focus
         self._nothing.set_class(self.workspace is not None, "-behind")
-        if (text := _no_shell(sandbox, self.tui.settings.keymap)) != self._said:
+        if (text := _no_shell(sandbox, self.host.settings.keymap)) != self._said:
             self._said = text
             self._nothing.update(self.fit(text))
 
     def keep_only(self, sandbox_ids: set[str]) -> None:
-        """Let go of the shells of sandboxes that are gone."""
+        """Closes the shells of all other sandboxes, which are gone."""
         for sandbox_id in [id_ for id_ in self._spaces if id_ not in sandbox_ids]:
             self._spaces.pop(sandbox_id).remove()
+            self.host.remember_panes(sandbox_id, None)
 
     def open(self, sandbox: SandboxView) -> None:
-        """Show the shells of a sandbox with the focus: those of before, or those that were left in
+        """Shows and focuses the shells of a sandbox: those already shown, or those left running in
         it, or a new one."""
-        if self.tui.refuses_shells():
+        if self.host.refuses_shells():
             return
         if sandbox.id in self._spaces:
             self.show(sandbox)
             self.focus_current()
+            self._zoom_again()
+            self._add_left(sandbox.id)
         else:
             self._typed.clear()
             self._opening = sandbox.id
@@ -127,42 +143,95 @@ class Shells(PartWidget, Vertical):
 
     @work(group="open", exclusive=True)
     async def _open(self, sandbox: SandboxView) -> None:
-        # With the terminal emulator.
+        # Imported here, since it loads the terminal emulator.
+        from quicksand_tui.panes.layout import Arrangement
         from quicksand_tui.panes.workspace import Workspace
 
-        left = await self._service.shells(sandbox.id)
+        if not await self._can_be_opened(sandbox.id):
+            return
+        terminals = await self._terminals_of(sandbox.id)
+        kept = await asyncio.to_thread(self.host.pane_memory.read, sandbox.id)
         if sandbox.id not in self._spaces:
             space = Workspace(
                 sandbox.id,
                 self._service.open_terminal,
-                sessions=tuple(shell.session for shell in left),
+                terminals=terminals,
+                arrangement=Arrangement.from_json(kept),
+                start_hint=f"{self._behind_prefix('back')}, {self._key('start')} starts it",
+                going_back=lambda: self._going_back(sandbox.id),
                 ascii_only=self.ascii_only,
             )
             self._spaces[sandbox.id] = space
             space.display = self._sandbox is not None and self._sandbox.id == sandbox.id
-            # The pane is to have all of the room at once: its size is the guest's.
+            # The pane gets the whole room at once, because its size becomes the terminal's.
             self._nothing.set_class(space.display, "-behind")
             await self.mount(space)
-        # Behind the keys that are on their way to what has the focus now.
+        # After the keys that are on their way to the focused widget.
         self.call_after_refresh(self._nothing.call_later, self._hand_over, sandbox.id)
 
+    async def _can_be_opened(self, sandbox_id: str) -> bool:
+        """Waits for a running job of a sandbox; returns whether its shell is still wanted and
+        possible."""
+        operations = self.host.operations
+        if any(job.sandbox_id == sandbox_id for job in operations.jobs):
+            self._awaits = sandbox_id
+            await operations.settled(sandbox_id)
+            self._awaits = ""
+            if self._opening != sandbox_id:
+                return False
+            now = self.host.world.sandbox(sandbox_id)
+            if now is None or now.state is not State.RUNNING:
+                name, state = (now.name, now.state.value) if now is not None else ("it", "gone")
+                self.host.tell(f"There is no shell: {name} is {state}", severity="warning")
+                self._give_up()
+                return False
+        return True
+
+    async def _terminals_of(self, sandbox_id: str) -> dict[str, str]:
+        """Returns the sessions to show, by `Pane.terminal_name`. Panes' terminals are shared with
+        other apps; one opened by a command keeps that terminal's size, and is shown only if no
+        client is attached."""
+        return {
+            f"{shell.session} {shell.birth}": shell.session
+            for shell in await shells_of(self._service, sandbox_id)
+            if shell.is_pane or not shell.clients
+        }
+
+    @work(group="left", exclusive=True)
+    async def _add_left(self, sandbox_id: str) -> None:
+        """Shows terminals that no pane shows, such as those that a revert brought back."""
+        terminals = await self._terminals_of(sandbox_id)
+        if (space := self._spaces.get(sandbox_id)) is not None:
+            space.add_missing(terminals)
+
     def _hand_over(self, sandbox_id: str) -> None:
-        """Give the pane the focus, and what was typed while it was not there."""
+        """Focuses the pane, and types the keys that were kept for it."""
         if sandbox_id != self._opening:
             return
         self._opening = ""
         typed, self._typed = self._typed, []
-        # With the terminal in the background nothing has the focus.
+        # While the terminal's window is in the background, no widget has the focus.
         if not self._nothing.has_focus and self.screen.focused is not None:
             return
         self.focus_current()
+        self._zoom_again()
         for key in typed:
             self._take_key(key)
         self.show(self._sandbox)
 
+    def _going_back(self, sandbox_id: str) -> object:
+        """Returns what identifies the job that is reverting a sandbox, or None. Keys typed during
+        it are meant for the state after it."""
+        for job in self.host.operations.jobs:
+            if job.sandbox_id == sandbox_id and job.verb in (JobVerb.REVERT, JobVerb.UNDO):
+                return job.started
+        return None
+
     def _take_key(self, key: events.Key) -> bool:
-        """Take a key that was typed where no shell was yet; False if it was not meant for one."""
-        if self._opening:
+        """Takes a key typed before the shell was open; returns False if none is being opened."""
+        if self._awaits and key.key == "escape":
+            self._give_up()
+        elif self._opening:
             self._typed.append(key)
         elif (pane := self.pane) is not None:
             pane.type(pane.terminal.encode_key(key.key, key.character))
@@ -171,8 +240,9 @@ class Shells(PartWidget, Vertical):
         return True
 
     def take_early(self, key: events.Key) -> bool:
-        """Take a key that was sent to what had the focus before; False if it is none of ours."""
-        # Of the widgets themselves `has_focus` is true a moment later.
+        """Takes a key sent to the previously focused widget; returns False if it is not for a
+        shell."""
+        # The widgets' own `has_focus` becomes true a moment later.
         focused = self.screen.focused
         if focused is self._nothing:
             return self._take_key(key)
@@ -182,11 +252,22 @@ class Shells(PartWidget, Vertical):
         return True
 
     def _give_up(self) -> None:
-        """The sandbox whose shell was to be opened is not the one that is shown any more."""
+        """Stops opening a shell."""
         self._opening = ""
         self._typed.clear()
         if self._nothing.has_focus:
             self.post_message(ShellsLeft())
+
+    def _zoom_again(self) -> None:
+        if self.workspace is not None and self.workspace.zoomed:
+            self.post_message(ShellsZoomed())
+
+    @on(WorkspaceRearranged)
+    def _keep_arrangement(self, event: WorkspaceRearranged) -> None:
+        event.stop()
+        space = event.workspace
+        if self._spaces.get(space.sandbox_id) is space and (kept := space.arrangement) is not None:
+            self.host.remember_panes(space.sandbox_id, kept.to_json())
 
     def focus_current(self) -> None:
         if self.workspace is not None:
@@ -197,9 +278,10 @@ class Shells(PartWidget, Vertical):
         event.stop()
         shown = event.workspace is self.workspace
         self._spaces.pop(event.workspace.sandbox_id, None)
+        self.host.remember_panes(event.workspace.sandbox_id, None)
         if shown:
             self.show(self._sandbox)
-            # Else the focus would go wherever comes next.
+            # Otherwise Textual would focus any next widget.
             self.screen.set_focus(self._nothing)
             self.post_message(ShellsLeft())
         event.workspace.remove()
@@ -207,32 +289,73 @@ class Shells(PartWidget, Vertical):
     @on(PaneCopied)
     def _copied(self, event: PaneCopied) -> None:
         event.stop()
-        self.tui.tell(f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
+        self.host.tell(f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
 
-    # Keys behind the prefix
+    @on(Pane.PasteAsked)
+    def _ask_before_paste(self, event: Pane.PasteAsked) -> None:
+        event.stop()
+        self.host.dialogs.confirm(
+            f"Paste {len(event.text.splitlines())} lines?",
+            losses.of_paste(event.text),
+            "Paste",
+            lambda: event.pane.paste_now(event.text),
+            undo="This program cannot tell pasted lines from typed ones: a shell runs each.",
+        )
+
+    # Keys after the prefix
+
+    def _key(self, action_id: str) -> str:
+        """Returns the key of an action of the main screen."""
+        return self.host.settings.keymap.hint(action_id)
 
     def _behind_prefix(self, action_id: str) -> str:
-        """How an action is reached."""
-        key = self.tui.settings.keymap.hint(action_id, Scope.PANES.value)
-        return f"{self.tui.prefix.text} {key}"
+        """Returns the prefix and the key of an action."""
+        key = self.host.settings.keymap.hint(action_id, Scope.PANES.value)
+        return f"{self.host.prefix.text} {key}"
 
     @on(PanePrefixed)
     def _do_prefixed(self, event: PanePrefixed) -> None:
         event.stop()
-        keymap, prefix = self.tui.settings.keymap, self.tui.prefix
+        keymap, prefix = self.host.settings.keymap, self.host.prefix
         meant = (a for a in in_scope(Scope.PANES) if event.key in keymap.keys_of(a))
         action = next(meant, None)
         if event.key == prefix.key:
             event.pane.type(prefix.data)
         elif action is None:
             shows = f"{self._behind_prefix('help')} shows what there is"
-            self.tui.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
+            self.host.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
             self.post_message(Asked(Scope.PANES, action.id))
             return
-        self.tui.pane_keys.command_done()
+        self.host.pane_keys.command_done()
 
     # Actions, by the registry's ids
+
+    @cached_property
+    def handlers(self) -> Handlers:
+        """The method of each action, by its id."""
+        return {
+            "split_beside": self.do_split_beside,
+            "split_below": self.do_split_below,
+            "next": self.do_next,
+            "before": self.do_before,
+            "go_left": self.do_go_left,
+            "go_right": self.do_go_right,
+            "go_up": self.do_go_up,
+            "go_down": self.do_go_down,
+            "line_left": self.do_line_left,
+            "line_right": self.do_line_right,
+            "line_up": self.do_line_up,
+            "line_down": self.do_line_down,
+            "copy_mode": self.do_copy_mode,
+            "page_back": self.do_page_back,
+            "paste": self.do_paste,
+            "swap_before": self.do_swap_before,
+            "swap_next": self.do_swap_next,
+            "even": self.do_even,
+            "broadcast": self.do_broadcast,
+            "close": self.do_close,
+        }
 
     def do_split_beside(self) -> None:
         self._split(Way.BESIDE)
@@ -243,9 +366,9 @@ class Shells(PartWidget, Vertical):
     def _split(self, way: Way) -> None:
         pane = self.pane
         if pane is not None and pane.status.state is LinkState.DELETED:
-            self.tui.tell(pane.status.text, severity="warning")
+            self.host.tell(pane.status.text, severity="warning")
         elif self.workspace is not None and not self.workspace.split(way):
-            self.tui.tell("There is no room for another pane here", severity="warning")
+            self.host.tell("There is no room for another pane here", severity="warning")
 
     def do_next(self) -> None:
         if self.workspace is not None:
@@ -299,10 +422,10 @@ class Shells(PartWidget, Vertical):
     def do_paste(self) -> None:
         if (pane := self.pane) is None:
             return
-        if self.tui.clipboard:
-            pane.paste(self.tui.clipboard)
+        if self.host.clipboard:
+            pane.paste(self.host.clipboard)
         else:
-            self.tui.tell(
+            self.host.tell(
                 f"Nothing was copied yet: {self._behind_prefix('copy_mode')} and v, "
                 "or drag with the mouse"
             )
@@ -331,7 +454,7 @@ class Shells(PartWidget, Vertical):
             self._end(pane)
             return
         title = pane.terminal.title or "The shell"
-        self.tui.dialogs.confirm(
+        self.host.dialogs.confirm(
             "End this shell?",
             (f"{title}: what runs in it ends",),
             "End",

@@ -1,4 +1,4 @@
-"""What a sandbox uses, now and in the minutes before, and how it is within."""
+"""The stats tab: what a sandbox uses on the host, with history, and in the guest."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.failures import OperationError
-from quicksand_tui.snapshot import State
-from quicksand_tui.stats_view import stats_lines
-from quicksand_tui.text import plain
-from quicksand_tui.view import MUTED
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import plain
+from quicksand_tui.views.rows import MUTED
+from quicksand_tui.views.stats import stats_lines
 
 if TYPE_CHECKING:
-    from quicksand_tui.guest_network import TrafficRates
-    from quicksand_tui.guest_view import GuestView
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.services import Service
+    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.model.sandboxes import GuestView, SandboxView, TrafficRates
 
 ASK_EVERY_S = 2.0
+"""Seconds between two questions to the guest."""
 STYLES = {"muted": MUTED, "heading": "bold", "accent": "$text-accent", "": ""}
 
 
 class StatsPanel(VerticalScroll, can_focus=True):
-    """Asks the guest now and then while it is shown."""
+    """Shows what a sandbox uses, and asks its guest while it is visible."""
 
     def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
@@ -38,7 +37,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
         self._text = Static(markup=False)
         self._sandbox: SandboxView | None = None
         self._asked = ""
-        """The sandbox whose guest is asked."""
+        """The id of the sandbox whose guest is asked."""
         self._guest: GuestView | None = None
         self._rates: TrafficRates | None = None
         self._why = ""
@@ -47,7 +46,7 @@ class StatsPanel(VerticalScroll, can_focus=True):
         yield self._text
 
     def show(self, sandbox: SandboxView | None) -> None:
-        """Show how this sandbox is; None: nobody sees it."""
+        """Shows a sandbox; with None, which means hidden, stops asking its guest."""
         self._sandbox = sandbox
         runs = sandbox is not None and sandbox.state is State.RUNNING
         asked = sandbox.id if sandbox is not None and runs else ""
@@ -65,12 +64,14 @@ class StatsPanel(VerticalScroll, can_focus=True):
 
     @work(group="guest", exclusive=True)
     async def _ask(self, sandbox_id: str) -> None:
-        from quicksand_tui.guest_network import TrafficMeter
+        from quicksand_tui.model.sandboxes import TrafficMeter
 
         meter = TrafficMeter()
         while True:
             try:
-                self._guest = await self._service.look_inside(sandbox_id)
+                self._guest = await self._service.ask(
+                    "The guest does not tell", lambda engine: engine.look_inside(sandbox_id)
+                )
                 meter.add(self._guest.traffic, time.monotonic())
                 self._rates = meter.rates
                 self._why = ""

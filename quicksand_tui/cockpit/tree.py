@@ -1,4 +1,4 @@
-"""The tree of a sandbox's checkpoints, as a part of the main screen."""
+"""The tree of a sandbox's checkpoints, a part of the main screen."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static
 
-from quicksand_tui.actions import Scope, in_scope
+from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import clip
 from quicksand_tui.screens.base import bindings_of
-from quicksand_tui.snapshot import Snapshot, State
-from quicksand_tui.text import clip
-from quicksand_tui.view import plan_tree_columns
+from quicksand_tui.views.rows import plan_tree_columns
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
-    from quicksand_tui.keymap import Keymap
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.past import CheckpointView, PastView
-    from quicksand_tui.view import Row
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.keymap import Keymap
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
+    from quicksand_tui.views.rows import Row
 
 NAME_CELLS = 30
 
@@ -52,45 +53,43 @@ class TreePanel(PartWidget, Vertical):
         yield self._empty
 
     def selected_of(self, sandbox: SandboxView | None) -> CheckpointView | None:
-        """What the cursor is on; None while the tree still shows another sandbox."""
+        """Returns the checkpoint under the cursor; None while the tree shows another sandbox."""
         shown = self._sandbox
         if shown is None or sandbox is None or shown.id != sandbox.id:
             return None
-        return shown.past.find(self.table.selected_key)
+        return shown.tree.find(self.table.selected_key)
 
-    def show(self, snapshot: Snapshot, sandbox: SandboxView | None) -> None:
-        """Show the tree of a sandbox; of another one than before, the cursor begins where it
-        stands."""
+    def show(self, world: World, sandbox: SandboxView | None) -> None:
+        """Shows the tree of a sandbox. The cursor goes to its head when the sandbox or its head has
+        changed."""
         before, self._sandbox = self._sandbox, sandbox
-        self._rows = {} if sandbox is None else self._rows_of(sandbox.past, snapshot.taken)
+        self._rows = {} if sandbox is None else self._rows_of(sandbox, world.taken)
         keys = list(self._rows)
-        stands = None if sandbox is None else (sandbox.id, sandbox.past.head)
-        stood = None if before is None else (before.id, before.past.head)
+        stands = None if sandbox is None else (sandbox.id, sandbox.tree.head)
+        stood = None if before is None else (before.id, before.tree.head)
         if keys != self._keys:
             self._keys = keys
         self.table.show(self._keys, self._rows.__getitem__, ())
         if stands != stood and sandbox is not None:
-            self.table.select(sandbox.past.head or "")
-        self._draw_frame(snapshot)
+            self.table.select(sandbox.tree.head or "")
+        self._draw_frame(world)
 
-    def _rows_of(self, past: PastView, now: float) -> dict[str, Row]:
-        # Imported when there is a tree to draw: the first paint has none.
-        from quicksand_tui.forest import FANCY, PLAIN
-        from quicksand_tui.tree_view import tree_lines, tree_rows
+    def _rows_of(self, sandbox: SandboxView, now: float) -> dict[str, Row]:
+        # Imported only when there is a tree to draw; the first paint has none.
+        from quicksand_tui.model.checkpoints import FANCY, PLAIN
+        from quicksand_tui.views.tree import tree_lines, tree_rows
 
-        lines = tree_lines(past, now, PLAIN if self.ascii_only else FANCY)
+        lines = tree_lines(sandbox.tree, now, PLAIN if self.ascii_only else FANCY)
         return {row.key: row for row in tree_rows(lines)}
 
-    def _draw_frame(self, snapshot: Snapshot) -> None:
+    def _draw_frame(self, world: World) -> None:
         sandbox = self._sandbox
         name = f" of {clip(sandbox.name, NAME_CELLS)}" if sandbox is not None else ""
         title = f"Checkpoints{name}"
-        below = (
-            consequence(sandbox, snapshot.keymap) if self.has_focus_within and self._keys else ""
-        )
-        if sandbox is not None and sandbox.past.error:
-            below = f"nobody knows where it stands: {sandbox.past.error}"
-        empty = "" if self._keys else nothing_text(snapshot, sandbox)
+        below = consequence(sandbox, world.keymap) if self.has_focus_within and self._keys else ""
+        if sandbox is not None and sandbox.tree.error:
+            below = f"its position is unknown: {sandbox.tree.error}"
+        empty = "" if self._keys else nothing_text(world, sandbox)
         if (title, below, empty) == self._frame:
             return
         self._frame = (title, below, empty)
@@ -105,9 +104,9 @@ class TreePanel(PartWidget, Vertical):
     def on_resize(self) -> None:
         self._show_below()
 
-    def focus_changed(self, snapshot: Snapshot) -> None:
-        """What the frame says depends on who has the focus."""
-        self._draw_frame(snapshot)
+    def focus_changed(self, world: World) -> None:
+        """Redraws the frame, whose text depends on the focus."""
+        self._draw_frame(world)
 
     @on(LongTable.Moved)
     def _moved(self, event: LongTable.Moved) -> None:
@@ -121,11 +120,11 @@ class TreePanel(PartWidget, Vertical):
 
     @on(LongTable.HeadClicked)
     def _head_clicked(self, event: LongTable.HeadClicked) -> None:
-        event.stop()  # a tree has one order
+        event.stop()  # a tree has only one order
 
 
 def consequence(sandbox: SandboxView | None, keymap: Keymap) -> str:
-    """What going to a checkpoint means, said before it is done."""
+    """Returns what Enter on a checkpoint does."""
     if sandbox is None:
         return ""
     if sandbox.state in (State.RUNNING, State.PAUSED):
@@ -134,12 +133,12 @@ def consequence(sandbox: SandboxView | None, keymap: Keymap) -> str:
     return "enter starts it there"
 
 
-def nothing_text(snapshot: Snapshot, sandbox: SandboxView | None) -> str:
-    """What is said where there is no checkpoint."""
+def nothing_text(world: World, sandbox: SandboxView | None) -> str:
+    """Returns the text shown instead of an empty tree."""
     if sandbox is None:
-        return "No sandbox is selected." if snapshot.loaded and snapshot.sandboxes else ""
+        return "No sandbox is selected." if world.loaded and world.sandboxes else ""
     if sandbox.state is State.BROKEN or sandbox.id.startswith("new:"):
         return ""
-    key = snapshot.keymap.hint("checkpoint")
+    key = world.keymap.hint("checkpoint")
     when = "" if sandbox.is_live else " while it runs"
     return f"No checkpoints yet.\n{key} takes one{when}: memory, processes, disk."

@@ -1,1 +1,5 @@
-"""Terminals of guests within the app, several beside each other."""
+"""Panes that draw the terminals of guests, split as in tmux.
+
+Imports `terminal`, `model` and Textual. A pane reaches its guest through the protocol in `content`,
+so tests bring their own guests.
+"""

@@ -1,4 +1,4 @@
-"""The one clock of all panes: parses what their guests said, and has it drawn."""
+"""The clock of all panes, which parses the output of their guests and has it drawn."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.panes.view import PaneView
 
 FRAME_S = 1 / 30
-"""Between two drawings of a pane."""
+"""Seconds between two drawings of a pane."""
 
 FLOOD_FRAME_S = 0.1
-"""Likewise of one that floods, while another one has the focus: drawing is most of the work."""
+"""Seconds between two drawings of a flooding pane without the focus: drawing is most of the
+work."""
 
 PARSE_S = 0.005
-"""Of one turn that parsing may take: keys are looked at between two turns."""
+"""Seconds that parsing may take in one turn; keys are handled between turns."""
 
 TYPING_PARSE_S = 0.001
-"""Likewise while somebody types, who is to see it at once."""
+"""Seconds that parsing may take in one turn while the user types, so that the echo shows at
+once."""
 
 TYPING_S = 0.1
-"""After a key."""
+"""Seconds after a key for which the user counts as typing."""
 
 TURNS = 12
-"""Of the event loop between two of parsing: a key is handed from one queue to the next, and so is
-what is drawn of it, one step in each turn."""
+"""Turns of the event loop between two of parsing: a key passes from queue to queue, one in each
+turn, and so does what is drawn for it."""
 
 
 class FrameClock:
-    """Works in small steps, so that a flood in one pane holds up neither keys nor other panes."""
+    """Works in small steps, so that a flood in one pane delays neither keys nor other panes."""
 
     def __init__(
-        self, panes: Callable[[], Sequence[Pane]], *, is_current: Callable[[Pane], bool]
+        self, panes: Callable[[], Sequence[PaneView]], *, is_current: Callable[[PaneView], bool]
     ) -> None:
-        """``is_current`` tells the pane that the user works in."""
+        """``is_current`` says whether a pane is the one that the user works in."""
         self._panes = panes
         self._is_current = is_current
         self._wake = asyncio.Event()
-        self._undrawn: set[Pane] = set()
-        """Panes with output that is not drawn yet."""
+        self._undrawn: set[PaneView] = set()
+        """Panes with parsed output that is not drawn yet."""
 
     def wake(self) -> None:
-        """There is output."""
+        """Tells the clock that there is output."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Go on until it is cancelled; with no output, this takes no time."""
+        """Runs until it is cancelled; without output it takes no CPU time."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -64,11 +66,11 @@ class FrameClock:
                         await asyncio.sleep(0)
 
     def _turn(self) -> float | None:
-        """Parse a little and draw what is due. Returns seconds until there is more to do; None if
-        there is nothing."""
+        """Parses a little and draws what is due. Returns the seconds until there is more to do;
+        None if there is nothing."""
         panes = self._panes()
         behind = [pane for pane in panes if pane.is_behind]
-        # What comes for the one that is typed into is mostly the echo.
+        # First the pane that the user types into: its output is mostly the echo.
         behind.sort(key=lambda pane: not self._is_current(pane))
         now = time.monotonic()
         types = any(now - pane.typed < TYPING_S for pane in panes)
@@ -81,7 +83,7 @@ class FrameClock:
         return min(waits, default=None)
 
     @staticmethod
-    def _parse(behind: list[Pane], deadline: float) -> None:
+    def _parse(behind: list[PaneView], deadline: float) -> None:
         for pane in itertools.cycle(behind):
             if pane.is_behind:
                 pane.digest()
@@ -90,8 +92,8 @@ class FrameClock:
             if time.monotonic() >= deadline:
                 return
 
-    def _draw(self, pane: Pane) -> float | None:
-        """Draw a pane if it is its time. Returns seconds until it is; None if all is drawn."""
+    def _draw(self, pane: PaneView) -> float | None:
+        """Draws a pane if it is due. Returns the seconds until it is; None if all is drawn."""
         floods = pane.is_behind and not self._is_current(pane)
         now = time.monotonic()
         due = pane.drawn + (FLOOD_FRAME_S if floods else FRAME_S)

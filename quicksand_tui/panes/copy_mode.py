@@ -1,9 +1,4 @@
-"""Copy mode of a pane, as tmux's with the keys of vi: a cursor in all that was shown, to look,
-search and select. No widgets: the pane draws it, and passes it keys.
-
-The lines are frozen when it begins. Output goes on behind it, and changes nothing of what is looked
-at, searched and copied.
-"""
+"""The copy mode of a pane, as tmux's with vi's keys: a cursor in the scrollback, and search."""
 
 from __future__ import annotations
 
@@ -11,14 +6,112 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quicksand_tui.panes.copy_search import Prompt, Search
 from quicksand_tui.panes.selection import Selection, Shape
-from quicksand_tui.terminal import FrozenLines, Motion, Position, Span, line_at, move, selected_text
+from quicksand_tui.terminal import (
+    FrozenLines,
+    Lines,
+    Matches,
+    Motion,
+    Position,
+    Span,
+    line_at,
+    move,
+    search_pattern,
+    selected_text,
+)
+
+TEXT_MAX: Final = 256
+"""The longest text to search for, in characters."""
+
+JUMPS_MAX: Final = 100
+"""How many ``n`` keys are remembered while a search is running."""
+
+
+class Prompt:
+    """The text typed after ``/`` or ``?``."""
+
+    def __init__(self, *, backward: bool) -> None:
+        self.backward = backward
+        self.text = ""
+
+    def __str__(self) -> str:
+        return ("?" if self.backward else "/") + self.text
+
+    def edit(self, key: str) -> bool:
+        """Takes a key, a character or a name; returns whether it changed the text."""
+        before = self.text
+        if key == "backspace":
+            self.text = self.text[:-1]
+        elif key == "ctrl+u":
+            self.text = ""
+        elif key == "ctrl+w":
+            self.text = self.text.rstrip().rpartition(" ")[0]
+        elif len(key) == 1:
+            self.add(key)
+        return self.text != before
+
+    def add(self, text: str) -> None:
+        """Adds the first line of a pasted text."""
+        line = next(iter(text.splitlines()), "")
+        kept = "".join(char for char in line if char.isprintable())
+        self.text = (self.text + kept)[:TEXT_MAX]
+
+
+class Search:
+    """A search for a text. It runs in slices; jumps wait until it is done."""
+
+    def __init__(self, lines: Lines, text: str, *, backward: bool) -> None:
+        self.text = text
+        self.backward = backward
+        self.matches = Matches(lines, search_pattern(text))
+        self._jumps: list[bool] = []
+        """The jumps that wait; True is backward."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.matches.is_done and not self._jumps
+
+    def jump(self, *, opposite: bool = False) -> None:
+        """Asks for a jump to the next match in the search's direction, or the opposite one."""
+        if len(self._jumps) < JUMPS_MAX:
+            self._jumps.append(self.backward is not opposite)
+
+    def go_on(self, seconds: float) -> None:
+        """Searches for this time."""
+        if not self.matches.is_done:
+            self.matches.go_on(seconds)
+
+    def take_jumps(self, position: Position) -> tuple[Span | None, str]:
+        """Carries out the waiting jumps; returns the match they lead to, and a message."""
+        target: Span | None = None
+        note = ""
+        for backward in self._jumps:
+            following = (self.matches.before if backward else self.matches.after)(position)
+            if following is None:
+                note = f"No match: {self.text}"
+                break
+            if (following.start >= position) if backward else (following.start <= position):
+                note = "From the end again" if backward else "From the beginning again"
+            target, position = following, following.start
+        self._jumps.clear()
+        return target, note
+
+    def told(self, position: Position) -> str:
+        """Returns the number of matches, and which of them is at ``position``, in words."""
+        count = self.matches.count
+        if not self.matches.is_done:
+            return f"{count} matches…"
+        if not count:
+            return "no match"
+        here = [span for span in self.matches.on_line(position.line) if span.start == position]
+        words = f"{count} match" + ("es" if count > 1 else "")
+        return f"{self.matches.rank(here[0])} of {words}" if here else words
+
 
 HINT: Final = "v selects, y copies, / searches, [ ] prompts, q leaves"
 
 COUNT_MAX: Final = 999
-"""How often a motion is done that a number is typed before."""
+"""The largest number in front of a motion, which repeats it."""
 
 _MOTIONS: Final = {
     **{motion.value: motion for motion in Motion},
@@ -29,25 +122,26 @@ _MOTIONS: Final = {
 }
 
 _SAME: Final = {"ctrl+j": "enter", "ctrl+m": "enter", "ctrl+h": "backspace"}
-"""Keys that send what another one does, in some terminals or in most."""
+"""Keys that many terminals send as another one."""
 
 _SHAPES: Final = {"v": Shape.CHARACTERS, "V": Shape.LINES, "ctrl+v": Shape.BLOCK}
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Copy mode is over."""
+    """Copy mode has ended, with the copied text or none."""
 
     copied: str = ""
 
 
 class CopyMode:
-    """Where the view is, the cursor, what is selected and what was searched for."""
+    """The state of copy mode: view, cursor, selection and search."""
 
     def __init__(
         self, lines: FrozenLines, *, height: int, cursor: Position, leaves_at_end: bool = False
     ) -> None:
-        """``leaves_at_end``: it began by looking back, and is over when the view is down again."""
+        """With ``leaves_at_end`` (the wheel began it), it ends when the view is at the end
+        again."""
         self.lines = lines
         self.height = max(1, height)
         self.top = self._last_top
@@ -56,11 +150,11 @@ class CopyMode:
         self.search: Search | None = None
         self.prompt: Prompt | None = None
         self.note = ""
-        """What to tell until the next key."""
+        """A message, shown until the next key."""
         self.leaves_at_end = leaves_at_end
         self._count = ""
         self._origin: tuple[Position, int, Search | None] = (cursor, self.top, None)
-        """Where the cursor and the view were, and the search before, when typing one began."""
+        """Cursor, view and search before the user began to type a search."""
         self._commands: dict[str, Callable[[], Left | None]] = {
             "q": Left,
             "ctrl+c": Left,
@@ -76,18 +170,18 @@ class CopyMode:
             "N": lambda: self._jump(opposite=True),
         }
 
-    # What is shown
+    # Display
 
     @property
     def told(self) -> str:
-        """Where it is, for a title."""
+        """The position, for the title."""
         number = self.cursor.line - self.lines.first_line + 1
         words = f"copy mode {number}/{self.lines.end_line - self.lines.first_line}"
         return f"{words} · {self.search.told(self.cursor)}" if self.search is not None else words
 
     @property
     def bar(self) -> str:
-        """What the last row of the view says instead of its line; mostly nothing."""
+        """The text that replaces the last row of the view; mostly ""."""
         return str(self.prompt) if self.prompt is not None else self.note
 
     def matches_on(self, number: int) -> list[Span]:
@@ -95,13 +189,13 @@ class CopyMode:
 
     @property
     def is_at_end(self) -> bool:
-        """The view is where it was when copy mode began, or below."""
+        """Whether the view is at the end of the lines."""
         return self.top >= self._last_top
 
     # Keys
 
     def press(self, key: str) -> Left | None:
-        """Take a key: the character that it types, or its name."""
+        """Takes a key, a character or a name. Returns `Left` if it ends copy mode."""
         self.note = ""
         key = _SAME.get(key, key)
         if self.prompt is not None:
@@ -124,7 +218,7 @@ class CopyMode:
         return None
 
     def _press_for_view(self, key: str, count: int) -> None:
-        """Keys that go by what is seen."""
+        """Handles keys that move relative to the view."""
         page = max(1, self.height - 2)
         half = max(1, self.height // 2)
         steps = {
@@ -158,44 +252,43 @@ class CopyMode:
         return max(self.lines.first_line, self.lines.end_line - self.height)
 
     def _nearest(self, position: Position) -> Position:
-        """The nearest place that there is, where a character begins."""
+        """Returns the nearest position where a character begins."""
         line = min(max(position.line, self.lines.first_line), self.lines.end_line - 1)
         x = min(max(position.x, 0), self.lines.columns - 1)
         cells = self.lines.cells(line)
         return Position(line, x - 1 if 0 < x < len(cells) and not cells[x] else x)
 
     def _cursor_moved(self) -> None:
-        """Show the cursor, and select up to it."""
+        """Scrolls to the cursor, and extends the selection to it."""
         line = self.cursor.line
         self.top = max(line - self.height + 1, min(line, self.top))
         if self.selection is not None:
             self.selection = self.selection.to(self.cursor)
 
     def scroll(self, lines: int) -> None:
-        """Move the view, down if ``lines`` is positive; the cursor stays in it."""
+        """Moves the view by ``lines``, down if positive; the cursor stays inside."""
         self.top = min(max(self.top + lines, self.lines.first_line), self._last_top)
         line = min(max(self.cursor.line, self.top), self.top + self.height - 1)
         self.cursor = self._nearest(self.cursor._replace(line=line))
         self._cursor_moved()
 
     def point(self, position: Position) -> None:
-        """Put the cursor somewhere, with nothing selected."""
+        """Moves the cursor, and drops the selection."""
         self.selection = None
         self.cursor = self._nearest(position)
 
     def select(self, selection: Selection) -> None:
-        """Have something selected."""
         self.selection = selection
         self.cursor = self._nearest(selection.cursor)
 
     def drag(self, anchor: Position, position: Position, shape: Shape) -> None:
-        """Select from one place to another, which may be beyond what is seen."""
+        """Selects from ``anchor`` to ``position``, which may be outside the view."""
         anchor, self.cursor = self._nearest(anchor), self._nearest(position)
         self.selection = Selection(self.lines, anchor, self.cursor, shape)
         self._cursor_moved()
 
     def resize(self, height: int) -> None:
-        """Show another number of lines."""
+        """Changes the number of visible lines."""
         at_end = self.is_at_end
         self.height = max(1, height)
         self.top = self._last_top if at_end else min(self.top, self._last_top)
@@ -203,8 +296,8 @@ class CopyMode:
         self.top = max(line - self.height + 1, min(line, self.top))
 
     def thaw(self, lines: FrozenLines) -> None:
-        """Have other lines: those of before were laid out anew. What was selected is not there any
-        more; the cursor stays as far from the end as it was."""
+        """Replaces the lines after the terminal has laid them out anew. The selection is dropped;
+        the cursor keeps its distance from the end."""
         from_end = self.lines.end_line - self.cursor.line
         above = self.cursor.line - self.top
         self.lines = lines
@@ -219,7 +312,7 @@ class CopyMode:
     # Selecting
 
     def _select(self, shape: Shape) -> None:
-        """Begin to select, change the shape, or end it with the same key."""
+        """Begins a selection, changes its shape, or drops it on the same key."""
         if self.selection is None:
             self.selection = Selection(self.lines, self.cursor, self.cursor, shape)
         elif self.selection.shape is shape:
@@ -273,7 +366,7 @@ class CopyMode:
             self._look_for(prompt)
 
     def paste(self, text: str) -> bool:
-        """Take pasted text for what is searched for; False if none is typed now."""
+        """Adds pasted text to the search; returns False if none is being typed."""
         if self.prompt is None:
             return False
         self.prompt.add(text)
@@ -281,7 +374,7 @@ class CopyMode:
         return True
 
     def _look_for(self, prompt: Prompt) -> None:
-        """Search from where the cursor was, as one types."""
+        """Searches from the original cursor while the user types."""
         self._back_to_origin()
         self.search = None
         if prompt.text:
@@ -304,13 +397,13 @@ class CopyMode:
         return self.search is not None and not self.search.is_done
 
     def search_on(self, seconds: float) -> None:
-        """Search for so long; at the end go where it leads."""
+        """Searches for this time; when the search is done, jumps to the match."""
         if self.search is None:
             return
         self.search.go_on(seconds)
         if self.search.matches.is_done:
-            found, note = self.search.take_jumps(self.cursor)
+            match, note = self.search.take_jumps(self.cursor)
             self.note = note or self.note
-            if found is not None:
-                self.cursor = found.start
+            if match is not None:
+                self.cursor = match.start
                 self._cursor_moved()

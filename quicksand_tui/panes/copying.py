@@ -1,4 +1,4 @@
-"""Copy mode and what was copied with the mouse, within a pane."""
+"""Copy mode of one pane, and copying with the mouse."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.panes.copy_mode import HINT, CopyMode
-from quicksand_tui.panes.highlight import Highlight
-from quicksand_tui.panes.messages import PaneCopied
-from quicksand_tui.panes.selection import Selection, told_size
+from quicksand_tui.panes.selection import Highlight, Selection, told_size
+from quicksand_tui.panes.view import PaneChanged, PaneCopied
 from quicksand_tui.terminal import Position
 
 if TYPE_CHECKING:
-    from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.panes.view import PaneView
 
 SEARCH_S: Final = 0.008
-"""How long a search goes on at one go."""
+"""Seconds for which a search runs before the event loop continues."""
 
 
 class Copying:
-    """Begins, searches in and ends the copy mode of a pane."""
+    """Begins and ends the copy mode of a pane, and runs its search."""
 
-    def __init__(self, pane: Pane) -> None:
+    def __init__(self, pane: PaneView) -> None:
         self._pane = pane
         self.mode: CopyMode | None = None
         self.highlight: Highlight | None = None
 
     def begin(self, *, by_mouse: bool = False) -> CopyMode:
-        """Have copy mode; the one there is, if there is one. ``by_mouse``: it is over when the
-        view is down at the end again."""
+        """Begins copy mode unless it is on, and returns it. Begun ``by_mouse``, it ends when the
+        view is at the end again."""
         if self.mode is not None:
             return self.mode
         terminal = self._pane.terminal
@@ -45,23 +44,22 @@ class Copying:
         return self.mode
 
     def leave(self) -> None:
-        """Show the screen again, as it is now."""
         self.mode = None
         self.changed()
 
     def forget(self) -> None:
-        """The terminal is another one."""
+        """Drops mode and highlight, since the terminal was replaced."""
         self.mode = self.highlight = None
 
     def changed(self) -> None:
-        """Show where it is now, and go on searching."""
+        """Redraws, and continues a search."""
         if self.mode is not None and self.mode.is_searching:
             self._pane.run_worker(self._search(), group="search", exclusive=True)
         self._show()
 
     def _show(self) -> None:
         self._pane.redraw()
-        self._pane.post_message(self._pane.Changed(self._pane))
+        self._pane.post_message(PaneChanged(self._pane))
 
     async def _search(self) -> None:
         while (mode := self.mode) is not None and mode.is_searching:
@@ -70,7 +68,7 @@ class Copying:
         self._show()
 
     def resize(self, height: int, *, laid_out: bool) -> None:
-        """The pane has another size; with another width, lines have other numbers."""
+        """Follows a new size of the pane; ``laid_out`` says that lines were renumbered."""
         self.highlight = None
         if self.mode is None:
             return
@@ -82,12 +80,12 @@ class Copying:
     # Copying
 
     def copy(self, text: str) -> None:
-        """Put a text where it can be pasted from, and say so."""
+        """Puts a text on the clipboard, and reports it."""
         self._pane.app.copy_to_clipboard(text)
         self._pane.post_message(PaneCopied(self._pane, told_size(text)))
 
     def take(self, selection: Selection) -> None:
-        """Copy what was selected with the mouse, and leave it marked."""
+        """Copies what the mouse selected, and highlights it."""
         if text := selection.text:
             self.copy(text)
         if self.mode is not None and self.mode.leaves_at_end and self.mode.is_at_end:
@@ -98,12 +96,11 @@ class Copying:
         self.changed()
 
     def check_highlight(self) -> None:
-        """There was output: what is marked may not be there any more."""
+        """Drops the highlight if output has changed its text."""
         if self.highlight is not None and not self.highlight.holds(self._pane.terminal):
             self.clear_highlight()
 
     def clear_highlight(self) -> None:
-        """What was copied is marked no longer."""
         if self.highlight is not None:
             self.highlight = None
             self._pane.redraw()

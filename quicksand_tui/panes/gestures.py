@@ -1,4 +1,4 @@
-"""What the mouse does in a pane where it is not the guest's: select, copy, look back."""
+"""Mouse gestures in a pane: select, copy and scroll, where the guest does not get the mouse."""
 
 from __future__ import annotations
 
@@ -7,37 +7,64 @@ from typing import TYPE_CHECKING, Final
 from textual import events
 from textual.timer import Timer
 
-from quicksand_tui.panes.mouse import mouse_event
 from quicksand_tui.panes.selection import Selection, Shape
-from quicksand_tui.terminal import Position, line_at
+from quicksand_tui.terminal import MouseAction, MouseButton, MouseEvent, Position, line_at
 
 if TYPE_CHECKING:
-    from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.panes.copying import Copying
+    from quicksand_tui.panes.view import PaneView
+
+
+_BUTTONS = {1: MouseButton.LEFT, 2: MouseButton.MIDDLE, 3: MouseButton.RIGHT}
+
+
+def mouse_event(event: events.MouseEvent) -> MouseEvent:
+    action, button = MouseAction.PRESS, _BUTTONS.get(event.button, MouseButton.NONE)
+    match event:
+        case events.MouseScrollUp():
+            button = MouseButton.WHEEL_UP
+        case events.MouseScrollDown():
+            button = MouseButton.WHEEL_DOWN
+        case events.MouseMove():
+            action = MouseAction.MOVE
+        case events.MouseUp():
+            action = MouseAction.RELEASE
+    return MouseEvent(
+        action=action,
+        button=button,
+        x=int(event.x),
+        y=int(event.y),
+        shift=event.shift,
+        alt=event.meta,
+        ctrl=event.ctrl,
+    )
+
 
 WHEEL_LINES: Final = 3
+"""Lines per step of the wheel."""
 EDGE_S: Final = 0.05
-"""Between two lines that the view moves while the mouse is held beyond its edge."""
+"""Seconds per line of scrolling while the mouse is dragged beyond the edge."""
 
 LEFT_BUTTON: Final = 1
 
 
 class Gestures:
-    """Takes a pane's events of the mouse. A press decides whose all is up to its release: the
-    guest's, if its program wants to know of it, but not with shift and not in copy mode."""
+    """Handles a pane's mouse events. A press decides who gets all events up to its release: the
+    guest, if its program tracks the mouse, unless shift is held or copy mode is on."""
 
-    def __init__(self, pane: Pane) -> None:
+    def __init__(self, pane: PaneView, copying: Copying) -> None:
         self._pane = pane
+        self._copying = copying
         self._anchor: Position | None = None
-        """Where the button was pressed that is held."""
+        """Where the held button was pressed."""
         self._drags = False
         self._guest_holds = False
-        """A button is held whose press the guest was told of."""
+        """The guest was told of the press of the held button."""
         self._at = (0, 0)
-        """Where in the pane the mouse was dragged to last; perhaps beyond its edges."""
+        """The last position of the drag in the pane, perhaps beyond its edges."""
         self._edge: Timer | None = None
 
     def press(self, event: events.MouseDown) -> None:
-        """A button is down."""
         event.stop()
         pane = self._pane
         if not self._is_ours(event) and pane.pass_on(mouse_event(event)):
@@ -46,15 +73,14 @@ class Gestures:
             return
         if event.button != LEFT_BUTTON:
             return
-        pane.copying.clear_highlight()
+        self._copying.clear_highlight()
         self._anchor, self._drags = self._position(int(event.x), int(event.y)), False
         if pane.copy_mode is not None:
             pane.copy_mode.point(self._anchor)
-            pane.copying.changed()
+            self._copying.changed()
         pane.capture_mouse()
 
     def move(self, event: events.MouseMove) -> None:
-        """It moves, perhaps with a button held."""
         event.stop()
         if self._guest_holds or (self._anchor is None and not self._is_ours(event)):
             self._pane.pass_on(mouse_event(event))
@@ -72,16 +98,16 @@ class Gestures:
             self._stop_edge()
 
     def _drag(self) -> None:
-        """Select up to where the mouse is. Beyond the edge, the view moves."""
+        """Selects up to the mouse; beyond the edge, scrolls."""
         if self._anchor is None:
             return
         pane = self._pane
-        mode = pane.copy_mode or pane.copying.begin(by_mouse=True)
+        mode = pane.copy_mode or self._copying.begin(by_mouse=True)
         mode.drag(self._anchor, self._position(*self._at), Shape.CHARACTERS)
-        pane.copying.changed()
+        self._copying.changed()
 
     def release(self, event: events.MouseUp) -> None:
-        """A button is up: what was dragged over is copied."""
+        """Handles a release, which copies the selection."""
         event.stop()
         if self._guest_holds:
             self._pane.pass_on(mouse_event(event))
@@ -89,17 +115,17 @@ class Gestures:
         self.cancel()
         mode = self._pane.copy_mode
         if drags and mode is not None and mode.selection is not None:
-            self._pane.copying.take(mode.selection)
+            self._copying.take(mode.selection)
 
     def cancel(self) -> None:
-        """No button is held any more, or it does not matter."""
+        """Forgets a held button."""
         if self._anchor is not None or self._guest_holds:
             self._pane.release_mouse()
         self._anchor, self._drags, self._guest_holds = None, False, False
         self._stop_edge()
 
     def click(self, event: events.Click) -> None:
-        """The second one selects a word, the third one a line."""
+        """Selects a word on the second click, a line on the third."""
         event.stop()
         if event.button != LEFT_BUTTON or event.chain < 2 or self._wants_it(event):
             return
@@ -113,28 +139,28 @@ class Gestures:
             selection = Selection(lines, start, end._replace(x=end.x - 1), Shape.LINES)
         if pane.copy_mode is not None:
             pane.copy_mode.select(selection)
-        pane.copying.take(selection)
+        self._copying.take(selection)
 
     def wheel(self, event: events.MouseEvent, lines: int) -> None:
-        """It was turned, down if ``lines`` is positive."""
+        """Handles the wheel: ``lines`` down if positive."""
         event.stop()
         pane = self._pane
         if not self._is_ours(event) and pane.pass_on(mouse_event(event)):
             return
         if pane.copy_mode is None and (lines > 0 or pane.lines.first_line >= pane.top):
             return
-        mode = pane.copy_mode or pane.copying.begin(by_mouse=True)
+        mode = pane.copy_mode or self._copying.begin(by_mouse=True)
         mode.scroll(lines)
         if mode.leaves_at_end and mode.is_at_end and lines > 0 and mode.selection is None:
-            pane.copying.leave()
+            self._copying.leave()
         else:
-            pane.copying.changed()
+            self._copying.changed()
 
     def _is_ours(self, event: events.MouseEvent) -> bool:
         return event.shift or self._pane.copy_mode is not None
 
     def _wants_it(self, event: events.Click) -> bool:
-        """Whether clicks are the guest's."""
+        """Whether the guest gets clicks."""
         return not self._is_ours(event) and self._pane.tracks_mouse
 
     def _position(self, x: int, y: int) -> Position:

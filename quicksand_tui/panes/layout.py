@@ -1,43 +1,46 @@
-"""How panes share a rectangle, as in tmux: a tree of splits. Pure: no widgets.
-
-A split holds two or more children beside or above each other; between two of them is a line of one
-cell. What a pane gets is a share of its split, so a layout fits any size; where there is no room
-for all, the last ones get none.
-"""
+"""The layout of panes, as in tmux: a tree of splits, and its form on disk. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import NamedTuple
 
-from quicksand_tui.panes.ways import Side, Way
+from quicksand_tui.model.geometry import Rect
+
+
+class Way(Enum):
+    """Where a new pane goes relative to the old one."""
+
+    BESIDE = "beside"
+    BELOW = "below"
+
+
+class Side(Enum):
+    LEFT = "left"
+    RIGHT = "right"
+    UP = "up"
+    DOWN = "down"
+
 
 WIDTH_MIN, HEIGHT_MIN = 10, 3
-"""Cells below which a pane is not split."""
+"""The smallest halves of a split in cells, including the title's row."""
 
 STEP = 0.05
-"""Of a split, that resizing moves its line by."""
+"""The share of a split by which a key moves its line."""
 
 SHARE_MIN = 0.05
 
 LENGTH_MIN = 2
-"""Cells of a pane beside a line that is dragged."""
-
-
-class Rect(NamedTuple):
-    """Cells."""
-
-    x: int
-    y: int
-    width: int
-    height: int
+"""The smallest length in cells that dragging a line leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
     pane: str
-    """Its id."""
+    """The pane's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +48,14 @@ class Split:
     way: Way
     children: tuple[Node, ...]
     shares: tuple[float, ...]
-    """Of the length, as many as children; their sum is 1."""
+    """Each child's share of the length; their sum is 1."""
 
 
 Node = Leaf | Split
 
 
 def panes(node: Node) -> Iterator[str]:
-    """All panes, in reading order."""
+    """Yields the ids of all panes in reading order."""
     if isinstance(node, Leaf):
         yield node.pane
     else:
@@ -61,7 +64,7 @@ def panes(node: Node) -> Iterator[str]:
 
 
 def arrange(node: Node, room: Rect) -> dict[str, Rect]:
-    """The place of every pane that fits into ``room``."""
+    """Returns the rectangle of every pane that fits into ``room``."""
     if room.width <= 0 or room.height <= 0:
         return {}
     if isinstance(node, Leaf):
@@ -73,14 +76,14 @@ def arrange(node: Node, room: Rect) -> dict[str, Rect]:
 
 
 def _parts(split: Split, room: Rect) -> Iterator[Rect]:
-    """The places of a split's children: of whole cells, with a line between two."""
+    """Yields the rectangles of a split's children, with a line of one cell between two."""
     beside = split.way is Way.BESIDE
     whole = (room.width if beside else room.height) - (len(split.children) - 1)
     at, passed, done = 0, 0.0, 0
     for number, share in enumerate(split.shares):
         passed += share
         last = number == len(split.shares) - 1
-        # From the sum, so that rounding does not add up.
+        # Rounds the running sum, so that rounding errors do not add up.
         length = max(0, (whole if last else round(whole * passed)) - done)
         done += length
         if beside:
@@ -91,13 +94,13 @@ def _parts(split: Split, room: Rect) -> Iterator[Rect]:
 
 
 def can_split(place: Rect, way: Way) -> bool:
-    """Whether two panes fit there."""
+    """Whether two panes fit into ``place``."""
     length, least = (place.width, WIDTH_MIN) if way is Way.BESIDE else (place.height, HEIGHT_MIN)
     return length >= 2 * least + 1
 
 
 def split(node: Node, pane: str, new: str, way: Way) -> Node:
-    """Halve the place of ``pane`` and give the second half to ``new``."""
+    """Returns the tree with ``pane`` halved and ``new`` in its second half."""
     if isinstance(node, Leaf):
         if node.pane != pane:
             return node
@@ -115,7 +118,7 @@ def split(node: Node, pane: str, new: str, way: Way) -> Node:
 
 
 def remove(node: Node, pane: str) -> Node | None:
-    """Take a pane out; those beside it share its place. None if it was the last one."""
+    """Returns the tree without a pane, whose room its siblings share; None if it was the last."""
     if isinstance(node, Leaf):
         return None if node.pane == pane else node
     at = _index(node, pane)
@@ -133,7 +136,7 @@ def remove(node: Node, pane: str) -> Node | None:
 
 
 def _merged(node: Split) -> Node:
-    """A split within one of the same way is one with it."""
+    """Merges children that are splits of the same direction into their parent."""
     children: list[Node] = []
     shares: list[float] = []
     for child, share in zip(node.children, node.shares, strict=True):
@@ -147,14 +150,14 @@ def _merged(node: Split) -> Node:
 
 
 def swap(node: Node, one: str, other: str) -> Node:
-    """Let two panes change places."""
+    """Returns the tree with two panes exchanged."""
     if isinstance(node, Leaf):
         return Leaf({one: other, other: one}.get(node.pane, node.pane))
     return replace(node, children=tuple(swap(child, one, other) for child in node.children))
 
 
 def resize(node: Node, pane: str, side: Side) -> Node:
-    """Move the line next to ``pane`` a step to that side: the nearest one of that direction."""
+    """Returns the tree with the nearest line beside ``pane`` moved a step towards ``side``."""
     if isinstance(node, Leaf):
         return node
     at = _index(node, pane)
@@ -166,7 +169,7 @@ def resize(node: Node, pane: str, side: Side) -> Node:
     along = Way.BESIDE if side in (Side.LEFT, Side.RIGHT) else Way.BELOW
     if node.way is not along:
         return node
-    # The line behind the pane moves, or of the last one the line before it.
+    # The line after the pane moves; for the last pane, the line before it.
     first = at if at < len(node.children) - 1 else at - 1
     step = STEP if side in (Side.RIGHT, Side.DOWN) else -STEP
     shares = list(node.shares)
@@ -180,13 +183,13 @@ class Line(NamedTuple):
     """A line between two children of a split."""
 
     path: tuple[int, ...]
-    """Which child of which child the split is."""
+    """The indexes of the children that lead to the split."""
     child: int
-    """The one before it."""
+    """The index of the child before the line."""
 
 
 def line_at(node: Node, room: Rect, x: int, y: int) -> Line | None:
-    """The line that has this cell, if one has."""
+    """Returns the line at a cell, or None."""
     if isinstance(node, Leaf):
         return None
     for index, part in enumerate(_parts(node, room)):
@@ -202,7 +205,7 @@ def line_at(node: Node, room: Rect, x: int, y: int) -> Line | None:
 
 
 def drag(node: Node, room: Rect, line: Line, x: int, y: int) -> Node:
-    """Move a line to a cell, as far as those on both sides keep `LENGTH_MIN` cells."""
+    """Returns the tree with a line moved to a cell; both sides keep `LENGTH_MIN` cells."""
     if isinstance(node, Leaf):
         return node
     parts = list(_parts(node, room))
@@ -222,7 +225,7 @@ def drag(node: Node, room: Rect, line: Line, x: int, y: int) -> Node:
 
 
 def even(node: Node) -> Node:
-    """Give all children of each split the same share."""
+    """Returns the tree with equal shares in each split."""
     if isinstance(node, Leaf):
         return node
     count = len(node.children)
@@ -232,8 +235,8 @@ def even(node: Node) -> Node:
 
 
 def neighbour(places: dict[str, Rect], pane: str, side: Side) -> str | None:
-    """The pane on that side: of several the one that shares the longest border; beyond the last
-    one it goes on from the other end."""
+    """Returns the nearest pane on a side, around the edge if necessary; of several, the one with
+    the longest common border."""
     here = places.get(pane)
     if here is None:
         return None
@@ -250,11 +253,11 @@ def neighbour(places: dict[str, Rect], pane: str, side: Side) -> str | None:
 
 
 _AROUND = 100_000
-"""Cells: farther away than anything is."""
+"""A distance in cells that is larger than any real one."""
 
 
 def _distance(here: Rect, there: Rect, side: Side) -> int:
-    """Cells to the side; what is on the other one is reached around the edge."""
+    """Returns the distance in cells; panes on the other side are reached around the edge."""
     match side:
         case Side.LEFT:
             found = here.x - (there.x + there.width)
@@ -268,16 +271,107 @@ def _distance(here: Rect, there: Rect, side: Side) -> int:
 
 
 def _overlap(here: Rect, there: Rect, side: Side) -> int:
-    """Cells of the border that the two would have in common."""
+    """Returns the length of the common border in cells."""
     if side in (Side.LEFT, Side.RIGHT):
         return min(here.y + here.height, there.y + there.height) - max(here.y, there.y)
     return min(here.x + here.width, there.x + there.width) - max(here.x, there.x)
 
 
 def _index(node: Split, pane: str) -> int | None:
-    """Which child has the pane."""
+    """Returns the index of the child that holds the pane."""
     return next((n for n, child in enumerate(node.children) if pane in panes(child)), None)
 
 
 def _with_child(node: Split, at: int, child: Node) -> Split:
     return replace(node, children=(*node.children[:at], child, *node.children[at + 1 :]))
+
+
+PANES_MAX = 64
+DEPTH_MAX = 16
+NAME_MAX = 128
+"""The limits of a layout on disk: panes, levels of splits, and characters of a name."""
+KEPT_SHARE_MIN = 0.01
+"""The least share of a split on disk; smaller ones are raised to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The panes of a workspace, by the names of their terminals, as it is kept on disk."""
+
+    node: Node
+    current: str = ""
+    zoomed: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        return {"panes": _node_json(self.node), "current": self.current, "zoomed": self.zoomed}
+
+    @classmethod
+    def from_json(cls, value: object) -> Arrangement | None:
+        """Reads what `to_json` wrote; returns None for anything else."""
+        if not isinstance(value, dict):
+            return None
+        try:
+            node = _read_node(value.get("panes"), 0)
+        except ValueError:
+            return None
+        names = list(panes(node))
+        if len(names) > PANES_MAX or len(set(names)) < len(names):
+            return None
+        current = value.get("current")
+        return cls(
+            node=node,
+            current=current if isinstance(current, str) and current in names else "",
+            zoomed=value.get("zoomed") is True,
+        )
+
+    def only(self, names: Container[str]) -> Arrangement | None:
+        """Returns the arrangement of the panes in ``names``; None if there are none."""
+        node: Node | None = self.node
+        for name in panes(self.node):
+            if name not in names and node is not None:
+                node = remove(node, name)
+        return None if node is None else replace(self, node=node)
+
+
+def renamed(node: Node, name: Callable[[str], str]) -> Node:
+    """Returns the tree with all panes renamed."""
+    if isinstance(node, Leaf):
+        return Leaf(name(node.pane))
+    return replace(node, children=tuple(renamed(child, name) for child in node.children))
+
+
+def _node_json(node: Node) -> object:
+    if isinstance(node, Leaf):
+        return node.pane
+    return {
+        "way": node.way.value,
+        "parts": [_node_json(child) for child in node.children],
+        "shares": [round(share, 6) for share in node.shares],
+    }
+
+
+def _read_node(value: object, depth: int) -> Node:
+    """Reads a tree. Raises ValueError."""
+    if isinstance(value, str) and 0 < len(value) <= NAME_MAX:
+        return Leaf(value)
+    if not isinstance(value, dict) or depth >= DEPTH_MAX:
+        raise ValueError("no pane, and no split")
+    parts, shares = value.get("parts"), value.get("shares")
+    if not isinstance(parts, list) or not isinstance(shares, list):
+        raise ValueError("a split without parts or shares")
+    if not 2 <= len(parts) <= PANES_MAX or len(shares) != len(parts):
+        raise ValueError("a split of one part, of too many, or with shares for others")
+    lengths = [_read_share(share) for share in shares]
+    return Split(
+        Way(value.get("way")),
+        tuple(_read_node(part, depth + 1) for part in parts),
+        tuple(length / sum(lengths) for length in lengths),
+    )
+
+
+def _read_share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a share that is no number")
+    if not math.isfinite(value) or not 0 < value <= 1:
+        raise ValueError("a share that is none")
+    return max(KEPT_SHARE_MIN, float(value))

@@ -1,9 +1,10 @@
-"""One terminal of a guest, drawn."""
+"""A pane: the widget that shows one terminal of a guest."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,20 +15,22 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from quicksand_tui.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.copying import Copying
-from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
-from quicksand_tui.panes.link import (
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
+from quicksand_tui.panes.content import (
     TYPED_MAX,
     GuestTerminal,
     LinkState,
     LinkStatus,
     OpenTerminal,
+    Said,
     Sink,
 )
-from quicksand_tui.panes.messages import PaneChanged, PaneMessage, PanePrefixed
-from quicksand_tui.panes.pasting import line_count
+from quicksand_tui.panes.copying import Copying
+from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
+from quicksand_tui.panes.input import for_application
 from quicksand_tui.panes.picture import Picture
+from quicksand_tui.panes.view import PaneChanged, PaneMessage, PanePrefixed
 from quicksand_tui.terminal import (
     Bell,
     ClipboardWrite,
@@ -38,30 +41,29 @@ from quicksand_tui.terminal import (
     Terminal,
     TitleChanged,
 )
-from quicksand_tui.text import size_text
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode
 
 SLICE = 4 * 1024
-"""Bytes that are parsed at one go: mostly 1 ms; of what is made to be slow some 100."""
+"""Bytes parsed at once, which takes 1 ms; for the worst hostile input about 100 ms (measured)."""
 
-EARLY_MAX = 4096
-"""Bytes that may be typed before there is a guest."""
+RESIZE_S = 2.0
+"""Seconds without typing after which another client may have resized the terminal."""
 
 
 class Pane(Widget, can_focus=True):
-    """Shows a `Terminal` and types into its guest. Output waits in `pending` until the frame clock
-    asks for it (`digest`), so that a flood in one pane holds nothing else up."""
+    """Shows a `Terminal` and types into its guest. Output waits until the frame clock calls
+    `digest`, so that a flood in one pane delays nothing else."""
 
     broadcast: reactive[bool] = reactive(False)
-    """What is typed goes to other panes, too: a mark in its title."""
+    """Keys go to the other broadcasting panes too; the title shows it."""
 
     prefixed: reactive[bool] = reactive(False, init=False)
-    """The prefix was typed: the next key is a command."""
+    """The prefix was typed, so the next key is a command."""
 
     ALLOW_SELECT = False
-    """Textual's own selecting knows only what is on the screen."""
+    """Textual's own selection cannot reach the scrollback."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "pane--message",
@@ -81,49 +83,67 @@ class Pane(Widget, can_focus=True):
     Prefixed = PanePrefixed
 
     class Output(PaneMessage):
-        """There is something to digest."""
+        """There is output to digest."""
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Pane.Output)
 
     class Typed(PaneMessage):
-        """Keys, as bytes."""
+        """Keys were typed; they are given as bytes."""
 
         def __init__(self, pane: Pane, data: bytes) -> None:
             super().__init__(pane)
             self.data = data
 
     class PasteAsked(PaneMessage):
-        """Several lines are to be pasted into a program that takes them for typed ones."""
+        """The user must confirm a paste of several lines, which the program would run one by
+        one."""
 
         def __init__(self, pane: Pane, text: str) -> None:
             super().__init__(pane)
             self.text = text
 
     def __init__(
-        self, sandbox_id: str, open_terminal: OpenTerminal, *, session: str = "", **options: Any
+        self,
+        sandbox_id: str,
+        open_terminal: OpenTerminal,
+        *,
+        session: str = "",
+        birth: str = "",
+        going_back: Callable[[], object] = lambda: None,
+        start_hint: str = "",
+        **options: Any,
     ) -> None:
+        """``session`` and ``birth`` name an existing terminal, as in `LinkStatus`; ``going_back``
+        returns the job that is reverting the sandbox, or None; ``start_hint`` says how to start a
+        stopped sandbox."""
         super().__init__(**options)
         self.sandbox_id = sandbox_id
-        self.status = LinkStatus(state=LinkState.CONNECTING, session=session)
+        self.status = LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth)
         self.terminal = Terminal()
         self.bell = False
-        """It rang while it had not the focus."""
+        """The bell rang while the pane did not have the focus."""
         self.typed = 0.0
-        """When it was typed into last, by the monotonic clock."""
+        """When the user last typed into it, by the monotonic clock."""
         self.drawn = 0.0
-        """When the frame clock had it drawn last."""
+        """When the frame clock last drew it, by the monotonic clock."""
         self._open_terminal = open_terminal
         self._guest: GuestTerminal | None = None
         self._early = b""
-        """Typed before there was a guest to type it to."""
-        self._pending: deque[bytes] = deque()
+        """Keys typed while no guest can take them."""
+        self._going_back = going_back
+        self._start_hint = start_hint
+        self._went_back: object = None
+        """The result of ``going_back`` when the terminal was last opened."""
+        self._pending: deque[tuple[bytes, Said]] = deque()
+        self._caught_up = False
+        """The replayed output is parsed, so the terminal's modes are the present ones."""
         self._cursor_line = 0
         self.copying = Copying(self)
-        self._gestures = Gestures(self)
-        self._picture = Picture(self)
+        self._gestures = Gestures(self, self.copying)
+        self._picture = Picture(self, self.copying)
 
-    # Its guest
+    # The guest
 
     def on_resize(self, event: events.Resize) -> None:
         columns, rows = event.size
@@ -141,8 +161,11 @@ class Pane(Widget, can_focus=True):
         self.redraw()
 
     def connect(self) -> None:
-        """Open a terminal in the guest, or come back to the one that it had."""
-        self._set_status(LinkStatus(state=LinkState.CONNECTING, session=self.status.session))
+        """Opens a terminal in the guest, or the one that the pane had."""
+        before = self.status
+        self._set_status(
+            LinkStatus(state=LinkState.CONNECTING, session=before.session, birth=before.birth)
+        )
         self._pending.clear()
         self._guest = self._open_terminal(
             self.sandbox_id,
@@ -150,28 +173,30 @@ class Pane(Widget, can_focus=True):
             (self.terminal.columns, self.terminal.rows),
             Sink(self._receive, self._set_status),
         )
-        early, self._early = self._early, b""
-        self.write(early)
+        self._write_early()
 
     def reopen(self) -> None:
-        """A new terminal in place of one that has ended or is lost."""
+        """Opens a new terminal in place of an ended or lost one."""
+        if not self.status.runs:
+            self._warn(self.status.text)
+            return
+        self.leave()
         self.status = LinkStatus(state=LinkState.CONNECTING)
         self.connect()
 
     def mark_deleted(self, text: str) -> None:
-        """Its sandbox was deleted: keep what it showed, and say so."""
+        """Shows that the sandbox was deleted, and keeps the screen."""
         if self.status.state is not LinkState.DELETED:
             self.leave()
             self._set_status(LinkStatus(state=LinkState.DELETED, text=text))
 
     def leave(self) -> None:
-        """Let go of the guest's terminal; it runs on."""
+        """Closes the connection; the guest's terminal stays."""
         if self._guest is not None:
             self._guest.leave()
             self._guest = None
 
     def end(self) -> None:
-        """End the guest's terminal."""
         if self._guest is not None:
             self._guest.end()
             self._guest = None
@@ -180,27 +205,33 @@ class Pane(Widget, can_focus=True):
         self._gestures.cancel()
         self.leave()
 
-    def _receive(self, data: bytes) -> None:
-        self._pending.append(data)
+    def _receive(self, data: bytes, said: Said) -> None:
+        self._pending.append((data, said))
         self.post_message(self.Output(self))
 
     def _set_status(self, status: LinkStatus) -> None:
         if status.state is LinkState.OPEN:
-            # What comes first is all that the guest remembers of it.
+            # The guest first replays everything that it remembers of the terminal.
+            self._caught_up = False
             self.terminal = Terminal(self.terminal.columns, self.terminal.rows)
             self._drop_pending()
             self._gestures.cancel()
             self.copying.forget()
+        if not status.runs and self._start_hint:
+            status = replace(status, text=f"{self._start_hint}: {status.text}")
         self.status = status
+        if status.state is LinkState.OPEN:
+            self._went_back = self._going_back()
+            self._write_early()
         self.redraw()
         if self.is_mounted:
             self.post_message(self.Changed(self))
 
     def _drop_pending(self) -> None:
-        dropped = sum(map(len, self._pending))
+        dropped = sum(len(data) for data, _ in self._pending)
         self._pending.clear()
         if self._guest is not None and dropped:
-            # Else the guest would wait for ever until it is read.
+            # Otherwise the guest would wait for ever for these bytes to be parsed.
             self._guest.parsed(dropped)
 
     def _set_text(self, text: str) -> None:
@@ -211,22 +242,29 @@ class Pane(Widget, can_focus=True):
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is output that was not parsed."""
+        """Whether output waits to be parsed."""
         return bool(self._pending)
 
     def digest(self) -> None:
-        """Parse a slice of what has come."""
-        data = self._pending.popleft()
+        """Parses a slice of the output."""
+        data, said = self._pending.popleft()
         if len(data) > SLICE:
-            self._pending.appendleft(data[SLICE:])
+            self._pending.appendleft((data[SLICE:], said))
             data = data[:SLICE]
-        self.terminal.feed(data)
-        if self._guest is not None:
+        self.terminal.feed(data, answered=said is Said.NOW)
+        if self._guest is not None and data:
             self._guest.parsed(len(data))
-            if replies := self.terminal.take_replies():
-                self._guest.write(replies)
+        self._caught_up = said is not Said.BEFORE
+        self._report(self.terminal.take_replies())
         for event in self.terminal.take_events():
-            self._heed(event)
+            if said is not Said.BEFORE or isinstance(event, TitleChanged):
+                self._heed(event)
+
+    def _report(self, data: bytes) -> None:
+        """Sends answers, mouse and focus reports, unless output is still being replayed or the
+        guest is gone: then nothing waits for them."""
+        if self._guest is not None and data and self.is_open and self._caught_up:
+            self._guest.report(data, self.status.opening)
 
     def _heed(self, event: Event) -> None:
         match event:
@@ -236,11 +274,11 @@ class Pane(Widget, can_focus=True):
                 self.bell = True
                 self.post_message(self.Changed(self))
             case ClipboardWrite(text=text) if self.has_focus:
-                # Of the one that the user works in: another one may not change what he pastes.
+                # Only the pane that the user works in may change the clipboard.
                 self.app.copy_to_clipboard(text)
 
     def show_changes(self) -> None:
-        """Have the screen drawn as far as it changed. The frame clock calls this."""
+        """Redraws the lines that changed. The frame clock calls this."""
         damage = self.terminal.take_damage()
         cursor = self.terminal.cursor.line
         if self.copy_mode is not None:
@@ -257,16 +295,16 @@ class Pane(Widget, can_focus=True):
         self._cursor_line = cursor
 
     def redraw(self) -> None:
-        """Draw all of it anew."""
+        """Redraws everything."""
         self._picture.forget_all()
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """The theme is another one."""
+        """Redraws in the colours of another theme."""
         super().notify_style_update()
         self._picture.forget_all()
 
-    # What is shown of it
+    # Display
 
     @property
     def copy_mode(self) -> CopyMode | None:
@@ -274,17 +312,17 @@ class Pane(Widget, can_focus=True):
 
     @property
     def takes_raw_keys(self) -> bool:
-        """Whether keys come as `RawInput` from a terminal of ours, while it has the focus."""
+        """Whether a pane with the focus gets keys as `RawInput` from the app's own driver."""
         return self.copying.mode is None
 
     @property
     def lines(self) -> Terminal | FrozenLines:
-        """In copy mode, how they were when that began."""
+        """The lines; in copy mode, those of the moment when it began."""
         return self.terminal if self.copying.mode is None else self.copying.mode.lines
 
     @property
     def top(self) -> int:
-        """The number of the first line that is shown."""
+        """The number of the first visible line."""
         mode = self.copying.mode
         return self.terminal.screen_line if mode is None else mode.top
 
@@ -297,38 +335,64 @@ class Pane(Widget, can_focus=True):
     # Input
 
     def type(self, data: bytes) -> None:
-        """Keys, byte for byte as a terminal sends them in its usual mode."""
+        """Types keys, given as the bytes that a terminal sends in its normal mode."""
         if self.status.state is LinkState.DELETED:
             return
         if self.status.state in (LinkState.ENDED, LinkState.LOST):
             if data in (b"\r", b"\n"):
                 self.reopen()
             return
+        if time.monotonic() - self.typed > RESIZE_S:
+            self._claim_size()
         self.typed = time.monotonic()
         self.copying.clear_highlight()
         if self.terminal.modes.application_cursor:
-            data = _for_application(data)
+            data = for_application(data)
         if self.status.text:
-            # It was told, and the user goes on.
+            # The user has seen the message and goes on.
             self._set_text("")
         self.write(data)
         self.post_message(self.Typed(self, data))
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the guest as they are."""
-        if self._guest is not None and data:
-            self._guest.write(data)
+        """Sends bytes to the guest, or keeps them until it can take them."""
+        if self._guest is not None and not self._holds_keys:
+            if data:
+                self._guest.write(data)
         else:
-            self._early = (self._early + data)[:EARLY_MAX]
+            self._early = (self._early + data)[:TYPED_MAX]
+
+    def _write_early(self) -> None:
+        early, self._early = self._early, b""
+        self.write(early)
+
+    def release_keys(self) -> None:
+        """Types the keys that were held back, if the revert is over."""
+        if self._early and self._guest is not None and not self._holds_keys:
+            self._write_early()
+
+    @property
+    def _holds_keys(self) -> bool:
+        """Whether a revert is running, so that keys are meant for the guest after it."""
+        going = self._going_back()
+        return going is not None and going != self._went_back
+
+    @property
+    def terminal_name(self) -> str:
+        """The name by which any app can find the terminal again; "" if there is none."""
+        status = self.status
+        if status.state in (LinkState.ENDED, LinkState.DELETED) or not status.birth:
+            return ""
+        return f"{status.session} {status.birth}"
 
     @property
     def is_open(self) -> bool:
-        """Whether its program runs, and can be typed to."""
+        """Whether its program runs and takes keys."""
         return self.status.state is LinkState.OPEN
 
     def on_key(self, event: events.Key) -> None:
-        """The prefix and what follows it; and all keys where they come as events (not from a
-        terminal of ours: a test, a browser)."""
+        """Handles the prefix and the key after it; and all keys where the driver is not the app's
+        own (in tests and in a browser)."""
         prefix: Prefix = getattr(self.app, "prefix", DEFAULT_PREFIX)
         if event.key == prefix.key or self.prefixed:
             event.stop()
@@ -353,7 +417,6 @@ class Pane(Widget, can_focus=True):
             self.post_message(self.Prefixed(self, event.key))
 
     def _press_in(self, mode: CopyMode, event: events.Key) -> None:
-        """A key in copy mode."""
         left = mode.press(event.character if event.is_printable and event.character else event.key)
         if left is None:
             self.copying.changed()
@@ -370,7 +433,7 @@ class Pane(Widget, can_focus=True):
         self.paste(event.text)
 
     def paste(self, text: str) -> None:
-        """Give a text to the guest's program; if that runs it line by line, ask first."""
+        """Pastes a text into the guest's program; asks first if the program would run each line."""
         if self.copy_mode is not None and self.copy_mode.paste(text):
             self.copying.changed()
         elif not self.is_open:
@@ -379,13 +442,12 @@ class Pane(Widget, can_focus=True):
             self._warn(
                 f"Nothing was pasted: a paste has {size_text(TYPED_MAX)} at most; copy a file"
             )
-        elif line_count(text) > 1 and not self.terminal.modes.bracketed_paste:
+        elif len(text.splitlines()) > 1 and not self.terminal.modes.bracketed_paste:
             self.post_message(self.PasteAsked(self, text))
         else:
             self.paste_now(text)
 
     def paste_now(self, text: str) -> None:
-        """Give a text to the guest's program without a question."""
         if self.copy_mode is not None:
             self.copying.leave()
         self.copying.clear_highlight()
@@ -394,14 +456,20 @@ class Pane(Widget, can_focus=True):
     def _warn(self, text: str) -> None:
         self.app.notify(text, severity="warning", markup=False, timeout=4)
 
+    def _claim_size(self) -> None:
+        """Gives the terminal this pane's size: of several clients, the one in use decides."""
+        if self._guest is not None and self.is_open:
+            self._guest.resize(self.terminal.columns, self.terminal.rows)
+
     def on_focus(self) -> None:
         self.bell = False
-        self.write(self.terminal.encode_focus(True))
+        self._claim_size()
+        self._report(self.terminal.encode_focus(True))
         self.redraw()
 
     def on_blur(self) -> None:
         self.prefixed = False
-        self.write(self.terminal.encode_focus(False))
+        self._report(self.terminal.encode_focus(False))
         self.redraw()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -424,28 +492,14 @@ class Pane(Widget, can_focus=True):
 
     @property
     def tracks_mouse(self) -> bool:
-        """The guest's program wants to hear of the mouse."""
+        """Whether the guest's program tracks the mouse."""
         return self.terminal.modes.mouse_tracking is not MouseTracking.OFF
 
     def pass_on(self, event: MouseEvent) -> bool:
-        """Tell the guest's program of the mouse; False if it does not want to hear of it."""
-        # With a button held, it may be beyond the edges.
+        """Sends a mouse event to the guest's program; returns False if it does not want it."""
+        # A drag may go beyond the edges.
         x = min(max(event.x, 0), self.terminal.columns - 1)
         y = min(max(event.y, 0), self.terminal.rows - 1)
         data = self.terminal.encode_mouse(replace(event, x=x, y=y))
-        self.write(data)
+        self._report(data)
         return bool(data)
-
-
-_APPLICATION = {
-    b"\x1b[" + letter: b"\x1bO" + letter for letter in (b"A", b"B", b"C", b"D", b"H", b"F")
-}
-
-
-def _for_application(data: bytes) -> bytes:
-    """Cursor keys as a terminal sends them in application mode (DECCKM): ours is not in it."""
-    if b"\x1b[" not in data:
-        return data
-    for usual, application in _APPLICATION.items():
-        data = data.replace(usual, application)
-    return data

@@ -1,43 +1,155 @@
-"""What a pane looks like, row by row."""
+"""Draws the rows of a pane: converts a guest's styles to Rich's and its lines to Textual's
+strips."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
+from rich.color import Color
 from rich.segment import Segment
-from rich.style import Style
+from rich.style import Style as RichStyle
 from textual.cache import LRUCache
 from textual.strip import Strip
 
-from quicksand_tui.panes.link import LinkState
+from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.selection import columns_of
-from quicksand_tui.panes.strips import joined, line_strip, painted, reversed_at
-from quicksand_tui.terminal import CursorShape
+from quicksand_tui.terminal import DEFAULT_COLOUR, RGB, Attribute, CursorShape, Style, Underline
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode
-    from quicksand_tui.panes.pane import Pane
+    from quicksand_tui.panes.copying import Copying
+    from quicksand_tui.panes.view import PaneView
+    from quicksand_tui.terminal import Run
+
+
+STYLES_MAX = 4096
+"""How many converted styles are cached, which bounds what a guest can fill."""
+
+
+@lru_cache(maxsize=STYLES_MAX)
+def rich_style(style: Style) -> RichStyle:
+    """Converts a style, without its link: the caller adds the address."""
+    attributes = style.attributes
+    return RichStyle(
+        color=_colour(style.fg),
+        bgcolor=_colour(style.bg),
+        bold=_has(attributes, Attribute.BOLD),
+        dim=_has(attributes, Attribute.DIM),
+        italic=_has(attributes, Attribute.ITALIC),
+        blink=_has(attributes, Attribute.BLINK),
+        reverse=_has(attributes, Attribute.REVERSE),
+        conceal=_has(attributes, Attribute.HIDDEN),
+        strike=_has(attributes, Attribute.STRIKE),
+        overline=_has(attributes, Attribute.OVERLINE),
+        underline=True if style.underline not in (Underline.NONE, Underline.DOUBLE) else None,
+        underline2=True if style.underline == Underline.DOUBLE else None,
+    )
+
+
+def _has(attributes: int, attribute: Attribute) -> bool | None:
+    """Returns None, Rich's word for unset, instead of False."""
+    return True if attributes & attribute else None
+
+
+@lru_cache(maxsize=STYLES_MAX)
+def _colour(colour: int) -> Color | None:
+    if colour == DEFAULT_COLOUR:
+        return None
+    if colour & RGB:
+        return Color.from_rgb(colour >> 16 & 255, colour >> 8 & 255, colour & 255)
+    return Color.from_ansi(colour)
+
+
+def line_strip(
+    runs: Iterable[Run], width: int, base: RichStyle, address: Callable[[int], str]
+) -> Strip:
+    """Draws a line of ``width`` cells. ``address`` returns a link's address by its number."""
+    segments, columns = [], 0
+    for run in runs:
+        style = base + rich_style(run.style)
+        if run.style.link and (link := address(run.style.link)):
+            style += RichStyle(link=link)
+        segments.append(Segment(_fitting(run), style))
+        columns += run.columns
+    if columns < width:
+        segments.append(Segment(" " * (width - columns), base))
+    elif columns > width:
+        return Strip(segments, columns).crop(0, width)
+    return Strip(segments, width)
+
+
+def _fitting(run: Run) -> str:
+    """Returns the text with the guest's width, which for some characters is not Rich's."""
+    if run.text.isascii() or cell_len(run.text) == run.columns:
+        return run.text
+    return set_cell_size(run.text, run.columns)
+
+
+def painted(strip: Strip, marks: Iterable[tuple[range, RichStyle]]) -> Strip:
+    """Returns ``strip`` with some columns in other styles. The marks must be in order and must not
+    overlap."""
+    width = strip.cell_length
+    cuts: list[int] = []
+    styles: list[RichStyle | None] = []
+    at = 0
+    for columns, style in marks:
+        start, stop = max(at, columns.start), min(columns.stop, width)
+        if start < stop:
+            cuts += (start, stop)
+            styles += (None, style)
+            at = stop
+    if not cuts:
+        return strip
+    segments: list[Segment] = []
+    for part, other in zip(strip.divide([*cuts, width]), [*styles, None], strict=True):
+        if other is None:
+            segments += part
+        else:
+            segments += [Segment(text, (own or RichStyle()) + other) for text, own, _ in part]
+    return Strip(segments, width)
+
+
+def joined(marks: Iterable[tuple[range, RichStyle]]) -> list[tuple[range, RichStyle]]:
+    """Joins adjacent marks of one style."""
+    done: list[tuple[range, RichStyle]] = []
+    for columns, style in marks:
+        if done and done[-1][0].stop == columns.start and done[-1][1] == style:
+            done[-1] = (range(done[-1][0].start, columns.stop), style)
+        else:
+            done.append((columns, style))
+    return done
+
+
+def reversed_at(strip: Strip, x: int) -> Strip:
+    """Returns ``strip`` with the colours of one cell swapped, or swapped back."""
+    x = min(x, strip.cell_length - 1)
+    under = next(iter(strip.crop(x, x + 1)), None)
+    is_reversed = under is not None and under.style is not None and under.style.reverse
+    return painted(strip, [(range(x, x + 1), RichStyle(reverse=not is_reversed))])
+
 
 STRIPS_MAX = 1024
 
-NOT_REVERSED = Style(reverse=False)
-UNDERLINED = Style(underline=True)
+NOT_REVERSED = RichStyle(reverse=False)
+UNDERLINED = RichStyle(underline=True)
 
 
 class Picture:
-    """Draws the rows of a pane, and remembers lines of its terminal that did not change."""
+    """Draws the rows of a pane, with a cache of unchanged lines."""
 
-    def __init__(self, pane: Pane) -> None:
+    def __init__(self, pane: PaneView, copying: Copying) -> None:
         self._pane = pane
+        self._copying = copying
         self._strips: LRUCache[int, Strip] = LRUCache(STRIPS_MAX)
-        """By number of the line."""
-        self._base: Style | None = None
-        """The pane's own style: finding it out takes longer than drawing a line."""
+        """By the number of the line."""
+        self._base: RichStyle | None = None
+        """The pane's own style: computing it takes longer than drawing a line."""
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """These lines have changed."""
+        """Drops lines that have changed."""
         for number in numbers:
             self._strips.discard(number)
 
@@ -46,7 +158,7 @@ class Picture:
         self._base = None
 
     def row(self, y: int) -> Strip:
-        """The row ``y`` of the pane."""
+        """Draws row ``y`` of the pane."""
         pane = self._pane
         number = pane.top + y
         if pane.copy_mode is not None:
@@ -65,7 +177,7 @@ class Picture:
         if found is not None:
             return found
         strip = self._line(number)
-        if (highlight := self._pane.copying.highlight) is not None:
+        if (highlight := self._copying.highlight) is not None:
             selected = highlight.selection.columns(number)
             strip = painted(strip, [(selected, self._style("pane--selection"))])
         self._strips.set(number, strip)
@@ -79,7 +191,7 @@ class Picture:
         return line_strip(runs, pane.size.width, self._base, pane.terminal.link)
 
     def _copy_row(self, mode: CopyMode, number: int, *, last: bool) -> Strip:
-        """A row in copy mode, with all that is marked in it."""
+        """Draws a row in copy mode, with selection, matches and cursor."""
         if last and (bar := mode.bar):
             return self._bar(bar, typed=mode.prompt is not None)
         strip = self._line(number)
@@ -101,13 +213,13 @@ class Picture:
     def _bar(self, text: str, *, typed: bool) -> Strip:
         width = self._pane.size.width
         style = self._pane.get_component_rich_style("pane--bar")
-        # Of what is typed, the end is seen.
+        # A long prompt shows its end.
         while typed and cell_len(text) >= width > 1:
             text = text[1:]
         strip = Strip([Segment(text, style)]).adjust_cell_length(width, style)
         return self._with_cursor(strip, cell_len(text)) if typed else strip
 
-    def _style(self, kind: str) -> Style:
+    def _style(self, kind: str) -> RichStyle:
         return self._pane.get_component_rich_style(kind) + NOT_REVERSED
 
     def _with_cursor(self, strip: Strip, x: int, shape: CursorShape = CursorShape.BLOCK) -> Strip:

@@ -1,33 +1,33 @@
-"""Panes beside each other, as in tmux: split, zoomed, swapped, and one clock for all of them."""
+"""The panes of one sandbox, as in tmux: split, zoomed, swapped, and with one frame clock."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import events, on, work
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from quicksand_tui.model.geometry import Rect
+from quicksand_tui.model.text import clip, plain
 from quicksand_tui.panes import layout
 from quicksand_tui.panes.clock import FrameClock
-from quicksand_tui.panes.layout import Leaf, Node, Rect
-from quicksand_tui.panes.link import LinkState, OpenTerminal
-from quicksand_tui.panes.messages import WorkspaceEmptied
+from quicksand_tui.panes.content import LinkState, OpenTerminal
+from quicksand_tui.panes.layout import Arrangement, Leaf, Node, Side, Way, renamed
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.pasting import paste_question
-from quicksand_tui.panes.ways import Side, Way
-from quicksand_tui.text import clip, plain
 
 LEFT_BUTTON = 1
 
 
 class _Places(Layout):
-    """Puts panes where the workspace wants them."""
+    """Places panes as the workspace's tree says."""
 
     name = "panes"
 
@@ -39,7 +39,6 @@ class _Places(Layout):
         found = []
         for child in children:
             place = places.get(child.id or "")
-            # The first row is the title's.
             region = Region(0, 0, 0, 0) if place is None else _below_title(place)
             found.append(WidgetPlacement(region, Offset(0, 0), child.styles.margin, child))
         return found
@@ -47,6 +46,29 @@ class _Places(Layout):
 
 def _below_title(place: Rect) -> Region:
     return Region(place.x, place.y + 1, place.width, max(0, place.height - 1))
+
+
+class WorkspaceRearranged(Message):
+    """The layout of the panes may have changed."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__()
+        self.workspace = workspace
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, WorkspaceRearranged) and message.workspace is self.workspace
+
+
+class WorkspaceEmptied(Message):
+    """The last pane was closed."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__()
+        self.workspace = workspace
+
+    @property
+    def control(self) -> Workspace:
+        return self.workspace
 
 
 class Workspace(Widget):
@@ -67,26 +89,36 @@ class Workspace(Widget):
         sandbox_id: str,
         open_terminal: OpenTerminal,
         *,
-        sessions: Iterable[str] = (),
+        terminals: Mapping[str, str] | None = None,
+        arrangement: Arrangement | None = None,
+        going_back: Callable[[], object] = lambda: None,
+        start_hint: str = "",
         ascii_only: bool = False,
         **options: Any,
     ) -> None:
-        """``sessions``: terminals of the guest to come back to; one new one if there are none."""
+        """Shows the guest's ``terminals`` (sessions by `Pane.terminal_name`) in ``arrangement``, or
+        a new terminal if there are none. The other arguments are those of `Pane`."""
         super().__init__(**options)
+        self._going_back = going_back
+        self._start_hint = start_hint
         self.sandbox_id = sandbox_id
         self._open_terminal = open_terminal
         self._ascii = ascii_only
         self._numbers = itertools.count(1)
         self._clock = FrameClock(lambda: self.panes, is_current=lambda pane: pane is self.current)
-        self.zoomed = False
-        names = list(sessions) or [""]
-        self._first = [self._make(session) for session in names]
-        self._node: Node | None = None
+        by_name = {name: self._make(name, session) for name, session in (terminals or {}).items()}
+        self._first = list(by_name.values()) or [self._make()]
+        ids = {name: pane.id or "" for name, pane in by_name.items()}
+        kept = arrangement.only(ids) if arrangement is not None else None
+        self._node: Node | None = renamed(kept.node, ids.__getitem__) if kept else None
+        placed = set(layout.panes(self._node)) if self._node is not None else set()
         for pane in self._first:
-            self._node = self._beside_all(pane)
-        self._current = self._first[0].id or ""
+            if pane.id not in placed:
+                self._node = self._beside_all(pane)
+        self._current = ids.get(kept.current if kept else "", self._first[0].id or "")
+        self.zoomed = kept is not None and kept.zoomed and len(self._first) > 1
         self._held: layout.Line | None = None
-        """The line that is dragged."""
+        """The line being dragged."""
         self._drag_to: tuple[int, int] | None = None
 
     def _beside_all(self, pane: Pane) -> Node:
@@ -96,9 +128,32 @@ class Workspace(Widget):
         last = list(layout.panes(self._node))[-1]
         return layout.split(self._node, last, name, Way.BESIDE)
 
-    def _make(self, session: str = "") -> Pane:
-        name = f"pane-{next(self._numbers)}"
-        return Pane(self.sandbox_id, self._open_terminal, session=session, id=name)
+    def _make(self, name: str = "", session: str = "") -> Pane:
+        """Makes a pane, for the terminal of that name if there is one."""
+        return Pane(
+            self.sandbox_id,
+            self._open_terminal,
+            session=session,
+            birth=name.removeprefix(f"{session} "),
+            going_back=self._going_back,
+            start_hint=self._start_hint,
+            id=f"pane-{next(self._numbers)}",
+        )
+
+    @property
+    def arrangement(self) -> Arrangement | None:
+        """The layout of the panes whose terminals can be found again; None if there are none."""
+        if self._node is None:
+            return None
+        names = {pane.id or "": pane.terminal_name for pane in self.panes if pane.terminal_name}
+        there = Arrangement(self._node, self._current, self.zoomed).only(names)
+        if there is None:
+            return None
+        return replace(
+            there,
+            node=renamed(there.node, names.__getitem__),
+            current=names.get(self._current, ""),
+        )
 
     def compose(self) -> Iterable[Widget]:
         yield from self._first
@@ -113,7 +168,7 @@ class Workspace(Widget):
     # Places
 
     def places(self, size: Size) -> dict[str, Rect]:
-        """Where each pane is, its title's row included."""
+        """Returns the rectangle of each pane, including the row of its title."""
         room = Rect(0, 0, size.width, size.height)
         if self._node is None:
             return {}
@@ -127,14 +182,14 @@ class Workspace(Widget):
 
     @property
     def panes(self) -> list[Pane]:
-        """In reading order."""
+        """The panes in reading order."""
         names = layout.panes(self._node) if self._node is not None else ()
         found = {pane.id: pane for pane in self.query_children(Pane)}
         return [found[name] for name in names if name in found]
 
     @property
     def current(self) -> Pane | None:
-        """The one that has the focus, or had it last."""
+        """The pane that has the focus, or had it last."""
         return next((pane for pane in self.panes if pane.id == self._current), None)
 
     @on(events.DescendantFocus)
@@ -148,15 +203,16 @@ class Workspace(Widget):
             self.screen.set_focus(pane)
 
     def _rearrange(self) -> None:
-        # Textual forgets where a widget's children are when one of them asks it to.
+        # Textual drops its cached placement of the children only when a child asks for it.
         for pane in self.panes:
             pane.refresh(layout=True)
         self.refresh()
+        self.post_message(WorkspaceRearranged(self))
 
-    # What is done to them
+    # Changing the layout
 
     def split(self, way: Way) -> bool:
-        """A new pane beside or below the current one; False if there is no room."""
+        """Opens a pane beside or below the current one; returns False if there is no room."""
         place = self.places(self.size).get(self._current)
         if self._node is None or place is None or not layout.can_split(place, way):
             return False
@@ -165,19 +221,31 @@ class Workspace(Widget):
         self._node = layout.split(self._node, self._current, pane.id or "", way)
         self._current = pane.id or ""
         self.mount(pane)
-        # At once: what is typed next is meant for it.
+        # At once, because the next keys are meant for it.
         self.screen.set_focus(pane)
         return True
 
+    def add_missing(self, terminals: Mapping[str, str]) -> None:
+        """Opens panes for ``terminals`` (sessions by `Pane.terminal_name`) that no pane shows."""
+        shown = {f"{pane.status.session} {pane.status.birth}" for pane in self.panes}
+        if any(pane.status.state is LinkState.CONNECTING for pane in self.panes):
+            return  # the connecting pane may be any of them
+        for name, session in terminals.items():
+            if name not in shown:
+                pane = self._make(name, session)
+                self._node = self._beside_all(pane)
+                self.mount(pane)
+                self._rearrange()
+
     def close(self, pane: Pane) -> None:
-        """Take a pane away; its program is the caller's to end or to leave."""
+        """Removes a pane; the caller ends or leaves its program."""
         if self._node is None:
             return
         at = self.panes.index(pane)
         self._node = layout.remove(self._node, pane.id or "")
         self.zoomed = False
         if self._node is None:
-            # It goes with the workspace: alone it would leave the focus to whatever comes next.
+            # The pane is removed with the workspace: alone, it would pass the focus to any widget.
             self.post_message(self.Emptied(self))
             return
         pane.remove()
@@ -187,7 +255,6 @@ class Workspace(Widget):
         self._rearrange()
 
     def go(self, side: Side) -> None:
-        """Give the focus to the pane on that side."""
         self.zoomed = False
         name = layout.neighbour(self.places(self.size), self._current, side)
         if name is not None:
@@ -196,7 +263,7 @@ class Workspace(Widget):
         self._rearrange()
 
     def go_on(self, by: int = 1) -> None:
-        """Give the focus to the next pane, or the one before."""
+        """Focuses the next pane, or the previous one with ``by`` -1."""
         panes = self.panes
         if (pane := self.current) is not None:
             self._current = panes[(panes.index(pane) + by) % len(panes)].id or ""
@@ -204,7 +271,7 @@ class Workspace(Widget):
             self._rearrange()
 
     def swap(self, by: int) -> None:
-        """Let the current pane change places with the next one, or the one before."""
+        """Exchanges the current pane with the next one, or the previous one with ``by`` -1."""
         panes = self.panes
         if (pane := self.current) is None or self._node is None or len(panes) < 2:
             return
@@ -213,12 +280,12 @@ class Workspace(Widget):
         self._rearrange()
 
     def move_line(self, side: Side) -> None:
-        """Move the line of the split that the current pane is in."""
+        """Moves the line beside the current pane."""
         if self._node is not None:
             self._node = layout.resize(self._node, self._current, side)
             self._rearrange()
 
-    # The mouse: what is on a pane is the pane's
+    # The mouse on titles and lines; panes handle their own events
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self._node is None or self.zoomed or event.button != LEFT_BUTTON:
@@ -236,7 +303,7 @@ class Workspace(Widget):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._held is None:
             return
-        # What lines up while panes are laid out anew is one step.
+        # Moves that come while the panes are laid out count as one.
         if self._drag_to is None:
             self.call_later(self._drag)
         self._drag_to = (int(event.x), int(event.y))
@@ -256,22 +323,22 @@ class Workspace(Widget):
             self.release_mouse()
 
     def even_out(self) -> None:
-        """Give all panes of a split the same share."""
+        """Gives all panes of each split the same share."""
         if self._node is not None:
             self._node = layout.even(self._node)
             self._rearrange()
 
     def toggle_zoom(self) -> None:
-        """The current pane alone, or all."""
+        """Shows the current pane alone, or all again."""
         self.zoom(not self.zoomed)
 
     def zoom(self, zoomed: bool) -> None:
-        """The current pane alone, or all."""
+        """Shows the current pane alone, or all."""
         self.zoomed = zoomed and len(self.panes) > 1
         self._rearrange()
 
     def toggle_broadcast(self) -> None:
-        """Have what is typed into one pane go to all, or no longer."""
+        """Turns on or off that keys typed into one pane go to all."""
         wanted = not any(pane.broadcast for pane in self.panes)
         for pane in self.panes:
             pane.broadcast = wanted
@@ -285,17 +352,6 @@ class Workspace(Widget):
                 if pane is not event.pane and pane.broadcast:
                     pane.write(event.data)
 
-    @on(Pane.PasteAsked)
-    def _ask_before_paste(self, event: Pane.PasteAsked) -> None:
-        event.stop()
-        from quicksand_tui.screens.confirm import Answer, ConfirmScreen
-
-        def take(answer: Answer | None) -> None:
-            if answer is Answer.YES:
-                event.pane.paste_now(event.text)
-
-        self.app.push_screen(ConfirmScreen(paste_question(event.text)), take)
-
     @on(Pane.Output)
     def _wake_clock(self, event: Pane.Output) -> None:
         event.stop()
@@ -304,6 +360,7 @@ class Workspace(Widget):
     @on(Pane.Changed)
     def _retitle(self) -> None:
         self.refresh()
+        self.post_message(WorkspaceRearranged(self))
 
     @work(group="clock", exclusive=True)
     async def _run_clock(self) -> None:
@@ -315,12 +372,12 @@ class Workspace(Widget):
         places = self.places(self.size)
         strips = [self._line(y, places) for y in range(crop.y, crop.bottom)]
         _, background = self.background_colors
-        for line_filter in self.get_line_filters():  # as without colours
+        for line_filter in self.get_line_filters():  # such as the one for no colours
             strips = [strip.apply_filter(line_filter, background) for strip in strips]
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _line(self, y: int, places: dict[str, Rect]) -> Strip:
-        """One row: titles where a pane begins, lines between panes."""
+        """Draws one row: titles above panes, lines between them."""
         segments: list[Segment] = []
         at = 0
         line = self.get_component_rich_style("workspace--line")
@@ -347,12 +404,14 @@ class Workspace(Widget):
         return Segment((plain(text) if self._ascii else text).ljust(width), style)
 
     def title_of(self, pane: Pane | None) -> str:
-        """What the first row of a pane says."""
+        """Returns the title of a pane."""
         if pane is None:
             return ""
         number = self.panes.index(pane) + 1 if pane in self.panes else 0
         words = [f" {number}", pane.terminal.title or "shell"]
-        if pane.status.state is not LinkState.OPEN:
+        if pane.status.state is LinkState.LOST and pane.status.runs:
+            words.append("(lost) enter opens a new one")
+        elif pane.status.state is not LinkState.OPEN:
             words.append(f"({pane.status.state.value})")
         elif pane.status.text:
             words.append(f"· {pane.status.text}")

@@ -1,1 +1,4 @@
-"""Screens: one per file, the style sheet beside it."""
+"""The screens of the app, each with its keys.
+
+Imports `widgets`, `views`, `forms` and `jobs`; `ui.dialogs` opens the screens.
+"""

@@ -1,32 +1,32 @@
-"""What all screens of the app share."""
+"""The base classes of the app's screens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
-from quicksand_tui.keymap import UNBOUND
-from quicksand_tui.screens.compositor import TellingCompositor
+from quicksand_tui.model.keymap import UNBOUND
+from quicksand_tui.ui.textual_private import tell_sizes
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions import Action, Scope
-    from quicksand_tui.snapshot import Selection
+    from quicksand_tui.actions.registry import Action, Scope
+    from quicksand_tui.model.world import Selection, World
 
 
 def refuse_paste(event: events.Paste) -> str:
-    """Stop a paste that no input has taken: its letters would be commands. Returns what to say."""
+    """Stops a paste that no input took, whose letters would be commands. Returns a message."""
     event.stop()
     event.prevent_default()
     return "Pasting is refused here: the text would be taken for keys"
 
 
 def bindings_of(actions: Iterable[Action]) -> list[Binding]:
-    """The key bindings of a screen, from the registry; the app's keymap replaces them by their
-    ids, so each action has one."""
+    """Returns the bindings of a screen's actions. The app's keymap replaces their keys by id, so
+    every action has a binding, even without a key."""
     return [
         Binding(
             ",".join(action.keys) or UNBOUND,
@@ -40,33 +40,70 @@ def bindings_of(actions: Iterable[Action]) -> list[Binding]:
     ]
 
 
-class ActionScreen(Screen[None]):
-    """Its keys are the registry's actions of its scope; each has a method ``do_<id>``."""
+Handlers = Mapping[str, Callable[[], None]]
+"""The methods that carry out actions, by their id in the registry."""
 
-    scope: ClassVar[Scope]
+
+class AppScreen(Screen[ScreenResultType]):
+    """What the app asks of its screens, with default answers."""
+
+    shows_outcome = False
+    """Whether the screen itself shows the outcome of jobs."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._compositor = TellingCompositor()
+        tell_sizes(self)
+
+    @property
+    def shows_saves(self) -> bool:
+        """Whether the screen shows saves, so that they must be read."""
+        return False
+
+    def update_world(self, world: World) -> None:
+        """Shows a changed world."""
+
+    def filter_by(self, words: str) -> bool:
+        """Filters the screen's list; returns False if there is none."""
+        return False
+
+    def drops_key(self, key: events.Key) -> bool:
+        """Whether to ignore this key."""
+        return False
+
+    def take_key(self, event: events.Key) -> bool | None:
+        """Takes a key that no widget took. Returns False if no one may take it, None if another
+        widget may."""
+        return None
+
+    def take_early(self, key: events.Key) -> bool:
+        """Takes a key meant for a widget that is just opening, though it was sent to the one
+        focused before; returns False if there is none."""
+        return False
+
+
+class ActionScreen(AppScreen[None]):
+    """A screen whose keys are the registry's actions of its scope."""
+
+    scope: ClassVar[Scope]
 
     @property
     def selection(self) -> Selection:
-        """What the cursor is on."""
+        """The selection of the screen."""
+        raise NotImplementedError
+
+    def handlers_of(self, scope: Scope) -> Handlers:
+        """Returns the methods that carry out the actions of a scope on this screen."""
         raise NotImplementedError
 
     def action_do(self, action_id: str) -> None:
-        """Carry out an action of the registry, or say why not."""
+        """Carries out an action of the registry, or tells why it is not possible."""
         raise NotImplementedError
 
 
-class Dialog(ModalScreen[ScreenResultType]):
-    """A modal screen. Escape leaves it with no result."""
+class Dialog(ModalScreen[ScreenResultType], AppScreen[ScreenResultType]):
+    """A modal screen. Escape closes it without a result."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", show=False)]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._compositor = TellingCompositor()
 
     def action_leave(self) -> None:
         self.dismiss(None)

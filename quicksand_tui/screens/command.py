@@ -1,4 +1,4 @@
-"""The `:` line: commands with arguments, completed as one types."""
+"""The `:` line: commands with arguments, and completion while typing."""
 
 from __future__ import annotations
 
@@ -16,31 +16,36 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from quicksand_tui.command_text import LENGTH_MAX, CommandError
-from quicksand_tui.commands import Kind, Target, Verb, parse, resolve
-from quicksand_tui.completion import Candidate, Completion, complete
-from quicksand_tui.orders import check
-from quicksand_tui.screens.compositor import TellingCompositor
-from quicksand_tui.text import clip, plain
-from quicksand_tui.view import MUTED
+from quicksand_tui.actions.completion import Candidate, Completion, complete
+from quicksand_tui.actions.line import (
+    CommandError,
+    LineVerb,
+    Target,
+    parse,
+    resolve,
+)
+from quicksand_tui.model.text import LINE_MAX, clip, plain
+from quicksand_tui.model.verb import Kind
+from quicksand_tui.screens.base import AppScreen
+from quicksand_tui.ui.orders import check
+from quicksand_tui.views.rows import MUTED
 
 if TYPE_CHECKING:
-    from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.command_history import CommandHistory
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.snapshot import Selection, Snapshot
+    from quicksand_tui.home.state import CommandHistory
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import Selection, World
+    from quicksand_tui.ui.host import Host
 
 SHOWN = 8
-"""Candidates at a time, where there is room."""
+"""The most candidates visible at a time."""
 OTHER_LINES = 4
-"""Rows that stay free for what is no candidate: how many there are, the hint, the line, and one of
-the screen below."""
+"""Rows not for candidates: their number, the hint, the line, and one row of the screen below."""
 NAME_CELLS = 24
 HINT = "tab completes · ↑ ↓ what was typed before · esc leaves"
 
 
-class CommandScreen(ModalScreen[Target | None]):
-    """Gives what is to be carried out; None if it is left. What is wrong is said in place."""
+class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
+    """Returns the command to carry out; None if the user leaves. Shows errors in place."""
 
     CSS_PATH = "command.tcss"
     AUTO_FOCUS = "#line"
@@ -55,41 +60,44 @@ class CommandScreen(ModalScreen[Target | None]):
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        world: World,
         selection: Selection,
-        verbs: Mapping[str, Verb],
+        verbs: Mapping[str, LineVerb],
         *,
         themes: Iterable[str],
         history: CommandHistory,
         line: str = "",
         ascii_only: bool,
     ) -> None:
-        """``line`` is there to begin with."""
+        """``line`` is the initial text."""
         super().__init__()
-        self._compositor = TellingCompositor()
-        self._snapshot = snapshot
+        self._snapshot = world
         self._selection = selection
         self._verbs = verbs
         self._themes = tuple(themes)
         self._history = history
         self._ascii = ascii_only
         self._lines: list[str] = []
-        """What was typed before, the latest last."""
+        """The history, the latest last."""
         self._at = 0
-        """How far back in it."""
+        """The index in the history; its length for the present line."""
         self._draft = ""
-        """What was typed before going back."""
+        """The present line while the user looks at the history."""
         self._completion = Completion(start=0)
         self._cycle = -1
-        """Which candidate stands in the line, if Tab has put one there."""
+        """The index of the candidate that Tab has put into the line; -1 for none."""
         self._set = line
-        """What the line was set to by us, and not typed."""
-        self.shows_saves = False
+        """The last text that was set here rather than typed."""
+        self._shows_saves = False
         self._input = Input(
-            line, id="line", max_length=LENGTH_MAX, select_on_focus=False, compact=True
+            line, id="line", max_length=LINE_MAX, select_on_focus=False, compact=True
         )
         self._above = Static(id="candidates", markup=False)
         self._hint = Static(id="command-hint", markup=False)
+
+    @property
+    def shows_saves(self) -> bool:
+        return self._shows_saves
 
     def compose(self) -> ComposeResult:
         with Vertical(id="command-box"):
@@ -113,23 +121,23 @@ class CommandScreen(ModalScreen[Target | None]):
         self._at = len(self._lines)
 
     @property
-    def _app(self) -> QuicksandApp:
-        return cast("QuicksandApp", self.app)
+    def _app(self) -> Host:
+        return cast("Host", self.app)
 
     @property
     def _selected(self) -> SandboxView | None:
-        """The selected sandbox as it is now."""
+        """The selected sandbox in its present state."""
         before = self._selection.sandbox
         return self._snapshot.sandbox(before.id) if before is not None else None
 
-    def update_snapshot(self, snapshot: Snapshot) -> None:
-        """The world has changed: maybe there is more to choose from."""
-        self._snapshot = snapshot
+    def update_world(self, world: World) -> None:
+        """Follows the world, which may offer other candidates."""
+        self._snapshot = world
         if self.is_mounted and self._cycle < 0 and not self._hint.has_class("-problem"):
             self._think()
 
     def take_key(self, event: events.Key) -> bool:
-        """Take a key that was typed before the line had the focus; whether it means anything."""
+        """Takes a key typed before the line had the focus; returns whether it has an effect."""
         if event.is_printable and event.character is not None:
             self._input.insert_text_at_cursor(event.character)
         elif event.key == "backspace":
@@ -144,7 +152,7 @@ class CommandScreen(ModalScreen[Target | None]):
             return False
         return True
 
-    # What could be typed
+    # Completion
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -155,15 +163,15 @@ class CommandScreen(ModalScreen[Target | None]):
             self._think()
 
     def _think(self) -> None:
-        """Find out how the line could go on, and show it."""
+        """Computes the completions of the line, and shows them."""
         found = self._completion = complete(
             self._input.value, self._verbs, self._snapshot, self._selected, self._themes
         )
         verb = found.verb
-        if verb is not None and not self.shows_saves:
+        if verb is not None and not self._shows_saves:
             about_saves = any(part.kind is Kind.SOURCE for part in verb.arguments)
             if about_saves or verb.name == "save":
-                self.shows_saves = True
+                self._shows_saves = True
                 self._app.watch_saves()
         self._say(found.hint or HINT)
         self._draw()
@@ -204,13 +212,13 @@ class CommandScreen(ModalScreen[Target | None]):
     # Keys
 
     def _put(self, line: str) -> None:
-        """Set the line, with the cursor at its end."""
+        """Sets the line, with the cursor at its end."""
         self._set = line
         self._input.value = line
         self._input.cursor_position = len(line)
 
     def action_complete(self, by: int) -> None:
-        """Complete as far as all candidates agree; then one after the other."""
+        """Completes the common beginning of all candidates; then cycles through them."""
         found, start = self._completion.candidates, self._completion.start
         head = self._input.value[:start]
         if not found:
@@ -231,7 +239,7 @@ class CommandScreen(ModalScreen[Target | None]):
         self._draw()
 
     def action_remember(self, by: int) -> None:
-        """Go to what was typed before, or come back."""
+        """Moves through the history."""
         at = self._at + by
         if not 0 <= at <= len(self._lines):
             return
@@ -246,7 +254,7 @@ class CommandScreen(ModalScreen[Target | None]):
         self.dismiss(None)
 
     def action_carry_out(self) -> None:
-        """Check what is typed, and give it back; or say what is wrong with it."""
+        """Checks the line and returns it, or shows what is wrong."""
         line = self._input.value
         selected = self._selected
         selection = replace(self._selection, sandbox=selected)
@@ -265,7 +273,7 @@ class CommandScreen(ModalScreen[Target | None]):
 
 
 def _common(words: list[str]) -> str:
-    """What all words begin with."""
+    """Returns the common beginning of all words."""
     first, last = min(words), max(words)
     length = next(
         (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b),

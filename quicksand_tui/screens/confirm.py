@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -16,51 +17,64 @@ from textual.widgets import Button, Static
 from quicksand_tui.screens.base import Dialog
 
 if TYPE_CHECKING:
-    from quicksand_tui.snapshot import Snapshot
+    from quicksand_tui.model.world import World
 
 FRAME = 5
-"""Lines of a dialog that are neither text nor buttons."""
+"""Rows of a dialog that are neither text nor buttons."""
 USUAL_WIDTH = 56
-"""Cells below which the buttons are one below the other."""
+"""Width in cells below which the buttons are stacked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked."""
+    """The texts of a question."""
 
     title: str
     losses: tuple[str, ...]
     """What will be lost, one line each."""
     verb: str
-    """The word on the button that does it."""
+    """The word on the button that confirms."""
     undo: str = "This cannot be undone."
     harder: str = ""
-    """The word on a second button, which does more; its key is D."""
+    """The word on a second button that does more; "" for none."""
+
+
+CONFIRM = "ctrl+y"
+"""A chord that every terminal sends, that no text holds and that is rare in shells."""
+HARDER = "ctrl+g"
 
 
 class Answer(StrEnum):
     YES = "yes"
     HARDER = "harder"
     SETTLED = "settled"
-    """Nobody answered: there is nothing to ask about any more."""
+    """The question closed by itself, because it no longer applies."""
 
 
 class ConfirmScreen(Dialog[Answer]):
-    """Yes is the key y only: not Enter, and not the key that asked. Cancel has the focus."""
+    """Asks a question. Only a chord confirms, no letter, not Enter, and not the key that asked.
+    Cancel has the focus."""
 
     CSS_PATH = "dialogs.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (USUAL_WIDTH, "-usual")]  # noqa: RUF012 - Textual's
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "scroll(1)", show=False),
         Binding("k,up", "scroll(-1)", show=False),
-        Binding("y", "confirm('yes')", "yes", show=False),
-        Binding("D", "confirm('harder')", show=False),
+        Binding(CONFIRM, "confirm('yes')", "yes", show=False),
+        Binding(HARDER, "confirm('harder')", show=False),
         Binding("n,q", "leave", "no", show=False),
     ]
 
-    def __init__(self, question: Question, is_settled: Callable[[], bool] = lambda: False) -> None:
-        """It closes by itself as soon as ``is_settled``."""
+    def __init__(
+        self,
+        question: Question,
+        is_settled: Callable[[], bool] = lambda: False,
+        is_no_answer: Callable[[events.Key], bool] = lambda key: False,
+    ) -> None:
+        """Closes by itself as soon as ``is_settled``. Ignores keys, except Escape, for which
+        ``is_no_answer`` holds (see `Hands.question`)."""
         super().__init__()
+        self._is_no_answer = is_no_answer
         self._question = question
         self._is_settled = is_settled
 
@@ -71,24 +85,34 @@ class ConfirmScreen(Dialog[Answer]):
             with VerticalScroll(id="what", can_focus=False):
                 yield Static(Content("\n".join(question.losses)), markup=False, id="losses")
                 yield Static(Content(question.undo), markup=False, classes="note")
+                yield Static(Content(self._keys()), markup=False, classes="note")
             with Horizontal(classes="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
-                yield _button(f"{question.verb} (y)", Answer.YES)
+                yield _button(f"{question.verb} {_short(CONFIRM)}", Answer.YES)
                 if question.harder:
-                    yield _button(f"{question.harder} (D)", Answer.HARDER)
+                    yield _button(f"{question.harder} {_short(HARDER)}", Answer.HARDER)
+
+    def _keys(self) -> str:
+        """Returns the keys of the answers."""
+        question = self._question
+        words = [f"{CONFIRM}: {_began(question.verb)}"]
+        words += [f"{HARDER}: {_began(question.harder)}"] if question.harder else []
+        return ", ".join([*words, "esc: cancel"])
+
+    def drops_key(self, key: events.Key) -> bool:
+        return key.key != "escape" and self._is_no_answer(key)
 
     def on_mount(self) -> None:
         self.query_one("#cancel", Button).focus()
 
     def on_resize(self) -> None:
-        """The buttons can always be seen, however much there is to say."""
+        """Limits the text so that the buttons stay visible."""
         buttons = self.query(Button)
         rows = len(buttons) if self.size.width < USUAL_WIDTH else 1
         room = self.size.height * 92 // 100 - rows - FRAME
         self.query_one("#what").styles.max_height = max(1, room)
 
-    def update_snapshot(self, snapshot: Snapshot) -> None:
-        """The world has changed."""
+    def update_world(self, world: World) -> None:
         self._close_if_settled()
 
     def on_screen_resume(self) -> None:
@@ -110,8 +134,17 @@ class ConfirmScreen(Dialog[Answer]):
             self.dismiss(Answer(answer))
 
 
+def _short(chord: str) -> str:
+    """Returns the short form of a chord, such as "^Y"."""
+    return chord.replace("ctrl+", "^").upper()
+
+
+def _began(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
 def _button(text: str, answer: Answer) -> Button:
     button = Button(text, id=answer.value, variant="error", compact=True)
-    # By the mouse, or by its key: Tab and Enter must not get there.
+    # Reached by the mouse or its chord only, never by Tab and Enter.
     button.can_focus = False
     return button

@@ -1,9 +1,9 @@
-"""A form: checked as one types, and shown as a command."""
+"""A form that is checked while typing and shown as a command."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
@@ -11,53 +11,62 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
+from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Static
 
-from quicksand_tui.form import Field, Form, Option, Values
+from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.model.text import clip, plain
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.text import plain
-from quicksand_tui.widgets.choice import Choice
-from quicksand_tui.widgets.line_input import LineInput
+from quicksand_tui.widgets.inputs import Choice, LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.snapshot import Snapshot
+    from quicksand_tui.model.world import World
 
 REACTIONS_MAX = 8
-"""Changes that follow from one another; a form that needs more contradicts itself."""
+"""How many times fields may change each other in turn; a form that needs more is contradictory."""
+
+OFFERS_CELLS = 160
+"""Cells of the continuations that are listed below a field: two lines or so."""
 
 
 class FormScreen(Dialog[Values]):
-    """Gives checked values, or None. Enter takes them from any field."""
+    """Returns checked values, or None. Enter in any field submits them."""
 
     CSS_PATH = "dialogs.tcss"
     AUTO_FOCUS = ""
-    # Moving on has priority, and so comes before what is typed behind it. Enter has not: it would
-    # overtake letters that an input has yet to take.
+    # Moving on has priority, so that it comes before later keys. Enter does not, since it would
+    # overtake letters that an input has not yet taken.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", show=False),
-        Binding("down,tab", "app.focus_next", show=False, priority=True),
-        Binding("up,shift+tab", "app.focus_previous", show=False, priority=True),
+        Binding("tab", "complete", show=False, priority=True),
+        Binding("down", "move(1)", show=False, priority=True),
+        Binding("up,shift+tab", "move(-1)", show=False, priority=True),
     ]
 
-    def __init__(self, form: Form, snapshot: Snapshot, *, ascii_only: bool = False) -> None:
+    def __init__(self, form: Form, world: World, *, ascii_only: bool = False) -> None:
         super().__init__()
         self._form = form
-        self._snapshot = snapshot
+        self._snapshot = world
         self._ascii = ascii_only
         self._seen: Mapping[str, str] = {}
-        """What the host has told of the values."""
+        """Problems that only a look at the host finds, by field."""
+        self._offered: Mapping[str, str] = {}
+        """How the typed texts can go on, by field."""
         values = {field.id: field.value for field in form.fields}
         self._suggested = {
-            field.id: field.suggest(snapshot, values)
+            field.id: field.suggest(world, values)
             for field in form.fields
             if field.suggest is not None
         }
         self._last: Values = values | self._suggested
-        """What was typed when somebody last looked."""
+        """The values when the form last followed changes."""
         self._was_refused = False
         self._early: list[events.Key] | None = []
-        """Keys that came before there was a field for them; None from then on."""
-        self.shows_saves = form.shows_saves
+        """Keys typed before a field had the focus; None once one has it."""
+
+    @property
+    def shows_saves(self) -> bool:
+        return self._form.shows_saves
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog wide form", can_focus=False) as box:
@@ -65,7 +74,8 @@ class FormScreen(Dialog[Values]):
             box.border_subtitle = self._text(f"enter {self._form.does} · esc leaves")
             for field in self._form.fields:
                 is_whole = not (field.choices or field.is_short)
-                with Horizontal(classes="field whole" if is_whole else "field few"):
+                kind = "whole" if is_whole else "few"
+                with Horizontal(classes=f"field {kind}", id=_row(field)):
                     yield Label(field.label)
                     yield self._make_control(field)
                     if not is_whole:
@@ -90,6 +100,7 @@ class FormScreen(Dialog[Values]):
             placeholder=plain(field.hint) if self._ascii else field.hint,
             compact=True,
             max_length=field.limit,
+            suggester=Continuation(field.complete) if field.complete is not None else None,
             id=field.id,
         )
 
@@ -101,7 +112,7 @@ class FormScreen(Dialog[Values]):
     def on_mount(self) -> None:
         self._follow()
         self._check()
-        # Behind the keys that came while this was made.
+        # After the keys that came while the form was built.
         self.call_later(self._begin_typing)
 
     def _begin_typing(self) -> None:
@@ -112,16 +123,42 @@ class FormScreen(Dialog[Values]):
             first.post_message(events.Key(key.key, key.character))
 
     def take_early(self, key: events.Key) -> bool:
-        """Keep a key that was typed before there was a field for it; False if there is one."""
+        """Keeps a key typed before a field has the focus; returns False once one has it."""
         if self._early is None:
             return False
         self._early.append(key)
         return True
 
+    def action_complete(self) -> None:
+        """Takes what is offered behind the cursor; without that, moves on."""
+        box = self.focused
+        if isinstance(box, LineInput) and box.suggester is not None:
+            before = box.value
+            box.action_cursor_right()
+            if box.value != before:
+                return
+        self.action_move(1)
+
+    def action_move(self, by: int) -> None:
+        """Moves the focus to the next field, or the previous one with ``by`` -1. Textual's own
+        order is that of places on the screen, and a field that was just shown has none yet."""
+        chain = [
+            widget
+            for widget in self.query("Choice, LineInput, Button").results()
+            if widget.focusable and all(node.display for node in widget.ancestors_with_self)
+        ]
+        at = chain.index(self.focused) if self.focused in chain else -max(by, 0)
+        self.set_focus(chain[(at + by) % len(chain)])
+
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
 
     # Values
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the fields are there: a message may come when they are not yet, or no more."""
+        return self.is_mounted and bool(self.query("#take"))
 
     def _control(self, field_id: str) -> Choice | LineInput:
         control = self.query_one(f"#{field_id}")
@@ -130,13 +167,13 @@ class FormScreen(Dialog[Values]):
 
     @property
     def values(self) -> Values:
-        """What is typed now."""
+        """The present values by field."""
         return {field.id: _value_of(self._control(field.id)) for field in self._form.fields}
 
-    def update_snapshot(self, snapshot: Snapshot) -> None:
-        """The world has changed: a name may be taken now."""
-        self._snapshot = snapshot
-        if self.is_mounted and self._early is None:
+    def update_world(self, world: World) -> None:
+        """Follows the world, in which a name may be taken now."""
+        self._snapshot = world
+        if self._is_whole and self._early is None:
             self._follow()
             self._show()
 
@@ -147,12 +184,12 @@ class FormScreen(Dialog[Values]):
         self._take_change()
 
     def _take_change(self) -> None:
-        if self._early is None and self.values != self._last:
+        if self._is_whole and self._early is None and self.values != self._last:
             self._follow()
             self._check()
 
     def _follow(self) -> None:
-        """Have the other fields follow what has changed in some."""
+        """Lets fields follow the changes of others."""
         for _ in range(REACTIONS_MAX):
             values = self.values
             for field_id, value in self._form.react(self._last, values).items():
@@ -185,35 +222,54 @@ class FormScreen(Dialog[Values]):
 
     def _check(self) -> None:
         self._seen = {}
+        self._offered = {}
         self._show()
         if self._form.look is not None:
-            self._look(self.values)
+            self._look(self._form.look, self.values)
 
     @work(group="look", exclusive=True)
-    async def _look(self, values: Values) -> None:
-        assert self._form.look is not None
-        seen = await asyncio.to_thread(self._form.look, values)
-        if self.is_mounted and values == self.values:
-            self._seen = seen
+    async def _look(self, look: Callable[[Values], Mapping[str, str]], values: Values) -> None:
+        offered = await asyncio.to_thread(self._find_offers, values)
+        seen = await asyncio.to_thread(look, values)
+        if self._is_whole and values == self.values:
+            self._seen, self._offered = seen, offered
             self._show()
 
-    def _show(self) -> Mapping[str, str]:
-        """Show what is wrong and the command; return the problems."""
+    def _find_offers(self, values: Values) -> Mapping[str, str]:
+        """Returns how typed texts can go on, in words. Waits for the disk."""
+        offers = {}
+        for field in self._form.fields:
+            if field.complete is not None and (found := field.complete(values[field.id])):
+                offers[field.id] = clip(words_of(found), OFFERS_CELLS)
+        return offers
+
+    def _problems(self, values: Values) -> Mapping[str, str]:
+        return {**self._seen, **self._form.problems(values, self._snapshot)}
+
+    def _show(self) -> None:
+        """Shows problems and the command."""
         values = self.values
-        problems = {**self._seen, **self._form.problems(values, self._snapshot)}
+        problems = self._problems(values)
         remarks = self._form.remarks(values, self._snapshot)
         for field in self._form.fields:
             text = problems.get(field.id, "")
-            # Who has not begun to type has done nothing wrong.
+            # An empty field is no mistake until the user has tried to submit.
             is_told = bool(text) and bool(values[field.id] or field.is_chosen or self._was_refused)
+            remark, found = remarks.get(field.id, ""), self.query(f"#{_beside(field)}")
+            if (offer := self._offered.get(field.id)) and not self._was_refused:
+                is_told, remark = False, offer
+            for beside in found.results(Static):
+                beside.update(self._text(remark))
             below = self.query_one(f"#{_below(field)}", Static)
-            below.display = is_told
-            below.update(self._text(text))
-            for beside in self.query(f"#{_beside(field)}").results(Static):
-                beside.update(self._text(remarks.get(field.id, "")))
+            # Without room beside the field, the remark goes below it.
+            shown = text if is_told else remark if not found else ""
+            row = self.query_one(f"#{_row(field)}")
+            row.display = field.is_shown is None or field.is_shown(values)
+            below.display = bool(shown) and row.display
+            below.set_class(not is_told, "-remark")
+            below.update(self._text(shown))
         self.query_one("#command", Static).update(self._text(f"$ {self._form.command(values)}"))
         self.query_one("#take", Button).disabled = bool(problems)
-        return problems
 
     @work(group="submit", exclusive=True)
     async def action_submit(self) -> None:
@@ -224,7 +280,9 @@ class FormScreen(Dialog[Values]):
         if not self.is_current:
             return
         self._was_refused = True
-        problems = self._show()
+        self._show()
+        # What was typed behind Enter, while the host was asked, is not what Enter took.
+        problems = self._problems(values)
         if not problems:
             self.dismiss(values)
             return
@@ -241,9 +299,31 @@ class FormScreen(Dialog[Values]):
             self.action_submit()
 
 
+class Continuation(Suggester):
+    """Offers behind the cursor how a text can go on, once something of the next word is typed."""
+
+    def __init__(self, complete: Callable[[str], tuple[str, ...]]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._complete = complete
+
+    async def get_suggestion(self, value: str) -> str | None:
+        if value.endswith("/"):
+            return None
+        return next(iter(await asyncio.to_thread(self._complete, value)), None)
+
+
+def words_of(paths: Sequence[str]) -> str:
+    """Returns the last names of paths that end with a slash."""
+    return "  ".join(f"{path.rstrip('/').rpartition('/')[2]}/" for path in paths)
+
+
 def _value_of(control: Choice | LineInput) -> str:
-    # Of what is chosen, spaces at the end are meant.
+    # Spaces at the end of a chosen value are part of it.
     return control.value if isinstance(control, Choice) else control.value.strip()
+
+
+def _row(field: Field) -> str:
+    return f"row-{field.id}"
 
 
 def _below(field: Field) -> str:

@@ -1,4 +1,4 @@
-"""The keys as they are now, from the registry, and why some do nothing now."""
+"""The help: the present keys from the registry, and why some are not possible now."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from quicksand_tui.actions import ACTIONS, MOVES, Group, Scope, default_keymap, in_scope
-from quicksand_tui.keymap import Keymap, key_text
-from quicksand_tui.pane_actions import COPY_MODE_KEYS
+from quicksand_tui.actions.registry import (
+    ACTIONS,
+    COPY_MODE_KEYS,
+    MOVES,
+    Group,
+    Scope,
+    default_keymap,
+    in_scope,
+)
+from quicksand_tui.model.keymap import Keymap, key_text
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import plain
+from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.snapshot import Selection, State
-from quicksand_tui.text import plain
-from quicksand_tui.view import GLYPHS, MUTED, ROLES
-from quicksand_tui.widgets.line_input import LineInput
+from quicksand_tui.views.rows import GLYPHS, MUTED, ROLES
+from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.action import Action
-    from quicksand_tui.application import QuicksandApp
+    from quicksand_tui.actions.record import Action
+    from quicksand_tui.ui.host import Host
 
 KEY_WIDTH = 11
 KEYS = "/ filters · esc closes"
@@ -38,12 +46,13 @@ MEANINGS = (
     (State.BROKEN, "its record cannot be read; it can be deleted"),
 )
 NAMED = ("cancel", "start")
-"""Actions whose keys are in the meanings."""
+"""Actions whose keys occur in `MEANINGS`."""
 
 GROUPS = {
     Scope.MAIN: (Group.SANDBOX, Group.VIEW, Group.APP),
     Scope.LOG: (Group.LOG,),
     Scope.TREE: (Group.TREE,),
+    Scope.MOUNTS: (Group.MOUNTS,),
     Scope.SAVES: (Group.SAVES,),
     Scope.TRASH: (Group.TRASH,),
     Scope.PANES: (Group.PANES,),
@@ -60,18 +69,19 @@ COLOURS = (
 )
 
 Why = Mapping[str, str]
-"""Why actions are not possible now, by their addresses."""
+"""Reasons why actions are not possible now, by address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the help."""
+    """A section of the help."""
 
     title: str
     entries: tuple[Content, ...]
 
     def only(self, query: str) -> Section:
-        """What has the words of ``query``; all of it, if its title does."""
+        """Returns the entries with all words of ``query``, or the whole section if its title has
+        them."""
         words = query.lower().split()
         if all(word in self.title.lower() for word in words):
             return self
@@ -80,7 +90,7 @@ class Section:
 
 
 def help_sections(scope: Scope, keymap: Keymap, why: Why) -> Iterator[Section]:
-    """The help of a screen."""
+    """Yields the help of a screen."""
     for group in GROUPS[scope]:
         actions = (action for action in ACTIONS if action.group is group)
         title = group.value
@@ -126,7 +136,7 @@ def _state_line(state: State, meaning: str) -> Content:
 def help_content(
     scope: Scope, keymap: Keymap | None = None, why: Why | None = None, query: str = ""
 ) -> Content:
-    """The help of a screen, or what of it has the words of ``query``."""
+    """Returns the help of a screen, filtered by the words of ``query``."""
     keymap = default_keymap() if keymap is None else keymap
     parts: list[Content] = []
     for section in help_sections(scope, keymap, why or {}):
@@ -138,7 +148,7 @@ def help_content(
 
 
 class HelpScreen(Dialog[None]):
-    """Any of escape, q, ? and enter closes it; / filters it."""
+    """Shows the help. Escape, q, ? and Enter close it; / filters it."""
 
     CSS_PATH = "dialogs.tcss"
     AUTO_FOCUS = "#help"
@@ -172,14 +182,14 @@ class HelpScreen(Dialog[None]):
 
     def on_mount(self) -> None:
         self._filter.display = False
-        app = cast("QuicksandApp", self.app)
-        snapshot, below = app.snapshot, app.screen_stack[-2:][0]
-        self._keymap = snapshot.keymap
+        app = cast("Host", self.app)
+        world, below = app.world, self.app.screen_stack[-2:][0]
+        self._keymap = world.keymap
         selection = getattr(below, "selection", Selection())
         self._why = {
             action.address: why
             for action in in_scope(self._scope)
-            if (why := action.disabled_reason(snapshot, selection)) is not None
+            if (why := action.disabled_reason(world, selection)) is not None
         }
         self._show("")
 
@@ -188,7 +198,7 @@ class HelpScreen(Dialog[None]):
         self._text.update(Content(plain(content.plain)) if self._ascii else content)
 
     def action_leave(self) -> None:
-        """Out of the filter first."""
+        """Closes the filter, or else the help."""
         if self._filter.display:
             self._filter.display = False
             self._filter.value = ""

@@ -1,4 +1,4 @@
-"""The drawer of jobs: what is under way, and how the last ones ended."""
+"""The drawer of jobs: the running ones, and how the last ones ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui.jobs_view import (
+from quicksand_tui.model.text import plain
+from quicksand_tui.screens.base import Dialog
+from quicksand_tui.views.jobs import (
     NOTHING,
     cancel_text,
     describe_ended,
@@ -23,22 +25,20 @@ from quicksand_tui.jobs_view import (
     key_of_ended,
     plan_jobs_columns,
 )
-from quicksand_tui.screens.base import Dialog
-from quicksand_tui.text import plain
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
-    from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.operations import EndedJob, Operations
-    from quicksand_tui.snapshot import Job, Snapshot
-    from quicksand_tui.view import Row
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.model.jobs import EndedJob, Job
+    from quicksand_tui.model.world import World
+    from quicksand_tui.ui.host import Host
+    from quicksand_tui.views.rows import Row
 
 KEYS = "enter tells more · c cancels · esc closes"
 
 
 class JobsScreen(Dialog[None]):
-    """Those under way come first, the oldest at the top; below them the ones that ended, the latest
-    first."""
+    """Lists running jobs, the oldest first, and below them ended jobs, the latest first."""
 
     CSS_PATH = "jobs.tcss"
     AUTO_FOCUS = "LongTable"
@@ -48,10 +48,10 @@ class JobsScreen(Dialog[None]):
         Binding("q,J", "leave", show=False),
     ]
 
-    def __init__(self, operations: Operations, snapshot: Snapshot, *, ascii_only: bool) -> None:
+    def __init__(self, operations: Operations, world: World, *, ascii_only: bool) -> None:
         super().__init__()
         self._operations = operations
-        self._now = snapshot.taken
+        self._now = world.taken
         self._ascii = ascii_only
         self._table = LongTable(plan_jobs_columns, ascii_only=ascii_only)
         self._jobs: dict[str, Job] = {}
@@ -70,14 +70,13 @@ class JobsScreen(Dialog[None]):
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
 
-    def update_snapshot(self, snapshot: Snapshot) -> None:
-        """The world has changed, and the jobs with it."""
-        self._now = snapshot.taken
+    def update_world(self, world: World) -> None:
+        self._now = world.taken
         if self.is_mounted:
             self._show()
 
     def _show(self) -> None:
-        # The order stays while one goes on: its place in the operations' own changes.
+        # Sorted, because a job's place among the operations' changes with its progress.
         jobs = sorted(self._operations.jobs, key=lambda job: (job.started, job.name))
         self._jobs = {key_of(job): job for job in jobs}
         self._ended = {key_of_ended(ended): ended for ended in reversed(self._operations.ended)}
@@ -93,12 +92,12 @@ class JobsScreen(Dialog[None]):
         return ended_row(self._ended[key], self._now)
 
     @property
-    def _tui(self) -> QuicksandApp:
-        return cast("QuicksandApp", self.app)
+    def _tui(self) -> Host:
+        return cast("Host", self.app)
 
     @on(LongTable.Opened)
     def action_open(self) -> None:
-        """Tell all about the selected one; of a failure, what was told when it happened."""
+        """Shows all about the selected job; for a failed one, its failure."""
         key = self._table.selected_key or ""
         if (job := self._jobs.get(key)) is not None:
             self._tui.dialogs.show_report(describe_job(job, self._now))
@@ -108,7 +107,12 @@ class JobsScreen(Dialog[None]):
             self._tui.dialogs.show_report(describe_ended(ended, self._now))
 
     def action_cancel(self) -> None:
-        job = self._jobs.get(self._table.selected_key or "")
+        # The cursor may have moved by the time of the cancellation.
+        key = self._table.selected_key or ""
+        self._tui.hands.carefully(lambda: self._cancel(key), self._tui.tell_text)
+
+    def _cancel(self, key: str) -> None:
+        job = self._jobs.get(key)
         if job is None:
             self._tui.tell("only what is under way can be cancelled", severity="warning")
         elif problem := find_cancel_problem(job):

@@ -1,10 +1,9 @@
-"""The first screen: lists, the tree of checkpoints, and the main area with its tabs."""
+"""The main screen: lists, the tree of checkpoints, and the main area with its tabs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,43 +12,48 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
-from quicksand_tui import shape_memory
-from quicksand_tui.actions import Scope, find_action, in_scope
+from quicksand_tui.actions.registry import Scope, find_action, in_scope
+from quicksand_tui.actions.shown import LISTS, hint_for
 from quicksand_tui.cockpit.area import Area
-from quicksand_tui.cockpit.base import Asked
+from quicksand_tui.cockpit.base import Asked, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
-from quicksand_tui.cockpit.layout import COMMAND_LINE_FROM, STEP, Part, Shape, Tab, widened
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.outline import BRAND
-from quicksand_tui.panes.messages import PaneChanged, ShellsLeft
-from quicksand_tui.saves_view import jobs_text
-from quicksand_tui.screens.base import ActionScreen, bindings_of, refuse_paste
+from quicksand_tui.home.state import SHAPE_NAME, kept_shape, recall_shape
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import plain
+from quicksand_tui.model.world import Panel, Selection, World
+from quicksand_tui.opening.outline import BRAND
+from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
+from quicksand_tui.screens.base import ActionScreen, Handlers, bindings_of, refuse_paste
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
-from quicksand_tui.snapshot import Panel, Selection, Snapshot, State
-from quicksand_tui.text import plain
-from quicksand_tui.view import NETWORK_COLUMN, counts_text, host_text
-from quicksand_tui.widgets.action_bar import ActionBar
+from quicksand_tui.views.layout import COMMAND_LINE_FROM, STEP, Part, Shape, Tab, widened
+from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text
+from quicksand_tui.views.saves import jobs_text
+from quicksand_tui.widgets.bars import ActionBar, CommandLine
 from quicksand_tui.widgets.browser import Browser
-from quicksand_tui.widgets.command_line import CommandLine
 
 if TYPE_CHECKING:
-    from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.command_record import CommandRecord
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.specs import NewSpec
+    from quicksand_tui.actions.registry import Action
+    from quicksand_tui.actions.shown import CommandRecord
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.ui.host import Host
 
 USUAL_WIDTH = 70
-"""Cells below which the first line says nothing of the host."""
+"""Width in cells below which the first line omits the host."""
 
 TOP_USED = 4 + len("quicksand") + 4
-"""Cells of the first line that are neither counts nor host."""
+"""Cells of the first line besides counts and host."""
+
+AREA_SCOPES = {Tab.SHELLS: Scope.PANES, Tab.LOG: Scope.LOG, Tab.MOUNTS: Scope.MOUNTS}
+"""The scopes of the tabs that have keys of their own."""
 
 CYCLE = (Part.LISTS, Part.TREE, Part.AREA)
 
 
 class MainScreen(ActionScreen):
-    """Shows a snapshot. Actions of `Scope.MAIN` are its keys; parts have their own on top."""
+    """Shows the world. Its keys are the actions of `Scope.MAIN`; its parts add their own."""
 
     scope = Scope.MAIN
     VERTICAL_BREAKPOINTS = [(0, "-low"), (COMMAND_LINE_FROM, "-usual")]  # noqa: RUF012 - declared by Textual
@@ -66,24 +70,28 @@ class MainScreen(ActionScreen):
         Binding("5", "part('area')", show=False),
     ]
 
-    def __init__(self, app: QuicksandApp, snapshot: Snapshot, *, ascii_only: bool) -> None:
-        # The usual height: to find that out later is to have all styles worked out again.
+    def __init__(self, app: Host, world: World, *, ascii_only: bool) -> None:
+        # Assumes the usual height, since a later change of class computes all styles again.
         super().__init__(classes="-usual")
-        self.tui = app
-        self.snapshot = snapshot
+        self.host = app
+        self.world = world
         self._ascii = ascii_only
         self._aim: Selection | None = None
-        """What an action is about that is not about what the cursor is on."""
+        """The target of the present action, if it is not the selection."""
+        self.is_aimed = False
+        """The present action has a named target."""
         self._wanted = ""
-        """Name of a sandbox that the cursor should go to when it appears."""
-        # Kept and not looked up: a snapshot may come when the screen is just being taken down.
+        """The name of a sandbox that the cursor goes to as soon as it appears."""
+        # Kept rather than queried: a world may come while the screen is being removed.
         self._counts = Static(id="counts", markup=False)
         self._host = Static(id="host", markup=False)
         self._top = ("", "")
         self._was_in_front = False
         self.back_to_shell = False
-        """The tree was opened out of a shell: going to a checkpoint leads back there."""
-        self._command_line = CommandLine(ascii_only=ascii_only, id="command-line")
+        """The tree was opened from a shell, so going to a checkpoint leads back there."""
+        self._command_line = CommandLine(
+            LISTS[Panel.SANDBOXES], ascii_only=ascii_only, id="command-line"
+        )
         self._actions = ActionBar(Scope.MAIN, id="actions")
         self.lists = Lists(ascii_only=ascii_only, id="lists")
         self.checkpoints = TreePanel(ascii_only=ascii_only, id="checkpoints")
@@ -95,7 +103,7 @@ class MainScreen(ActionScreen):
             ascii_only=ascii_only,
             id="area",
         )
-        shape = shape_memory.recall_shape(app.remembered)
+        shape = recall_shape(app.remembered)
         self.cockpit = Cockpit(self.lists, self.checkpoints, self.area, shape, id="cockpit")
         self.area.choose(shape.tab)
         self.main_actions = MainActions(self)
@@ -111,21 +119,21 @@ class MainScreen(ActionScreen):
         yield self._actions
 
     def on_mount(self) -> None:
-        self.show(self.snapshot)
+        self.show(self.world)
 
     def update_node_styles(self, animate: bool = True) -> None:
-        """Textual has all styles worked out when a screen comes to the front: a first one has just
-        got them, as it was composed."""
+        """Skips the first call: Textual computes all styles when a screen comes to the front, but
+        the first screen has just got them when it was composed."""
         if animate or self._was_in_front:
             super().update_node_styles(animate)
         else:
             self._was_in_front = True
 
     def complete(self) -> None:
-        """Add all that the first paint could do without."""
+        """Mounts everything that the first paint does not need."""
         self.lists.complete()
         self.area.complete()
-        self.show(self.snapshot)
+        self.show(self.world)
 
     @property
     def sandboxes(self) -> Browser[Any]:
@@ -137,21 +145,21 @@ class MainScreen(ActionScreen):
 
     @property
     def part(self) -> Part:
-        """Which part has the focus, or had it last."""
+        """The part that has the focus, or had it last."""
         return self.cockpit.focused_part
 
     @property
     def selection(self) -> Selection:
-        """What the cursors are on."""
+        """The rows under the cursors, and the marked rows."""
         if self._aim is not None:
             return self._aim
         lists = self.lists
         chosen, marked = lists.sandboxes.selected, lists.sandboxes.marked
         if (held := self._held) is not None:
             chosen, marked = held, ()
-        sandbox = None if chosen is None else self.snapshot.sandbox(chosen.id)
+        sandbox = None if chosen is None else self.world.sandbox(chosen.id)
         return Selection(
-            # What the tree and the main area show is about a sandbox, whatever list is shown.
+            # The tree and the main area always show a sandbox, whatever list is visible.
             panel=lists.panel if self.part is Part.LISTS else Panel.SANDBOXES,
             sandbox=sandbox,
             marked_sandboxes=marked,
@@ -159,17 +167,18 @@ class MainScreen(ActionScreen):
             save=lists.saves.selected if self.shows_saves else None,
             checkpoint=self.checkpoints.selected_of(sandbox),
             in_tree=self.part is Part.TREE,
+            mount=self.area.selected_mount(sandbox) if self.part is Part.AREA else None,
         )
 
     @property
     def _in_shells(self) -> bool:
-        """Keys go to the shells."""
+        """Whether keys go to the shells."""
         return self.part is Part.AREA and self.area.tab is Tab.SHELLS
 
     @property
     def _held(self) -> SandboxView | None:
-        """Whose shells the user types into though it is listed no more: it was deleted, or the
-        filter hides it. Until he leaves them, they stay, and commands are about no other one."""
+        """The sandbox whose shells the user types into although it is no longer listed, because it
+        was deleted or is filtered out. Until the user leaves them, it stays the selection."""
         typed_into = self.area.shells.typed_into if self._in_shells else None
         if typed_into is None or self.lists.sandboxes.table.has_row(typed_into.id):
             return None
@@ -177,43 +186,45 @@ class MainScreen(ActionScreen):
 
     @property
     def visible_sandboxes(self) -> frozenset[str]:
-        """Ids whose use of CPU and memory somebody can see."""
+        """Ids of the sandboxes whose CPU and memory are visible."""
         table = self.lists.sandboxes.table
         return frozenset([*table.visible_keys, table.selected_key or ""]) - {""}
 
     @property
     def sandboxes_with_network(self) -> frozenset[str]:
-        """Ids of those that run and whose network somebody can see."""
+        """Ids of the running sandboxes whose network is visible."""
         table = self.lists.sandboxes.table
-        if not (table.shows_column(NETWORK_COLUMN) and self.tui.screen is self):
+        if not (table.shows_column(NETWORK_COLUMN) and self.app.screen is self):
             return frozenset()
-        # Those that something is done to are left alone.
-        asked = set(table.visible_keys) - {job.sandbox_id for job in self.snapshot.jobs}
-        running = (view for view in self.snapshot.sandboxes if view.state is State.RUNNING)
+        # Sandboxes with a running job are not asked.
+        asked = set(table.visible_keys) - {job.sandbox_id for job in self.world.jobs}
+        running = (view for view in self.world.sandboxes if view.state is State.RUNNING)
         return frozenset(view.id for view in running if view.id in asked)
 
     # Showing
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Show another moment."""
-        self.snapshot = snapshot
+    def update_world(self, world: World) -> None:
+        self.show(world)
+
+    def show(self, world: World) -> None:
+        self.world = world
         self._show_top()
-        self.lists.show(snapshot)
+        self.lists.show(world)
         self._go_to_wanted()
         self._show_selection()
 
     def _show_top(self) -> None:
-        host = "" if self.size.width < USUAL_WIDTH else host_text(self.snapshot)
-        doing = jobs_text(self.snapshot)
+        host = "" if self.size.width < USUAL_WIDTH else host_text(self.world)
+        doing = jobs_text(self.world)
         if doing:
-            # What is under way is worth more than what the host has left.
+            # Running jobs matter more than the free memory and disk.
             host, doing = "", f" · {doing}"
-        if self.tui.mouse_released:
+        if self.host.mouse_released:
             doing += " · mouse: terminal"
-        if self.snapshot.read_only:
+        if self.world.read_only:
             doing = f" · read-only{doing}"
         room = self.size.width - len(host) - TOP_USED
-        top = (counts_text(self.snapshot, room - len(doing)) + doing, host)
+        top = (counts_text(self.world, room - len(doing)) + doing, host)
         if top != self._top:
             self._top = top
             self._counts.update(self._text(top[0]))
@@ -224,15 +235,15 @@ class MainScreen(ActionScreen):
         self._rearrange()
 
     def show_command(self, record: CommandRecord | None) -> None:
-        self._command_line.show(record)
+        self._command_line.show_record(record)
 
     def want(self, name: str) -> None:
-        """Put the cursor on the sandbox called ``name``, now or when it appears."""
+        """Puts the cursor on the sandbox called ``name``, now or when it appears."""
         self._wanted = name
         self._go_to_wanted()
 
     def _go_to_wanted(self) -> None:
-        for view in self.snapshot.sandboxes:
+        for view in self.world.sandboxes:
             if self._wanted and view.name == self._wanted:
                 if self.sandboxes.table.select(view.id) and not view.id.startswith("new:"):
                     self._wanted = ""
@@ -243,8 +254,8 @@ class MainScreen(ActionScreen):
         event.stop()
         selection = self.selection
         self._show_bar(selection.sandbox)
-        self._actions.show(self.snapshot, selection, self._scope)
-        self.tui.pane_keys.update()
+        self._actions.show(self.world, selection, self._scope)
+        self.host.pane_keys.update()
 
     def _show_bar(self, sandbox: SandboxView | None) -> None:
         with_tree = self.cockpit.arrangement().tree_is_tab
@@ -252,22 +263,25 @@ class MainScreen(ActionScreen):
 
     @on(Browser.Moved)
     @on(TreePanel.Moved)
+    @on(MountMoved)
     def _show_selection(self) -> None:
-        snapshot, selection = self.snapshot, self.selection
-        self.checkpoints.show(snapshot, selection.sandbox)
+        world, selection = self.world, self.selection
+        self.checkpoints.show(world, selection.sandbox)
         selection = self.selection
-        self.area.show(snapshot, selection, self._held)
+        self.area.show(world, selection, self._held)
         self._show_bar(selection.sandbox)
-        self._actions.show(snapshot, selection, self._scope)
-        self.tui.pane_keys.update()
+        self._actions.show(world, selection, self._scope)
+        tab = self.area.tab if self.part is Part.AREA else None
+        self._command_line.show_hint(hint_for(selection, tab))
+        self.host.pane_keys.update()
 
     @property
     def _scope(self) -> Scope:
-        """Whose keys count first."""
+        """The scope whose keys come first."""
         if self.part is Part.TREE:
             return Scope.TREE
         if self.part is Part.AREA:
-            return {Tab.SHELLS: Scope.PANES, Tab.LOG: Scope.LOG}.get(self.area.tab, Scope.MAIN)
+            return AREA_SCOPES.get(self.area.tab, Scope.MAIN)
         return Scope.MAIN
 
     def _text(self, text: str) -> Content:
@@ -275,7 +289,7 @@ class MainScreen(ActionScreen):
 
     @property
     def help_scope(self) -> Scope:
-        """What the help is about."""
+        """The scope of the help."""
         return self._scope
 
     # Parts
@@ -284,32 +298,32 @@ class MainScreen(ActionScreen):
         part = self.cockpit.part_of(event.widget)
         if part is not self.part:
             self._rearrange(focused=part)
-        self.checkpoints.focus_changed(self.snapshot)
+        self.checkpoints.focus_changed(self.world)
         self._show_selection()
 
     def on_screen_resume(self) -> None:
-        self.call_after_refresh(self.tui.pane_keys.update)
+        self.call_after_refresh(self.host.pane_keys.update)
 
     def on_screen_suspend(self) -> None:
-        self.tui.pane_keys.update()
+        self.host.pane_keys.update()
 
     def _rearrange(self, shape: Shape | None = None, focused: Part | None = None) -> None:
         cockpit = self.cockpit
         cockpit.rearrange(shape or cockpit.shape, focused or cockpit.focused_part)
         places = cockpit.arrangement().places
-        # A shell that has all to itself is worth the lines above and below it.
+        # A shell that fills the screen also gets the lines above and below.
         alone = cockpit.focused_part is Part.AREA and Part.LISTS not in places
         self.set_class(alone and self.area.tab is Tab.SHELLS, "-shell-alone")
         if shape is not None:
-            self.tui.remember(shape_memory.NAME, shape_memory.kept_of(shape))
+            self.host.remember(SHAPE_NAME, kept_shape(shape))
 
     def go_to(self, part: Part) -> None:
-        """Give a part the focus. Where the tree is a tab, that becomes the chosen one."""
+        """Focuses a part; if the tree is a tab, it chooses that tab."""
         if part is Part.TREE and self.cockpit.arrangement().tree_is_tab:
             self._set_tab(Tab.TREE)
         if part is Part.AREA and self.area.tab is Tab.TREE:
             part = Part.TREE
-        # Hidden, it must be there before it can be focused.
+        # A hidden part must be shown before it can get the focus.
         self._rearrange(focused=part)
         if part is Part.LISTS:
             self.back_to_shell = False
@@ -322,7 +336,7 @@ class MainScreen(ActionScreen):
         self._show_selection()
 
     def choose_tab(self, tab: Tab) -> None:
-        """Show a tab of the main area; the focus stays unless it was in the one before."""
+        """Shows a tab of the main area; the focus moves only if it was in the previous tab."""
         tree_is_tab = self.cockpit.arrangement().tree_is_tab
         had_focus = self.part is Part.AREA or (self.part is Part.TREE and tree_is_tab)
         if tab is not Tab.TREE or tree_is_tab:
@@ -337,13 +351,25 @@ class MainScreen(ActionScreen):
 
     def toggle_zoom(self) -> None:
         shape = replace(self.cockpit.shape, zoomed=not self.cockpit.shape.zoomed)
-        if self._scope is Scope.PANES and self.area.shells.workspace is not None:
-            self.area.shells.workspace.zoom(shape.zoomed)
+        if self._scope is Scope.PANES and (space := self.area.shells.workspace) is not None:
+            # A pane may be zoomed while the cockpit is not, since the user left the shells.
+            shape = replace(shape, zoomed=shape.zoomed and not space.zoomed)
+            space.zoom(shape.zoomed)
         self._rearrange(shape)
         self._show_selection()
 
+    @on(ShellsZoomed)
+    def _zoom_shells(self) -> None:
+        """Zooms the shells again."""
+        if self.area.tab is Tab.SHELLS:
+            self._rearrange(replace(self.cockpit.shape, zoomed=True), Part.AREA)
+
+    def leave_zoom(self) -> None:
+        """Shows all parts; a zoomed pane is zoomed again when the user comes back to the shells."""
+        self._rearrange(replace(self.cockpit.shape, zoomed=False))
+
     def widen(self, by: int) -> None:
-        """Make the column that has the focus wider, by steps."""
+        """Widens the focused column by ``by`` steps."""
         shape = widened(self.cockpit.shape, self.part, by * STEP, self.size.width)
         self._rearrange(shape)
 
@@ -354,7 +380,7 @@ class MainScreen(ActionScreen):
 
     def _can_focus(self, part: Part) -> bool:
         if part is Part.TREE:
-            # As a tab it is reached by way of the main area.
+            # As a tab, the tree is reached through the main area.
             return not self.cockpit.arrangement().tree_is_tab or self.area.tab is Tab.TREE
         if part is Part.AREA:
             no_shell = self.area.tab is Tab.SHELLS and self.area.shells.workspace is None
@@ -367,19 +393,19 @@ class MainScreen(ActionScreen):
     def action_panel(self, name: str) -> None:
         self.lists.choose(Panel(name))
         if self.shows_saves:
-            self.tui.watch_saves()
+            self.host.watch_saves()
         self.go_to(Part.LISTS)
-        self.show(self.tui.snapshot)
+        self.show(self.host.world)
 
     def action_tab(self, name: str) -> None:
-        """A tab was clicked."""
+        """Shows and focuses a tab that was clicked."""
         self.choose_tab(Tab(name))
         self.go_to(Part.TREE if name == Tab.TREE.value else Part.AREA)
 
     # Input
 
     def on_paste(self, event: events.Paste) -> None:
-        self.tui.tell(refuse_paste(event), severity="warning")
+        self.host.tell(refuse_paste(event), severity="warning")
 
     @on(Browser.Opened)
     def _opened(self) -> None:
@@ -389,8 +415,8 @@ class MainScreen(ActionScreen):
     def _asked(self, event: Asked) -> None:
         event.stop()
         self.action_do(event.action_id, event.scope.value)
-        # By then the focus is where the command has put it.
-        self.call_after_refresh(self.tui.pane_keys.command_done)
+        # After the command has moved the focus.
+        self.call_after_refresh(self.host.pane_keys.command_done)
 
     @on(ShellsLeft)
     def _shells_left(self) -> None:
@@ -399,58 +425,74 @@ class MainScreen(ActionScreen):
         self._show_selection()
 
     def take_early(self, key: events.Key) -> bool:
-        """Take a key that is meant for a shell, though it was sent to what had the focus before."""
         shells = self.area.shells
         return shells.is_attached and shells.take_early(key)
 
     def action_do(self, action_id: str, scope: str = Scope.MAIN.value) -> None:
-        """Carry out an action of the registry, or say why not."""
-        if self.tui.full_shell.opens or self.app.screen is not self:
-            return  # what is typed now is meant for the shell, or for the dialog that opens
+        if self.host.full_shell.opens or self.app.screen is not self:
+            return  # keys are now meant for the shell or the dialog that is opening
         action = find_action(action_id, Scope(scope))
-        reason = action.disabled_reason(self.snapshot, self.selection)
-        if reason is not None:
-            self.tui.tell(reason, severity="warning")
+        # The prefix shows that a key is a command, even if text follows it.
+        prefixed = action.scope is Scope.PANES
+        if not prefixed and self.host.refuses_text():
             return
-        self._method(action.id, action.scope)()
+        if prefixed or not action.careful:
+            self._carry_out(action)
+            return
+        # The cursor may have moved by the time the action runs.
+        aim = self.selection
+        self.host.hands.carefully(lambda: self._carry_out(action, aim), self.host.tell_text)
 
-    def act(self, action_id: str, aim: Selection) -> None:
-        """Carry out an action as its key does, about ``aim`` instead of what the cursor is on."""
-        if aim.sandbox is not None:
-            self.show_sandbox(aim.sandbox.id)
+    def _carry_out(self, action: Action, aim: Selection | None = None) -> None:
+        if self.app.screen is not self:
+            return
         self._aim = aim
         try:
-            self.action_do(action_id)
+            reason = action.disabled_reason(self.world, self.selection)
+            if reason is not None:
+                self.host.tell(reason, severity="warning")
+                return
+            self.handlers_of(action.scope)[action.id]()
         finally:
             self._aim = None
 
+    def act(self, action_id: str, aim: Selection) -> None:
+        """Carries out an action on ``aim`` instead of the selection."""
+        if aim.sandbox is not None:
+            self.show_sandbox(aim.sandbox.id)
+        self.is_aimed = True
+        try:
+            self._carry_out(find_action(action_id), aim)
+        finally:
+            self.is_aimed = False
+
     def show_sandbox(self, sandbox_id: str) -> None:
-        """Put the cursor on a sandbox; a filter that hides it goes."""
+        """Puts the cursor on a sandbox, and drops a filter that hides it."""
         self.lists.choose(Panel.SANDBOXES)
         if not self.sandboxes.table.select(sandbox_id):
             self.filter_by("")
             self.sandboxes.table.select(sandbox_id)
         self._show_selection()
 
-    def filter_by(self, words: str) -> None:
-        """Show the sandboxes that match these."""
+    def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)
         self.sandboxes.filter_by(words)
+        return True
 
     def create(self, spec: NewSpec) -> None:
-        """Start a new sandbox, with the cursor on it."""
+        """Starts a new sandbox, with the cursor on it."""
         self.main_actions.create(spec)
 
-    def _method(self, action_id: str, scope: Scope) -> Callable[[], None]:
-        """What carries an action out: the part's own method, or else the screen's."""
-        name = f"do_{action_id}"
-        part: object = self.main_actions
+    def handlers_of(self, scope: Scope) -> Handlers:
+        """Returns the handlers of the part with that scope, and the screen's for the rest."""
+        own: Handlers = {}
         match scope:
             case Scope.TREE:
-                part = self._tree_actions
+                own = self._tree_actions.handlers
             case Scope.LOG:
-                part = self.area.logs
+                own = self.area.logs.handlers
+            case Scope.MOUNTS:
+                own = self.area.mounts.handlers
             case Scope.PANES:
-                part = self.area.shells
-        method = getattr(part, name, None) or getattr(self.main_actions, name)
-        return cast("Callable[[], None]", method)
+                own = self.area.shells.handlers
+        return {**self.main_actions.handlers, **own}

@@ -1,35 +1,129 @@
-"""What the keys of the main screen do, by the registry's ids."""
+"""Carries out the actions of the main screen and of the tree."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
-from quicksand_tui.actions import find_action
-from quicksand_tui.cockpit.layout import Part, Tab
-from quicksand_tui.snapshot import Panel, Selection, State
-from quicksand_tui.text import clip
+from quicksand_tui.actions.reasons import waits_for
+from quicksand_tui.actions.registry import find_action
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import clip
+from quicksand_tui.model.world import Panel, Selection
+from quicksand_tui.views.layout import Part, Tab
 
 if TYPE_CHECKING:
-    from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.operations import Operations
-    from quicksand_tui.past import CheckpointView
-    from quicksand_tui.screens.main import MainScreen
-    from quicksand_tui.specs import NewSpec
+    from quicksand_tui.actions.registry import Scope
+    from quicksand_tui.cockpit.area import Area
+    from quicksand_tui.cockpit.cockpit import Cockpit
+    from quicksand_tui.cockpit.lists import Lists
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.model.world import World
+    from quicksand_tui.screens.base import Handlers
+    from quicksand_tui.ui.host import Host
+    from quicksand_tui.widgets.browser import Browser
 
 TITLE_CELLS = 30
 
 
-class MainActions:
-    """Actions of `Scope.MAIN`. Each was found possible before it is called."""
+class MainView(Protocol):
+    """What the actions need from the main screen."""
 
-    def __init__(self, screen: MainScreen) -> None:
-        self._screen = screen
+    world: World
+    host: Host
+    lists: Lists
+    area: Area
+    cockpit: Cockpit
+    is_aimed: bool
+    back_to_shell: bool
 
     @property
-    def _app(self) -> QuicksandApp:
-        return self._screen.tui
+    def selection(self) -> Selection: ...
+
+    @property
+    def sandboxes(self) -> Browser[Any]: ...
+
+    @property
+    def part(self) -> Part: ...
+
+    @property
+    def help_scope(self) -> Scope: ...
+
+    def go_to(self, part: Part) -> None: ...
+
+    def choose_tab(self, tab: Tab) -> None: ...
+
+    def toggle_zoom(self) -> None: ...
+
+    def leave_zoom(self) -> None: ...
+
+    def widen(self, by: int) -> None: ...
+
+    def want(self, name: str) -> None: ...
+
+
+class MainActions:
+    """Carries out the actions of `Scope.MAIN`; the caller checks that they are possible."""
+
+    def __init__(self, screen: MainView) -> None:
+        self._screen = screen
+
+    @cached_property
+    def handlers(self) -> Handlers:
+        """The method of each action, by its id."""
+        return {
+            "new": self.do_new,
+            "open": self.do_open,
+            "start": self.do_start,
+            "stop": self.do_stop,
+            "pause": self.do_pause,
+            "kill": self.do_kill,
+            "delete": self.do_delete,
+            "cancel": self.do_cancel,
+            "checkpoint": self.do_checkpoint,
+            "revert": self.do_revert,
+            "undo": self.do_undo,
+            "clone": self.do_clone,
+            "save": self.do_save,
+            "shell": self.do_shell,
+            "full_shell": self.do_full_shell,
+            "execute": self.do_execute,
+            "jobs": self.do_jobs,
+            "mount": self.do_mount,
+            "mounts": self.do_mounts,
+            "log": self.do_log,
+            "details": self.do_details,
+            "next_tab": self.do_next_tab,
+            "previous_tab": self.do_previous_tab,
+            "zoom": self.do_zoom,
+            "wider": self.do_wider,
+            "narrower": self.do_narrower,
+            "saves": self.do_saves,
+            "refresh": self.do_refresh,
+            "trash": self.do_trash,
+            "copy": self.do_copy,
+            "commands": self.do_commands,
+            "mouse": self.do_mouse,
+            "command": self.do_command,
+            "suspend": self.do_suspend,
+            "palette": self.do_palette,
+            "help": self.do_help,
+            "quit": self.do_quit,
+            "mark": self.do_mark,
+            "mark_all": self.do_mark_all,
+            "filter": self.do_filter,
+            "order": self.do_order,
+            "escape": self.do_escape,
+            "back": self.do_back,
+        }
+
+    @property
+    def _app(self) -> Host:
+        return self._screen.host
 
     @property
     def _begin(self) -> Operations:
@@ -40,20 +134,21 @@ class MainActions:
         return self._screen.selection
 
     def _able(self, action_id: str) -> list[SandboxView]:
-        """Those of the marked ones, or the selected one, with which an action is possible."""
-        selection, snapshot = self._selection, self._screen.snapshot
+        """Returns the selected sandboxes for which an action is possible; tells how many are left
+        out."""
+        selection, world = self._selection, self._screen.world
         action = find_action(action_id)
         able = [
             view
             for view in selection.sandboxes
-            if action.disabled_reason(snapshot, selection.of(view)) is None
+            if action.disabled_reason(world, selection.of(view)) is None
         ]
         if left := len(selection.sandboxes) - len(able):
             self._app.tell(f"{action.label}: not possible with {left} of those marked")
         return able
 
     def _unmark(self, about: Sequence[SandboxView]) -> None:
-        """What a command was about is marked no more; those it was not about stay marked."""
+        """Unmarks the sandboxes that an action was about."""
         self._screen.lists.sandboxes.unmark(view.id for view in about)
 
     # A sandbox's life
@@ -64,7 +159,7 @@ class MainActions:
         self._app.dialogs.ask_for_new(image.name if image is not None else None, self.create)
 
     def create(self, spec: NewSpec) -> None:
-        """Start a new sandbox, with the cursor on it."""
+        """Starts a new sandbox, with the cursor on it."""
         screen = self._screen
         screen.lists.choose(Panel.SANDBOXES)
         while screen.sandboxes.query_text and screen.sandboxes.step_back():
@@ -81,7 +176,9 @@ class MainActions:
         elif selection.panel is Panel.SAVES:
             if selection.save is not None:
                 self._app.dialogs.ask_for_new(None, self.create, save=selection.save.key)
-        elif sandbox is not None and sandbox.state is State.RUNNING:
+        elif sandbox is not None and (
+            sandbox.state is State.RUNNING or self._screen.world.job(sandbox.id) is not None
+        ):
             self.do_shell()
         elif sandbox is not None and sandbox.state is State.PAUSED:
             self._begin.resume(sandbox)
@@ -95,7 +192,7 @@ class MainActions:
         self._unmark(about)
 
     def do_stop(self) -> None:
-        from quicksand_tui.stop_question import losses_of_stop
+        from quicksand_tui.views.losses import losses_of_stop
 
         about, chosen = self._selection.sandboxes, self._able("stop")
 
@@ -115,7 +212,7 @@ class MainActions:
             stop()
             return
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
-        again = f"{screen.snapshot.keymap.hint('start')} starts it again."
+        again = f"{screen.world.keymap.hint('start')} starts it again."
         self._app.dialogs.confirm(
             f"Stop {one}?", lost, "Stop", stop, undo=f"The guest powers down gently; {again}"
         )
@@ -128,7 +225,7 @@ class MainActions:
         self._unmark(about)
 
     def do_kill(self) -> None:
-        from quicksand_tui import losses
+        from quicksand_tui.views import losses
 
         about, chosen = self._selection.sandboxes, self._able("kill")
 
@@ -144,36 +241,36 @@ class MainActions:
             lost,
             "Kill",
             kill,
-            undo=f"{self._screen.snapshot.keymap.hint('stop')} stops gently instead.",
+            undo=f"{self._screen.world.keymap.hint('stop')} stops gently instead.",
         )
 
     def do_delete(self) -> None:
         if self._selection.panel is Panel.SAVES:
             self._app.dialogs.ask_to_discard(self._selection.saves)
             return
-        from quicksand_tui import losses
+        from quicksand_tui.views import losses
 
         about, chosen = self._selection.sandboxes, self._able("delete")
-        now = self._screen.snapshot.taken
+        now = self._screen.world.taken
 
         def delete() -> None:
-            for sandbox in chosen:
-                self._begin.delete(sandbox)
+            self._begin.delete(chosen)
             self._unmark(about)
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
         many = losses.of_deletes
         lost = losses.of_delete(chosen[0], now) if len(chosen) == 1 else many(chosen)
-        self._app.dialogs.confirm(f"Delete {one}?", lost, "Delete", delete)
+        undo = losses.way_back(chosen, self._screen.world.keymap)
+        self._app.dialogs.confirm(f"Delete {one}?", lost, "Delete", delete, undo=undo)
 
     def do_cancel(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
             self._begin.cancel(sandbox.id)
 
-    # Instants
+    # Checkpoints
 
     def do_checkpoint(self) -> None:
-        from quicksand_tui.specs import CheckpointSpec
+        from quicksand_tui.model.specs import CheckpointSpec
 
         about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
@@ -189,7 +286,10 @@ class MainActions:
         screen.go_to(Part.TREE)
 
     def do_undo(self) -> None:
-        if (sandbox := self._selection.sandbox) is not None:
+        """Undoes a delete if that was the last action, else the last revert."""
+        if self._begin.removed and not self._screen.is_aimed:
+            self._begin.bring_back()
+        elif (sandbox := self._selection.sandbox) is not None:
             self._begin.undo(sandbox)
 
     def do_clone(self) -> None:
@@ -200,7 +300,7 @@ class MainActions:
         if (sandbox := self._selection.sandbox) is not None:
             self._app.dialogs.ask_for_save(sandbox)
 
-    # Looking
+    # Views
 
     def do_shell(self) -> None:
         sandbox = self._selection.sandbox
@@ -209,6 +309,8 @@ class MainActions:
         screen = self._screen
         screen.choose_tab(Tab.SHELLS)
         self._begin.note_command(find_action("shell").command_for(sandbox.name))
+        if why := waits_for(screen.world, sandbox):
+            self._app.tell(f"{why}: the shell opens then, and gets what you type; esc leaves")
         screen.area.shells.open(sandbox)
 
     def do_full_shell(self) -> None:
@@ -226,6 +328,17 @@ class MainActions:
             return
         self._begin.note_command(find_action("log").command_for(sandbox.name))
         self._screen.choose_tab(Tab.LOG)
+        self._screen.go_to(Part.AREA)
+
+    def do_mount(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            self._app.dialogs.ask_for_mount(sandbox)
+
+    def do_mounts(self) -> None:
+        if (sandbox := self._selection.sandbox) is None:
+            return
+        self._begin.note_command(find_action("mounts").command_for(sandbox.name))
+        self._screen.choose_tab(Tab.MOUNTS)
         self._screen.go_to(Part.AREA)
 
     def do_details(self) -> None:
@@ -259,6 +372,9 @@ class MainActions:
 
     def do_refresh(self) -> None:
         self._app.refresh_now(fresh=True)
+
+    def do_trash(self) -> None:
+        self._app.dialogs.open_trash()
 
     def do_copy(self) -> None:
         selection = self._selection
@@ -308,7 +424,8 @@ class MainActions:
         self._screen.lists.browser.step_order()
 
     def do_escape(self) -> None:
-        """One step back: out of the filter or the marks, the part, the zoom, a start under way."""
+        """Goes one step back: leaves the part, the filter or the marks, the zoom, or cancels a
+        running start."""
         screen = self._screen
         if screen.part is not Part.LISTS:
             screen.go_to(Part.LISTS)
@@ -316,29 +433,41 @@ class MainActions:
             pass
         elif screen.cockpit.shape.zoomed:
             screen.toggle_zoom()
-        elif find_action("cancel").disabled_reason(screen.snapshot, self._selection) is None:
+        elif find_action("cancel").disabled_reason(screen.world, self._selection) is None:
             self.do_cancel()
 
     def do_back(self) -> None:
-        """Out of a part, to the lists."""
+        """Leaves a part for the lists."""
         screen = self._screen
         in_log = screen.part is Part.AREA and screen.area.tab is Tab.LOG
         if in_log and screen.area.logs.clear_search():
             return
         if self._screen.cockpit.shape.zoomed:
-            self._screen.toggle_zoom()
+            self._screen.leave_zoom()
         self._screen.go_to(Part.LISTS)
 
 
 class TreeActions:
-    """Actions of `Scope.TREE`. Each was found possible before it is called."""
+    """Carries out the actions of `Scope.TREE`; the caller checks that they are possible."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: MainView) -> None:
         self._screen = screen
 
+    @cached_property
+    def handlers(self) -> Handlers:
+        """The method of each action, by its id."""
+        return {
+            "go": self.do_go,
+            "remove": self.do_remove,
+            "clone": self.do_clone,
+            "note": self.do_note,
+            "pin": self.do_pin,
+            "copy": self.do_copy,
+        }
+
     @property
-    def _app(self) -> QuicksandApp:
-        return self._screen.tui
+    def _app(self) -> Host:
+        return self._screen.host
 
     @property
     def _chosen(self) -> tuple[SandboxView, CheckpointView]:
@@ -348,32 +477,33 @@ class TreeActions:
         return selection.sandbox, selection.checkpoint
 
     def do_go(self) -> None:
-        """Back to it at once, for the present is kept; one that does not run starts there."""
-        sandbox, made = self._chosen
+        """Goes back without asking, since the present state is kept; starts a stopped sandbox
+        there."""
+        sandbox, checkpoint = self._chosen
         begin = self._app.operations
         if sandbox.state in (State.RUNNING, State.PAUSED):
-            begin.revert(sandbox, made)
+            begin.revert(sandbox, checkpoint)
             if self._screen.back_to_shell:
                 self._screen.choose_tab(Tab.SHELLS)
                 self._screen.go_to(Part.AREA)
             return
         reason = find_action("start").disabled_reason(
-            self._screen.snapshot, Selection(sandbox=sandbox)
+            self._screen.world, Selection(sandbox=sandbox)
         )
         if reason is not None:
             self._app.tell(reason, severity="warning")
             return
-        begin.start_at(sandbox, made)
+        begin.start_at(sandbox, checkpoint)
 
     def do_remove(self) -> None:
-        from quicksand_tui import losses
+        from quicksand_tui.views import losses
 
-        sandbox, made = self._chosen
+        sandbox, checkpoint = self._chosen
         self._app.dialogs.confirm(
-            f"Delete the checkpoint {clip(made.tag, TITLE_CELLS)}?",
-            losses.of_checkpoint(sandbox, made, self._screen.snapshot.taken),
+            f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",
+            losses.of_checkpoint(sandbox, checkpoint, self._screen.world.taken),
             "Delete",
-            lambda: self._app.operations.delete_checkpoint(sandbox, made),
+            lambda: self._app.operations.delete_checkpoint(sandbox, checkpoint),
         )
 
     def do_clone(self) -> None:
@@ -386,6 +516,6 @@ class TreeActions:
         self._app.operations.pin(*self._chosen)
 
     def do_copy(self) -> None:
-        _, made = self._chosen
-        self._app.copy_to_clipboard(made.name)
-        self._app.tell(f"Copied {clip(made.name, TITLE_CELLS)}, if the terminal allows it")
+        _, checkpoint = self._chosen
+        self._app.copy_to_clipboard(checkpoint.name)
+        self._app.tell(f"Copied {clip(checkpoint.name, TITLE_CELLS)}, if the terminal allows it")

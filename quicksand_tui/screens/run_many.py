@@ -1,4 +1,4 @@
-"""A command in many sandboxes: typed, run in all of them, and a table of how it ended."""
+"""A screen to run a command in many sandboxes, with a table of the results."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Label, Static
 
-from quicksand_tui.run_many import AT_ONCE, TIMEOUT_S, RunMany, RunState
-from quicksand_tui.run_many_view import describe_run, plan_run_columns, run_row
+from quicksand_tui.jobs.run_many import AT_ONCE, TIMEOUT_S, RunMany
+from quicksand_tui.model.jobs import RunState
+from quicksand_tui.model.text import plain
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.text import plain
-from quicksand_tui.widgets.line_input import LineInput
+from quicksand_tui.views.jobs import describe_run, plan_run_columns, run_row
+from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
-    from quicksand_tui.application import QuicksandApp
-    from quicksand_tui.listed import SandboxView
-    from quicksand_tui.snapshot import Snapshot
-    from quicksand_tui.view import Row
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
+    from quicksand_tui.ui.host import Host
+    from quicksand_tui.views.rows import Row
 
 TYPING = "enter runs it · tab goes to the table · esc leaves"
 RUNNING = "esc cancels · enter shows one"
 ENDED = "enter shows one · r again · tab to the command · esc leaves"
 NOTE = f"As root in /, {AT_ONCE} at a time; each is ended after {TIMEOUT_S:.0f} s."
 TICK_S = 0.5
+"""Seconds between two updates of the running times."""
 COMMAND_MAX = 2000
+"""The longest command in characters."""
 
 
 class RunManyScreen(Dialog[None]):
-    """Escape cancels what runs, and leaves when nothing does."""
+    """Escape cancels the command, or leaves the screen if none is running."""
 
     shows_outcome = True
     CSS_PATH = "run_many.tcss"
@@ -50,12 +53,12 @@ class RunManyScreen(Dialog[None]):
     ]
 
     def __init__(
-        self, views: Sequence[SandboxView], snapshot: Snapshot, *, command: str, ascii_only: bool
+        self, views: Sequence[SandboxView], world: World, *, command: str, ascii_only: bool
     ) -> None:
         super().__init__()
         self._ids = tuple(view.id for view in views)
         self._views = tuple(views)
-        self._snapshot = snapshot
+        self._snapshot = world
         self._first = command
         self._ascii = ascii_only
         self._table = LongTable(plan_run_columns, ascii_only=ascii_only)
@@ -81,12 +84,12 @@ class RunManyScreen(Dialog[None]):
             yield Static(self._text(NOTE), markup=False, id="terms")
 
     def on_mount(self) -> None:
-        tui = self._tui
-        self._many = RunMany(tui.service, tui.operations, changed=self._show)
+        host = self._tui
+        self._many = RunMany(host.service, host.operations, changed=self._show)
         self._many.prepare(self._views)
         self.set_focus(self._field)
         self._show()
-        # What runs counts its seconds; nothing is drawn where nothing changes.
+        # For the seconds of running commands; unchanged rows are not drawn.
         self.set_interval(TICK_S, self._show)
 
     def on_unmount(self) -> None:
@@ -97,15 +100,15 @@ class RunManyScreen(Dialog[None]):
         return Content(plain(text) if self._ascii else text)
 
     @property
-    def _tui(self) -> QuicksandApp:
-        return cast("QuicksandApp", self.app)
+    def _tui(self) -> Host:
+        return cast("Host", self.app)
 
     # Showing
 
-    def update_snapshot(self, snapshot: Snapshot) -> None:
-        """The world has changed: what is there may not run any more."""
-        self._snapshot = snapshot
-        known = {view.id: view for view in snapshot.sandboxes}
+    def update_world(self, world: World) -> None:
+        """Follows the world, in which a sandbox may have stopped."""
+        self._snapshot = world
+        known = {view.id: view for view in world.sandboxes}
         self._views = tuple(known.get(view.id, view) for view in self._views)
         if self._many is not None:
             self._many.prepare(self._views)
@@ -138,10 +141,13 @@ class RunManyScreen(Dialog[None]):
 
     @on(Input.Submitted)
     def _submitted(self) -> None:
-        self.action_again()
+        self._begin()
 
     def action_again(self) -> None:
-        """Run what is typed, in all that run now."""
+        self._tui.hands.carefully(self._begin, self._tui.tell_text)
+
+    def _begin(self) -> None:
+        """Runs the command in all sandboxes that are running."""
         command = self._field.value.strip()
         many = self._many
         if many is None:
@@ -161,7 +167,7 @@ class RunManyScreen(Dialog[None]):
 
     @on(LongTable.Opened)
     def action_open(self) -> None:
-        """Show all that the command wrote in the selected sandbox."""
+        """Shows the output of the command in the selected sandbox."""
         run = self._many.find(self._table.selected_key or "") if self._many is not None else None
         if run is None:
             return
@@ -172,6 +178,9 @@ class RunManyScreen(Dialog[None]):
         self.app.push_screen(OutputScreen(title, lines, ascii_only=self._ascii))
 
     def action_leave(self) -> None:
+        self._tui.hands.carefully(self._leave, self._tui.tell_text)
+
+    def _leave(self) -> None:
         if self._many is not None and self._many.is_running:
             self._many.cancel()
         else:
@@ -179,7 +188,7 @@ class RunManyScreen(Dialog[None]):
 
 
 class OutputScreen(Dialog[None]):
-    """Text of a guest, made fit to be shown before."""
+    """Shows the output of one sandbox, which the caller sanitises."""
 
     CSS_PATH = "run_many.tcss"
     AUTO_FOCUS = "LogView"
@@ -203,7 +212,7 @@ class OutputScreen(Dialog[None]):
         yield self._view
 
     def on_mount(self) -> None:
-        # The view takes an empty line at the end for the end of the last one.
+        # To the view, an empty line at the end means that the last one is complete.
         self._view.append([*self._lines, ""])
 
     def action_copy(self) -> None:

@@ -1,61 +1,259 @@
-"""All saves: start sandboxes from them, move, verify, delete them."""
+"""The screens of saves and of the trash: a long list, and the facts of one entry."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
-from textual import on
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.content import Content
+from textual.widgets import Static
 
-from quicksand_tui import saves_forms
-from quicksand_tui.actions import Scope, in_scope
-from quicksand_tui.saved import SaveView
-from quicksand_tui.saves_details import describe_save
-from quicksand_tui.saves_view import (
-    ORDERS,
-    arrange,
-    empty_saves_text,
-    marked_text,
-    plan_saves_columns,
-    save_row,
+from quicksand_tui.actions.registry import Scope, find_action, in_scope
+from quicksand_tui.actions.saves_reasons import job_to_cancel
+from quicksand_tui.actions.shown import CommandHint, save_hint, trash_hint
+from quicksand_tui.cockpit.lists import SAVES
+from quicksand_tui.forms.saves import (
+    export_form,
+    export_spec,
+    import_form,
+    import_spec,
+    restore_form,
 )
-from quicksand_tui.screens.base import bindings_of
-from quicksand_tui.screens.browsing import BrowsingScreen
-from quicksand_tui.snapshot import Selection
-from quicksand_tui.text import TITLE_CELLS, clip
-from quicksand_tui.widgets.browser import Browser, Listing
+from quicksand_tui.model.saves import SaveView, TrashedView
+from quicksand_tui.model.text import TITLE_CELLS, clip, plain
+from quicksand_tui.model.world import Selection
+from quicksand_tui.screens.base import ActionScreen, Handlers, bindings_of, refuse_paste
+from quicksand_tui.views import losses
+from quicksand_tui.views.saves import (
+    TRASH_ORDERS,
+    arrange_trash,
+    counts_text,
+    describe_save,
+    describe_trashed,
+    empty_saves_text,
+    empty_trash_text,
+    jobs_text,
+    marked_text,
+    plan_trash_columns,
+    trash_row,
+)
+from quicksand_tui.widgets.bars import ActionBar, CommandLine
+from quicksand_tui.widgets.browser import Browser, Keyed, Listing
+from quicksand_tui.widgets.details import Facts
 
 if TYPE_CHECKING:
-    from quicksand_tui.form import Values
-    from quicksand_tui.widgets.facts import Line
+    from quicksand_tui.actions.registry import Action
+    from quicksand_tui.forms.form import Values
+    from quicksand_tui.model.world import World
+    from quicksand_tui.ui.host import Host
+    from quicksand_tui.views.rows import Line
 
-SAVES: Listing[SaveView] = Listing(
-    title="Saves",
-    plan=plan_saves_columns,
-    row=save_row,
-    arrange=arrange,
-    orders=ORDERS,
-    marked_text=marked_text,
-    placeholder="words, !word, base:debian, problem",
-)
+
+T = TypeVar("T", bound=Keyed)
+
+
+class BrowsingScreen(ActionScreen, Generic[T]):
+    """A screen with a `Browser`, the facts of the selection, the command line, and the footer."""
+
+    CSS_PATH = "saves.tcss"
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (17, "-usual"), (30, "-high")]  # noqa: RUF012
+    AUTO_FOCUS = "LongTable"
+    listing: ClassVar[Listing[T]]
+
+    def __init__(self, world: World, *, begin_with: str = "", ascii_only: bool) -> None:
+        """``begin_with`` is the key under the cursor at first, if it is listed."""
+        super().__init__()
+        self._begin_with = begin_with
+        self.world = world
+        self._ascii = ascii_only
+        self._counts = Static(id="counts", markup=False)
+        self.browser: Browser[T] = Browser(self.listing, ascii_only=ascii_only, id="browser")
+        self._about = Facts(ascii_only=ascii_only, id="about")
+        self._same = CommandHint(find_action("refresh", self.scope).command_for())
+        self._command_line = CommandLine(self._same, ascii_only=ascii_only, id="command-line")
+        self._actions = ActionBar(self.scope, id="actions")
+        self._counted = ""
+
+    @property
+    def shows_saves(self) -> bool:
+        return True
+
+    def compose(self) -> ComposeResult:
+        yield self._counts
+        yield self.browser
+        yield self._about
+        yield self._command_line
+        yield self._actions
+
+    def on_mount(self) -> None:
+        self._show()
+        self.browser.table.select(self._begin_with)
+
+    @property
+    def host(self) -> Host:
+        return cast("Host", self.app)
+
+    # Showing
+
+    def things(self) -> Sequence[T]:
+        """Returns the things to list."""
+        raise NotImplementedError
+
+    def empty_text(self, query: str) -> str:
+        """Returns the text shown instead of an empty list."""
+        raise NotImplementedError
+
+    def describe(self, thing: T) -> tuple[str, list[Line]]:
+        """Returns a title and all facts of a thing."""
+        raise NotImplementedError
+
+    def hint(self, thing: T) -> CommandHint:
+        """Returns the command that does the same as Enter, or that of the list."""
+        return self._same
+
+    def update_world(self, world: World) -> None:
+        self.world = world
+        if self.is_mounted:
+            self._show()
+
+    def _show(self) -> None:
+        self.browser.show(self.things(), self.world, self.empty_text)
+        self._show_counts()
+        self._show_selection()
+        log = self.host.operations.log
+        self._command_line.show_record(log[-1] if log else None)
+
+    def _show_counts(self) -> None:
+        jobs = jobs_text(self.world)
+        mark = "read-only" if self.world.read_only else ""
+        text = " · ".join(part for part in (mark, jobs, counts_text(self.world.saves)) if part)
+        if text != self._counted:
+            self._counted = text
+            self._counts.update(Content(plain(text) if self._ascii else text), layout=False)
+
+    @on(Browser.Moved)
+    def _show_selection(self) -> None:
+        chosen = self.browser.selected
+        title, lines = self.describe(chosen) if chosen is not None else ("", [])
+        self._about.show_lines(title, lines)
+        self._command_line.show_hint(self.hint(chosen) if chosen is not None else self._same)
+        self._actions.show(self.world, self.selection)
+
+    def on_descendant_focus(self) -> None:
+        self._actions.show(self.world, self.selection)
+
+    # Input
+
+    def on_paste(self, event: events.Paste) -> None:
+        self.host.tell(refuse_paste(event), severity="warning")
+
+    def action_do(self, action_id: str) -> None:
+        if self.app.screen is not self:
+            return  # keys are now meant for the dialog that is opening
+        if self.host.refuses_text():
+            return
+        action = find_action(action_id, self.scope)
+        if action.careful:
+            self.host.hands.carefully(lambda: self._carry_out(action), self.host.tell_text)
+        else:
+            self._carry_out(action)
+
+    def _carry_out(self, action: Action) -> None:
+        if self.app.screen is not self:
+            return
+        reason = action.disabled_reason(self.world, self.selection)
+        if reason is not None:
+            self.host.tell(reason, severity="warning")
+            return
+        self.handlers_of(self.scope)[action.id]()
+
+    # Actions of both screens
+
+    def handlers_of(self, scope: Scope) -> Handlers:
+        return {
+            "cancel": self.do_cancel,
+            "mark": self.do_mark,
+            "mark_all": self.do_mark_all,
+            "filter": self.do_filter,
+            "order": self.do_order,
+            "refresh": self.do_refresh,
+            "commands": self.do_commands,
+            "jobs": self.do_jobs,
+            "command": self.do_command,
+            "palette": self.do_palette,
+            "help": self.do_help,
+            "back": self.do_back,
+        }
+
+    def do_cancel(self) -> None:
+        if (job := job_to_cancel(self.world, self.selection)) is not None:
+            self.host.operations.cancel(job.sandbox_id)
+
+    def do_mark(self) -> None:
+        self.browser.toggle_mark()
+
+    def do_mark_all(self) -> None:
+        self.browser.toggle_all()
+
+    def do_filter(self) -> None:
+        self.browser.open_filter()
+
+    def do_order(self) -> None:
+        self.browser.step_order()
+
+    def do_refresh(self) -> None:
+        self.host.refresh_now(fresh=True)
+
+    def do_commands(self) -> None:
+        self.host.dialogs.open_commands()
+
+    def do_jobs(self) -> None:
+        self.host.dialogs.open_jobs()
+
+    def do_command(self) -> None:
+        self.host.dialogs.open_command_line()
+
+    def do_palette(self) -> None:
+        self.host.action_command_palette()
+
+    def do_help(self) -> None:
+        self.host.dialogs.open_help(self.scope)
+
+    def do_back(self) -> None:
+        if not self.browser.step_back():
+            self.dismiss(None)
+
+    def filter_by(self, words: str) -> bool:
+        self.browser.filter_by(words)
+        return True
+
+    def copy(self, names: Sequence[str]) -> None:
+        self.host.copy_to_clipboard("\n".join(names))
+        what = names[0] if len(names) == 1 else f"{len(names)} names"
+        self.host.tell(f"Copied {what}, if the terminal allows it")
 
 
 class SavesScreen(BrowsingScreen[SaveView]):
-    """The saves that are found by name. The registry's actions of `Scope.SAVES` are its keys."""
+    """Lists the saves that are found by name; its keys are the actions of `Scope.SAVES`."""
 
     scope = Scope.SAVES
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.SAVES))]
     listing = SAVES
 
     def things(self) -> Sequence[SaveView]:
-        return self.snapshot.saves.saves
+        return self.world.saves.saves
 
     def empty_text(self, query: str) -> str:
-        return empty_saves_text(self.snapshot.saves, query)
+        return empty_saves_text(self.world.saves, query)
 
     def describe(self, thing: SaveView) -> tuple[str, list[Line]]:
-        return clip(thing.name, TITLE_CELLS), describe_save(thing, self.snapshot)
+        return clip(thing.name, TITLE_CELLS), describe_save(thing, self.world)
+
+    def hint(self, thing: SaveView) -> CommandHint:
+        return save_hint(thing) if not thing.trouble else super().hint(thing)
 
     @property
     def selection(self) -> Selection:
@@ -67,12 +265,25 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     # Actions, by the registry's ids
 
+    def handlers_of(self, scope: Scope) -> Handlers:
+        return {
+            **super().handlers_of(scope),
+            "begin": self.do_begin,
+            "discard": self.do_discard,
+            "export": self.do_export,
+            "import": self.do_import,
+            "verify": self.do_verify,
+            "verify_deep": self.do_verify_deep,
+            "trash": self.do_trash,
+            "copy": self.do_copy,
+        }
+
     def do_begin(self) -> None:
         if saves := self.selection.saves:
-            self.tui.dialogs.ask_for_new(None, self.tui.begin_from_save, save=saves[0].key)
+            self.host.dialogs.ask_for_new(None, self.host.begin_from_save, save=saves[0].key)
 
     def do_discard(self) -> None:
-        self.tui.dialogs.ask_to_discard(self.selection.saves)
+        self.host.dialogs.ask_to_discard(self.selection.saves)
 
     def do_export(self) -> None:
         if not (saves := self.selection.saves):
@@ -80,24 +291,99 @@ class SavesScreen(BrowsingScreen[SaveView]):
         save = saves[0]
 
         def take(values: Values) -> None:
-            self.tui.save_operations.export(save, saves_forms.export_spec(values))
+            self.host.save_operations.export(save, export_spec(values))
 
-        self.tui.dialogs.ask(saves_forms.export_form(save), take)
+        self.host.dialogs.ask(export_form(save), take)
 
     def do_import(self) -> None:
         def take(values: Values) -> None:
-            self.tui.save_operations.import_(saves_forms.import_spec(values))
+            self.host.save_operations.import_(import_spec(values))
 
-        self.tui.dialogs.ask(saves_forms.import_form(), take)
+        self.host.dialogs.ask(import_form(), take)
 
     def do_verify(self) -> None:
-        self.tui.save_operations.verify(self.selection.saves, deep=False)
+        self.host.save_operations.verify(self.selection.saves, deep=False)
 
     def do_verify_deep(self) -> None:
-        self.tui.save_operations.verify(self.selection.saves, deep=True)
+        self.host.save_operations.verify(self.selection.saves, deep=True)
 
     def do_trash(self) -> None:
-        self.tui.dialogs.open_trash()
+        self.host.dialogs.open_trash()
 
     def do_copy(self) -> None:
         self.copy([save.address for save in self.selection.saves])
+
+
+TRASH: Listing[TrashedView] = Listing(
+    title="Trash",
+    plan=plan_trash_columns,
+    row=trash_row,
+    arrange=arrange_trash,
+    orders=TRASH_ORDERS,
+    marked_text=marked_text,
+    placeholder="words, !word",
+)
+
+
+class TrashScreen(BrowsingScreen[TrashedView]):
+    """Lists the trash; its keys are the actions of `Scope.TRASH`."""
+
+    scope = Scope.TRASH
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.TRASH))]
+    listing = TRASH
+
+    def things(self) -> Sequence[TrashedView]:
+        return self.world.saves.trash
+
+    def empty_text(self, query: str) -> str:
+        return empty_trash_text(self.world.saves, query)
+
+    def describe(self, thing: TrashedView) -> tuple[str, list[Line]]:
+        return clip(thing.name, TITLE_CELLS), describe_trashed(thing, self.world)
+
+    def hint(self, thing: TrashedView) -> CommandHint:
+        return trash_hint(thing)
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(trashed=self.browser.selected, marked_trash=self.browser.marked)
+
+    @on(Browser.Opened)
+    def _opened(self) -> None:
+        self.action_do("restore")
+
+    # Actions, by the registry's ids
+
+    def handlers_of(self, scope: Scope) -> Handlers:
+        return {
+            **super().handlers_of(scope),
+            "restore": self.do_restore,
+            "purge": self.do_purge,
+            "copy": self.do_copy,
+        }
+
+    def do_restore(self) -> None:
+        trash, begin = self.selection.trash, self.host.save_operations
+        there = self.world.sandboxes if trash[0].kind == "sandbox" else self.world.saves.saves
+        names = {view.name for view in there}
+        if len(trash) > 1 or trash[0].name not in names:
+            begin.restore(trash)
+            return
+
+        def take(values: Values) -> None:
+            begin.restore(trash, values["name"])
+
+        self.host.dialogs.ask(restore_form(trash[0]), take)
+
+    def do_purge(self) -> None:
+        trash = self.selection.trash
+        one = clip(trash[0].name, TITLE_CELLS)
+        self.host.dialogs.confirm(
+            f"Remove {one if len(trash) == 1 else f'{len(trash)} things'} for good?",
+            losses.of_trash(trash, self.world.taken),
+            "Remove",
+            lambda: self.host.save_operations.purge(trash),
+        )
+
+    def do_copy(self) -> None:
+        self.copy([view.name for view in self.selection.trash])

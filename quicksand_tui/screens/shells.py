@@ -1,4 +1,4 @@
-"""Terminals that were left in a sandbox: come back to one, or open another."""
+"""A choice between the terminals that exist in a sandbox and a new one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from quicksand_tui.model.amounts import age_text
+from quicksand_tui.model.text import plain, sanitise
 from quicksand_tui.screens.base import Dialog
-from quicksand_tui.text import age_text, plain, sanitise
 
 if TYPE_CHECKING:
-    from quicksand_tui.services import ShellView
+    from quicksand_tui.door.protocol import ShellView
 
 NEW = ""
-"""The result for a new terminal."""
+"""The result that stands for a new terminal."""
 
 
 class ShellsScreen(Dialog[str]):
-    """Gives the session that was chosen, `NEW` for a new terminal, or None."""
+    """Returns the chosen session, `NEW` for a new terminal, or None."""
 
     CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -36,20 +37,20 @@ class ShellsScreen(Dialog[str]):
         self, name: str, shells: tuple[ShellView, ...], *, now: float, ascii_only: bool
     ) -> None:
         super().__init__()
-        self._name = name
+        self._sandbox_name = name
         self._shells = shells
         self._now = now
         self._ascii = ascii_only
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
-            box.border_title = self._text(f"Shell in {self._name}")
+            box.border_title = self._text(f"Shell in {self._sandbox_name}")
             box.border_subtitle = self._text("enter opens · n a new one · esc leaves")
             options = [
                 Option(
                     self._text(
                         f"Come back to {sanitise(shell.session)}: {shell.command}, "
-                        f"{age_text(self._now - shell.created)} old"
+                        f"{age_text(self._now - shell.created)} old{_shown(shell)}"
                     )
                 )
                 for shell in self._shells
@@ -72,3 +73,8 @@ class ShellsScreen(Dialog[str]):
             options.action_cursor_down()
         else:
             options.action_cursor_up()
+
+
+def _shown(shell: ShellView) -> str:
+    """Tells whether another client shows the terminal, as is possible in tmux."""
+    return ", shown elsewhere too" if shell.clients else ""

@@ -1,4 +1,8 @@
-"""A terminal emulator: bytes of a guest's program in, lines to draw out. It knows no UI."""
+"""A terminal emulator, which turns the output of a guest's program into lines to draw.
+
+Imports of the app only `model.text`, and no Textual: its input is hostile, so it is tested and
+fuzzed without a screen.
+"""
 
 from quicksand_tui.terminal.events import (
     Bell,
@@ -10,17 +14,31 @@ from quicksand_tui.terminal.events import (
     PaletteChanged,
     TitleChanged,
 )
-from quicksand_tui.terminal.frozen import FrozenLines
+from quicksand_tui.terminal.frozen import (
+    FrozenLines,
+    Matches,
+    block_text,
+    line_at,
+    search,
+    search_pattern,
+    selected_text,
+    word_at,
+)
+from quicksand_tui.terminal.grid import Motion, move
 from quicksand_tui.terminal.lines import Lines, Position, Span
 from quicksand_tui.terminal.modes import CursorShape, Modes, MouseEncoding, MouseTracking
-from quicksand_tui.terminal.mouse import MouseAction, MouseButton, MouseEvent
-from quicksand_tui.terminal.movement import Motion, move
-from quicksand_tui.terminal.palette import Palette, Special
 from quicksand_tui.terminal.rows import Mark, Run
-from quicksand_tui.terminal.search import Matches, search, search_pattern
-from quicksand_tui.terminal.selection import block_text, line_at, selected_text, word_at
-from quicksand_tui.terminal.style import DEFAULT_COLOUR, RGB, Attribute, Style, Underline
+from quicksand_tui.terminal.style import (
+    DEFAULT_COLOUR,
+    RGB,
+    Attribute,
+    Palette,
+    Special,
+    Style,
+    Underline,
+)
 from quicksand_tui.terminal.terminal import CursorView, Damage, Terminal
+from quicksand_tui.terminal.user_input import MouseAction, MouseButton, MouseEvent
 
 __all__ = [
     "DEFAULT_COLOUR",

@@ -1,44 +1,45 @@
-"""What a guest's program told the terminal that is no picture: a bounded number at a time."""
+"""Two bounded queues: events that a guest's program causes, and answers to its queries."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 NOTIFICATIONS_MAX: Final = 8
-"""Between two calls of `Terminal.take_events`; of all other kinds only the last one is kept."""
+"""How many are kept until `Terminal.take_events`; of other kinds, only the last one is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class TitleChanged:
-    """OSC 0 and 2, fit to be shown."""
+    """OSC 0 or 2 set the title, which is sanitised."""
 
     title: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bell:
-    """BEL, however often it rang."""
+    """BEL rang, once or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CwdChanged:
-    """OSC 7: the shell's directory in the guest. Absolute, without control characters; but a
-    claim, as everything that a guest says."""
+    """OSC 7 reported the shell's directory in the guest. The path is absolute and free of control
+    characters, but only a claim of the guest."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClipboardWrite:
-    """OSC 52: a program wants this text on the clipboard."""
+    """OSC 52 asked to put this text on the clipboard."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """OSC 9 and 777, fit to be shown. ``title`` may be empty."""
+    """OSC 9 or 777 sent a notification. Both texts are sanitised; ``title`` may be empty."""
 
     title: str
     body: str
@@ -46,14 +47,14 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class CommandFinished:
-    """OSC 133;D: a command of the shell ended, with this status if it is known."""
+    """OSC 133;D reported the end of a shell's command, with its exit status if known."""
 
     status: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class PaletteChanged:
-    """OSC 4, 10, 11, 12, 104, 110, 111, 112: colours mean something else now."""
+    """OSC 4, 10, 11, 12, 104, 110, 111 or 112 changed colours."""
 
 
 Event = (
@@ -68,15 +69,15 @@ Event = (
 
 
 class Outbox:
-    """Events that wait to be taken."""
+    """The queue of events."""
 
     def __init__(self) -> None:
         self._events: dict[tuple[type[Event], int], Event] = {}
         self._notifications = 0
 
     def put(self, event: Event) -> None:
-        """Keep the event. It replaces one of its kind, but for notifications: those are kept up to
-        `NOTIFICATIONS_MAX`, and the rest is dropped."""
+        """Queues an event, which replaces an earlier one of its kind. Only notifications add up, to
+        `NOTIFICATIONS_MAX`; further ones are dropped."""
         number = 0
         if isinstance(event, Notification):
             if self._notifications >= NOTIFICATIONS_MAX:
@@ -88,8 +89,55 @@ class Outbox:
         self._events[key] = event
 
     def take(self) -> tuple[Event, ...]:
-        """All of them, the last one last."""
+        """Removes and returns all events, the latest last."""
         events = tuple(self._events.values())
         self._events.clear()
         self._notifications = 0
         return events
+
+
+BURST_MAX: Final = 4096
+"""How many bytes of answers the queue holds. A program that queries everything at its start gets
+less than 1 KiB."""
+
+RATE: Final = 16 * 1024
+"""Bytes per second beyond the burst."""
+
+
+class Replies:
+    """The queue of answers. An answer over the limits is dropped whole: the guest would read half
+    of one as keys."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.muted = False
+        """Answers are dropped."""
+        self._clock = clock
+        self._queue = bytearray()
+        self._room = float(BURST_MAX)
+        self._asked = clock()
+
+    def send(self, text: str) -> None:
+        """Queues an answer in ASCII, unless it is muted or over the limits."""
+        if self.muted:
+            return
+        now = self._clock()
+        self._room = min(BURST_MAX, self._room + max(0.0, now - self._asked) * RATE)
+        self._asked = now
+        if len(text) > self._room or len(self._queue) + len(text) > BURST_MAX:
+            return
+        self._room -= len(text)
+        self._queue += text.encode("ascii")
+
+    def csi(self, text: str) -> None:
+        """Queues a control sequence."""
+        self.send(f"\x1b[{text}")
+
+    def dcs(self, text: str) -> None:
+        """Queues a device control string."""
+        self.send(f"\x1bP{text}\x1b\\")
+
+    def take(self) -> bytes:
+        """Removes and returns the queued answers."""
+        taken = bytes(self._queue)
+        self._queue.clear()
+        return taken

@@ -1,4 +1,4 @@
-"""Modes that a guest's program sets and resets. Numbers are those of xterm's ctlseqs."""
+"""Settings that a program can change: character sets, the cursor, tab stops, modes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,134 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from quicksand_tui.terminal.style import PLAIN, Style
+
+# VT510 manual, "DEC Special Graphic": the glyphs for the characters 5F to 7E.
+_DRAWN: Final = " ◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·"
+_SPECIAL: Final = {0x5F + n: char for n, char in enumerate(_DRAWN)}
+_BRITISH: Final = {ord("#"): "£"}
+_TABLES: Final = {"0": _SPECIAL, "A": _BRITISH}
+"""By the final character of their designation; all other sets are treated as ASCII."""
+
+ASCII: Final = "B"
+
+
+class Charsets:
+    """The sets G0 to G3, the one in use, and the one for the next character only."""
+
+    def __init__(self) -> None:
+        self._sets = [ASCII] * 4
+        self._used = 0
+        self._single: int | None = None
+        self.translating = False
+        """Text must pass through `translate`."""
+
+    def designate(self, number: int, final: str) -> None:
+        """Puts a set into G0 to G3 (``ESC ( final`` and the like)."""
+        self._sets[number] = final if final in _TABLES else ASCII
+        self._update()
+
+    def use(self, number: int) -> None:
+        """Uses a set from now on (SI, SO, LS2, LS3)."""
+        self._used = number
+        self._update()
+
+    def use_once(self, number: int) -> None:
+        """Uses a set for one character (SS2, SS3)."""
+        self._single = number
+        self._update()
+
+    def translate(self, text: str) -> str:
+        """Returns the glyphs for ``text``."""
+        first = ""
+        if self._single is not None:
+            first = text[:1].translate(_TABLES.get(self._sets[self._single], {}))
+            text, self._single = text[1:], None
+            self._update()
+        return first + text.translate(_TABLES.get(self._sets[self._used], {}))
+
+    def _update(self) -> None:
+        self.translating = self._single is not None or self._sets[self._used] != ASCII
+
+    def state(self) -> tuple[str, ...]:
+        return (*self._sets, str(self._used))
+
+    def restore(self, state: tuple[str, ...]) -> None:
+        """Restores what DECSC saved."""
+        *self._sets, used = state
+        self._used, self._single = int(used), None
+        self._update()
+
+    def reset(self) -> None:
+        self.restore((ASCII, ASCII, ASCII, ASCII, "0"))
+
+
+@dataclass(slots=True)
+class Cursor:
+    """The position and style of the next character. ``x`` and ``y`` count from 0."""
+
+    x: int = 0
+    y: int = 0
+    pending: bool = False
+    """The last column was written, so the next character wraps first."""
+    style: Style = PLAIN
+    blank: Style = PLAIN
+    """The style that erasing leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCursor:
+    """What DECSC saves (VT510 manual), including the pending wrap, as in xterm and DEC STD 070."""
+
+    x: int = 0
+    y: int = 0
+    pending: bool = False
+    style: Style = PLAIN
+    charsets: tuple[str, ...] = ("B", "B", "B", "B", "0")
+    origin: bool = False
+
+
+class Tabs:
+    """The tab stops."""
+
+    EVERY = 8
+
+    def __init__(self, columns: int) -> None:
+        self._stops = bytearray()
+        self.resize(columns)
+
+    def resize(self, columns: int) -> None:
+        """Gives new columns a stop every eight; the others keep theirs."""
+        more = range(len(self._stops), columns)
+        self._stops += bytes(x % self.EVERY == 0 for x in more)
+        del self._stops[columns:]
+
+    def reset(self) -> None:
+        columns = len(self._stops)
+        self._stops.clear()
+        self.resize(columns)
+
+    def set(self, x: int) -> None:
+        self._stops[x] = 1
+
+    def clear(self, x: int) -> None:
+        self._stops[x] = 0
+
+    def clear_all(self) -> None:
+        self._stops[:] = bytes(len(self._stops))
+
+    def after(self, x: int) -> int:
+        """Returns the next stop after column ``x``, or the last column."""
+        found = self._stops.find(1, x + 1)
+        return found if found >= 0 else len(self._stops) - 1
+
+    def before(self, x: int) -> int:
+        """Returns the last stop before column ``x``, or the first column."""
+        return max(0, self._stops.rfind(1, 0, x))
+
 
 class MouseTracking(Enum):
-    """Which events of the mouse a program wants to hear of."""
+    """Which mouse events a program wants; the values are the numbers of the modes."""
 
     OFF = 0
     X10 = 9
@@ -16,13 +141,13 @@ class MouseTracking(Enum):
     NORMAL = 1000
     """Presses, releases, the wheel."""
     BUTTON = 1002
-    """Likewise, and motion while a button is held."""
+    """Presses and releases, and motion while a button is held."""
     ANY = 1003
-    """Likewise, and all motion."""
+    """Presses, releases, and all motion."""
 
 
 class MouseEncoding(Enum):
-    """How events of the mouse are written."""
+    """How mouse events are encoded; the values are the numbers of the modes."""
 
     X10 = 0
     UTF8 = 1005
@@ -38,7 +163,7 @@ class CursorShape(Enum):
 
 @dataclass(slots=True)
 class Modes:
-    """What is set, as it is after a reset. Only the terminal changes it."""
+    """The modes, with their values after a reset. Only the terminal changes them."""
 
     application_cursor: bool = False
     """Arrow keys send SS3 (DECCKM)."""
@@ -47,17 +172,17 @@ class Modes:
     backspace_sends_bs: bool = False
     """Backspace sends BS, not DEL (DECBKM)."""
     modify_other_keys: int = 0
-    """0, 1 or 2: which keys with modifiers send sequences (xterm's modifyOtherKeys)."""
+    """Which keys with modifiers send sequences: 0, 1 or 2 (xterm's modifyOtherKeys)."""
     format_other_keys: int = 0
-    """1: these sequences end with ``u`` (xterm's formatOtherKeys)."""
+    """With 1, these sequences end with ``u`` (xterm's formatOtherKeys)."""
     insert: bool = False
-    """Text pushes what is right of it away (IRM)."""
+    """Text moves the rest of the row to the right (IRM)."""
     newline: bool = False
-    """A line feed returns the cursor, too, and Enter sends both (LNM)."""
+    """A line feed also returns the carriage, and Enter sends CR LF (LNM)."""
     autowrap: bool = True
-    """Text goes on in the next row (DECAWM)."""
+    """Text wraps to the next row (DECAWM)."""
     origin: bool = False
-    """Rows count from the scroll region's first (DECOM)."""
+    """Rows count from the top of the scroll region (DECOM)."""
     reverse_video: bool = False
     """The whole screen is reversed (DECSCNM)."""
     cursor_visible: bool = True
@@ -66,16 +191,15 @@ class Modes:
     mouse_tracking: MouseTracking = MouseTracking.OFF
     mouse_encoding: MouseEncoding = MouseEncoding.X10
     alternate_scroll: bool = True
-    """On the alternate screen the wheel sends arrow keys, unless the mouse is tracked."""
+    """On the alternate screen, the wheel sends arrow keys unless the mouse is tracked."""
     focus_events: bool = False
     bracketed_paste: bool = False
     synchronized: bool = False
-    """A program is drawing; what is seen now is half of it. `Terminal.hold_s` says for how long
-    to heed it."""
+    """The program is in the middle of drawing; see `Terminal.hold_s`."""
 
 
 ANSI_FLAGS: Final = {4: "insert", 20: "newline"}
-"""Of SM and RM: number to field of `Modes`."""
+"""The fields of `Modes` by their number in SM and RM."""
 
 PRIVATE_FLAGS: Final = {
     1: "application_cursor",
@@ -91,7 +215,7 @@ PRIVATE_FLAGS: Final = {
     2004: "bracketed_paste",
     2026: "synchronized",
 }
-"""Of DECSET and DECRST, those that are a field of `Modes`."""
+"""The fields of `Modes` by their number in DECSET and DECRST."""
 
 TRACKING: Final = {mode.value: mode for mode in MouseTracking if mode is not MouseTracking.OFF}
 ENCODINGS: Final = {mode.value: mode for mode in MouseEncoding if mode is not MouseEncoding.X10}
@@ -99,21 +223,21 @@ ENCODINGS: Final = {mode.value: mode for mode in MouseEncoding if mode is not Mo
 ALTERNATE_SCREEN: Final = frozenset({47, 1047, 1049})
 
 GRAPHEME_CLUSTERS: Final = 2027
-"""Characters that join share a cell. Always so here."""
+"""The mode in which joined characters share a cell, as they always do here."""
 
 _SET, _RESET, _ALWAYS_SET, _UNKNOWN = 1, 2, 3, 0
-"""What DECRQM answers."""
+"""The answers of DECRQM."""
 
 
 def ansi_state(modes: Modes, number: int) -> int:
-    """What DECRQM answers for a mode of SM."""
+    """Returns DECRQM's answer for a mode of SM."""
     if number in ANSI_FLAGS:
         return _SET if getattr(modes, ANSI_FLAGS[number]) else _RESET
     return _UNKNOWN
 
 
 def private_state(modes: Modes, number: int, *, alternate: bool) -> int:
-    """What DECRQM answers for a mode of DECSET. ``alternate``: that screen is shown."""
+    """Returns DECRQM's answer for a mode of DECSET; ``alternate`` says which screen is shown."""
     if number in PRIVATE_FLAGS:
         is_set = bool(getattr(modes, PRIVATE_FLAGS[number]))
     elif number in TRACKING:

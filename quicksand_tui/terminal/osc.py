@@ -1,7 +1,7 @@
-"""Operating system commands: titles, links, colours, clipboard, notifications, prompts.
+"""Carries out operating system commands: titles, links, colours, clipboard, notifications, prompts.
 
-Numbers are those of xterm's ctlseqs; 8 is the hyperlinks of VTE and iTerm2, 9 and 777 the
-notifications of iTerm2 and rxvt-unicode, 133 the semantic prompts of FinalTerm.
+The numbers are those of xterm's ctlseqs; 8 are hyperlinks (VTE, iTerm2), 9 and 777 notifications
+(iTerm2, rxvt-unicode), 133 semantic prompts (FinalTerm).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from quicksand_tui.model.text import sanitise
 from quicksand_tui.terminal.events import (
     ClipboardWrite,
     CommandFinished,
@@ -20,24 +21,25 @@ from quicksand_tui.terminal.events import (
     Notification,
     PaletteChanged,
 )
-from quicksand_tui.terminal.palette import Special, colour_text, parse_colour
 from quicksand_tui.terminal.rows import Mark
-from quicksand_tui.text import sanitise
+from quicksand_tui.terminal.style import Special, colour_text, parse_colour
 
 if TYPE_CHECKING:
     from quicksand_tui.terminal.state import State
 
 TITLE_MAX: Final = 256
+"""In characters."""
 BODY_MAX: Final = 1024
+"""In characters."""
 PATH_MAX: Final = 4096
-"""Characters; Linux's PATH_MAX is as many bytes."""
+"""In characters; Linux's PATH_MAX is as many bytes."""
 
 
 def handle_osc(state: State, data: str, end: str, *, complete: bool) -> None:
-    """Do what an OSC says; ``end`` is how it ended, and how answers to it end."""
+    """Carries out an OSC; answers end like it, with ``end``."""
     number, _, rest = data.partition(";")
     if number in ("0", "2"):
-        # The only one that may be incomplete: it is cut anyway.
+        # Only a title may be incomplete, as it is cut anyway.
         state.set_title(sanitise(rest, limit=TITLE_MAX))
     elif not complete:
         return
@@ -50,7 +52,7 @@ def handle_osc(state: State, data: str, end: str, *, complete: bool) -> None:
 
 
 def _palette(state: State, rest: str, end: str) -> None:
-    """OSC 4: pairs of an index and a colour, or ``?``."""
+    """OSC 4: pairs of an index and a colour, or ``?`` to ask for it."""
     words = rest.split(";")
     for word, spec in zip(words[::2], words[1::2], strict=False):
         index = int(word) if re.fullmatch("[0-9]{1,3}", word) else 256
@@ -60,7 +62,7 @@ def _palette(state: State, rest: str, end: str) -> None:
 
 
 def _special_colours(state: State, first: int, rest: str, end: str) -> None:
-    """OSC 10, 11, 12: the colour, then those of the next numbers."""
+    """OSC 10, 11, 12: a colour, then those of the following numbers."""
     for number, spec in enumerate(rest.split(";"), first):
         if number > Special.CURSOR.value:
             return
@@ -78,7 +80,7 @@ def _one_colour(state: State, which: int | Special, spec: str, name: str, end: s
 
 
 def _reset_palette(state: State, rest: str, end: str) -> None:
-    """OSC 104: these indices, or all."""
+    """OSC 104: resets these indices, or all."""
     words = [word for word in rest.split(";") if word]
     if words:
         _reset_colours(state, [int(w) for w in words if re.fullmatch("[0-9]{1,3}", w)])
@@ -93,7 +95,7 @@ def _reset_colours(state: State, which: list[int] | list[Special]) -> None:
 
 
 def _cwd(state: State, rest: str, end: str) -> None:
-    """OSC 7: a file URL. Its host is not looked at: the guest is but one."""
+    """OSC 7: a file URL, whose host is ignored."""
     try:
         parts = urlsplit(rest[: 4 * PATH_MAX])
         path = unquote(parts.path, errors="strict") if parts.scheme == "file" else ""
@@ -105,7 +107,7 @@ def _cwd(state: State, rest: str, end: str) -> None:
 
 
 def _link(state: State, rest: str, end: str) -> None:
-    """OSC 8: parameters, then an address; without one, the link ends."""
+    """OSC 8: parameters, then an address; an empty one ends the link."""
     _, _, address = rest.partition(";")
     screen = state.screen
     style = screen.cursor.style._replace(link=state.links.number(address))
@@ -113,13 +115,13 @@ def _link(state: State, rest: str, end: str) -> None:
 
 
 def _notify(state: State, rest: str, end: str) -> None:
-    """OSC 9: a text. (9;4 is ConEmu's progress bar, and no text.)"""
+    """OSC 9: a text. A number is a command of ConEmu (9;4 is its progress bar)."""
     if not re.match("[0-9]+(?:;|$)", rest):
         _put_notification(state, "", rest)
 
 
 def _notify_titled(state: State, rest: str, end: str) -> None:
-    """OSC 777;notify: title and text."""
+    """OSC 777;notify: a title and a text."""
     kind, _, rest = rest.partition(";")
     if kind == "notify":
         title, _, body = rest.partition(";")
@@ -133,8 +135,7 @@ def _put_notification(state: State, title: str, body: str) -> None:
 
 
 def _clipboard(state: State, rest: str, end: str) -> None:
-    """OSC 52: base64 of a text. What is on the clipboard is nobody's business in the guest:
-    questions go unanswered, as in a terminal that has none."""
+    """OSC 52: a text in base64. Guests may not read the clipboard, so queries get no answer."""
     _, _, coded = rest.partition(";")
     try:
         data = base64.b64decode(coded, validate=True)
@@ -145,7 +146,7 @@ def _clipboard(state: State, rest: str, end: str) -> None:
 
 
 def _prompt(state: State, rest: str, end: str) -> None:
-    """OSC 133: A before the prompt, B behind it, C before the output, D behind it."""
+    """OSC 133: A before the prompt, B after it, C before the output, D after it."""
     kind, *options = rest.split(";")
     marks = {"A": Mark.PROMPT, "B": Mark.COMMAND, "C": Mark.OUTPUT}
     if kind in marks:

@@ -1,11 +1,11 @@
-"""Rows of the scrollback: a text and a few bytes each.
+"""Packs rows of the scrollback into a text and a few bytes each.
 
-Strings and bytes are small, and the garbage collector need not look at them: ten thousand rows of
-lists cost 20 MB and slow everything else down. The bytes are one of flags, then a record for each
-run of cells with one style; no record means that all are `PLAIN`.
+Strings and bytes are small, and the garbage collector skips them; ten thousand rows of lists take
+20 MB (measured) and slow everything else down. The bytes are one of flags, then a record for each
+run of cells with one style; cells without a record are `PLAIN`.
 
-Blanks at the end are left off, except where the line goes on in the next row. A cell that holds
-more than one character stands between two `SEPARATOR`s, as otherwise it could not be told.
+Trailing blanks are dropped unless the line wraps. A cell with more than one character stands
+between two `SEPARATOR`s.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from quicksand_tui.terminal.style import PLAIN, STYLES_MAX, Style, Styles
 from quicksand_tui.terminal.width import cluster_width
 
 SEPARATOR: Final = "\x01"
-"""A control character is in no cell."""
+"""A control character, which no cell can hold."""
 
 _RECORD: Final = Struct("<H iii H B I")
-"""Of a run: how many cells; then the fields of its `Style`."""
+"""A run: its number of cells, then the fields of its `Style`."""
 _LENGTH: Final = Struct("<H")
 
 WRAP_BITS: Final = 0b11
 _CLUSTERS: Final = 0b100
 _MARK_SHIFT: Final = 3
 _FLAGS: Final = tuple(bytes((flags,)) for flags in range(64))
-"""One object for each, as most rows have nothing else."""
+"""One shared object for each value: most rows have no other bytes."""
 
 
 class Packed(NamedTuple):
@@ -57,17 +57,17 @@ class Packed(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Every style is `PLAIN`."""
+        """Whether every style is `PLAIN`."""
         return len(self.attributes) == 1
 
     @property
     def is_simple(self) -> bool:
-        """Every cell is one ASCII character: what joins a character is none."""
+        """Whether every cell is one ASCII character; combining characters are not ASCII."""
         return self.text.isascii()
 
     @property
     def shown_text(self) -> str:
-        """Its characters, without the blanks at its end unless it goes on in the next row."""
+        """Its characters, without trailing blanks unless it wraps."""
         text = self.text
         if self.attributes[0] & _CLUSTERS:
             text = text.replace(SEPARATOR, "")
@@ -75,23 +75,23 @@ class Packed(NamedTuple):
 
     @classmethod
     def simple(cls, text: str, wrap: int, mark: int) -> Packed:
-        """A plain row of single characters. Blanks at its end must be gone."""
+        """Makes a plain row of ASCII characters, without trailing blanks."""
         return cls(text, _FLAGS[wrap | mark << _MARK_SHIFT])
 
 
 StyleRun = tuple[int, bytes]
-"""How many cells, and the record of their style without its length."""
+"""A number of cells, and the record of their style without its length."""
 
 
 class Cells(NamedTuple):
-    """A row in the open: a string for each column, and its style."""
+    """An unpacked row: a string and a style for each column."""
 
     cells: list[str]
     styles: list[Style]
 
 
 class _Widths(dict[str, int]):
-    """Cells that a character or a cluster takes, remembered for some thousand."""
+    """A cache of the cells that a character or a cluster takes."""
 
     MAX = 8192
 
@@ -104,7 +104,7 @@ class _Widths(dict[str, int]):
 
 
 class Packer:
-    """Packs rows, and unpacks them."""
+    """Packs and unpacks rows."""
 
     def __init__(self, styles: Styles) -> None:
         self._styles = styles
@@ -114,7 +114,7 @@ class Packer:
         self._plain = self._record(PLAIN)
 
     def pack(self, row: Row) -> tuple[str, bytes]:
-        """The fields of a `Packed`."""
+        """Returns the fields of a `Packed`."""
         flags = row.wrap | row.mark << _MARK_SHIFT
         used = length = row.used
         text = "".join(row.cells[:used])
@@ -136,10 +136,10 @@ class Packer:
             return text, _FLAGS[flags]
         return text, _FLAGS[flags] + self._pack_styles(row.styles[: min(length, row.styled)])
 
-    # Parts of rows, which are never unpacked as a whole
+    # Parts of rows, for reflow, which does not unpack whole rows
 
     def texts(self, packed: Packed) -> list[str]:
-        """What its cells hold; of wide characters the first of the two."""
+        """Returns the contents of its cells; a wide character occurs once."""
         if packed.attributes[0] & _CLUSTERS:
             texts: list[str] = []
             for number, part in enumerate(packed.text.split(SEPARATOR)):
@@ -151,12 +151,12 @@ class Packer:
         return list(packed.text)
 
     def text_widths(self, texts: list[str]) -> list[int]:
-        """How many cells each of them takes."""
+        """Returns how many cells each text takes."""
         widths = self._widths
         return [widths[text] for text in texts]
 
     def style_runs(self, packed: Packed, cells: int) -> list[StyleRun]:
-        """The styles of all its cells, of which there are so many."""
+        """Returns the styles of its first ``cells`` cells."""
         attributes, runs = packed.attributes, []
         for at in range(1, len(attributes), _RECORD.size):
             (count,) = _LENGTH.unpack_from(attributes, at)
@@ -165,7 +165,7 @@ class Packer:
         return [*runs, (cells, self._plain)] if cells > 0 else runs
 
     def pack_texts(self, texts: list[str], styles: list[StyleRun], wrap: int, mark: int) -> Packed:
-        """Pack what `texts` gives, of which the last is not blank if the line ends here."""
+        """Packs what `texts` returned; the last text must not be blank if the line ends here."""
         text, flags = "".join(texts), wrap | mark << _MARK_SHIFT
         if len(text) != len(texts):
             text, flags = _separated(texts), flags | _CLUSTERS
@@ -175,7 +175,7 @@ class Packer:
         return Packed(text, b"".join([_FLAGS[flags], *records]))
 
     def _pack_styles(self, styles: list[Style]) -> bytes:
-        """Records of styles, without those that are `PLAIN` at the end."""
+        """Returns the records of styles, without trailing `PLAIN` ones."""
         runs = style_runs(styles)
         if runs and runs[-1][1] == PLAIN:
             runs.pop()
@@ -206,7 +206,7 @@ class Packer:
         return Cells(cells, styles + [PLAIN] * (len(cells) - len(styles)))
 
     def cells(self, packed: Packed) -> list[str]:
-        """Without the styles, which is quicker."""
+        """Returns the cells without their styles, which is faster than `unpack`."""
         text = packed.text
         if packed.is_simple:
             return list(text)
@@ -219,7 +219,7 @@ class Packer:
         return cells
 
     def runs(self, packed: Packed) -> list[Run]:
-        """What is shown of it; the rest of the row is blank."""
+        """Returns the runs to draw; the rest of the row is blank."""
         text = packed.text
         if not packed.is_simple:
             return cell_runs(*self.unpack(packed))
@@ -235,7 +235,7 @@ class Packer:
         return [(count, self._style(record)) for count, record in self.style_runs(packed, 0)]
 
     def unpack_row(self, packed: Packed, columns: int) -> Row:
-        """A row of the screen again. It must not be longer than that is wide."""
+        """Returns a row of the screen; the packed row must not be longer than ``columns``."""
         row = Row(columns)
         cells, styles = self.unpack(packed)
         row.cells[: len(cells)] = cells
@@ -250,7 +250,7 @@ class Packer:
 
 
 def _separate(text: str, cells: list[str]) -> tuple[str, int]:
-    """The text of cells, with separators if they are needed, and the flag that says so."""
+    """Returns the text of cells, and a flag if it needed separators."""
     if len(text) == len(cells) - cells.count(""):
         return text, 0
     return _separated(cells), _CLUSTERS
@@ -261,8 +261,8 @@ def _separated(cells: list[str]) -> str:
 
 
 def _styled_length(styles: list[Style], length: int, end: int) -> int:
-    """How many cells there are up to the last that has a style, ``length`` at least; from ``end``
-    on, none has."""
+    """Returns the number of cells up to the last styled one, at least ``length``; cells from
+    ``end`` on have no style."""
     while end > length and styles[end - 1] == PLAIN:
         end -= 1
     return end

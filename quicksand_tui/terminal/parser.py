@@ -1,12 +1,12 @@
-"""From bytes to text, control characters and sequences, however they are cut into pieces.
+"""Splits bytes, cut anywhere, into text, control characters and sequences.
 
-Whatever is complete within a piece of input is found by one regular expression. The rest (sequences
-that are cut off, very long, or have control characters inside) goes through a state machine after
-DEC's parser as Paul Williams drew it (vt100.net/emu/dec_ansi_parser). It defines what happens; the
-expression is only the shorter way to the same end.
+One regular expression finds everything that is complete within a piece of input. The rest
+(sequences that are cut off, very long, or contain control characters) goes through a state machine
+after Paul Williams' drawing of DEC's parser (vt100.net/emu/dec_ansi_parser). The state machine
+defines the behaviour; the expression only gets there faster.
 
-Input is UTF-8, so control characters of the C1 set are written in 7 bits; U+0080 to U+009F are
-ignored.
+Input is UTF-8, so C1 control characters are recognised only in their 7-bit form; U+0080 to U+009F
+are ignored.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ SEQUENCE_MAX: Final = 256
 """Characters between CSI and its end. Longer sequences are ignored as a whole."""
 
 STRING_MAX: Final = 1024 * 1024
-"""Characters of an OSC or DCS that are kept; it goes on to its end, but incomplete."""
+"""How many characters of an OSC or DCS are kept; a longer one is reported as incomplete."""
 
 STRING_KINDS: Final = "]PX^_k"
-"""What follows ESC for OSC, DCS, SOS, PM, APC, and for the title that GNU screen knows."""
+"""The characters after ESC for OSC, DCS, SOS, PM, APC, and for GNU screen's title."""
 
 KEPT_KINDS: Final = "]P"
-"""Of those, the ones that mean something here."""
+"""The kinds that are kept; the others are skipped."""
 
 _TOKEN: Final = re.compile(
-    # Colours, a text and the end of a line are one match, as there are so many of them.
+    # Colours, a text and the end of a line are one match, for speed.
     r"\x1b\[([0-9:;]{0,250}(?:m\x1b\[[0-9:;]{0,250})*)m([^\x00-\x1f\x7f-\x9f]*)(\r\n)?"
     r"|([^\x00-\x1f\x7f-\x9f]+)(\r\n)?"
     r"|(\r\n|[\x00-\x1a\x1c-\x1f])"
@@ -49,54 +49,54 @@ _STRING_END: Final = re.compile(r"[\x07\x18\x1a\x1b]")
 
 
 class Sink(Protocol):
-    """Who gets what was found."""
+    """Receives what the parser found."""
 
     @property
     def controls(self) -> Mapping[str, Callable[[], object]]:
-        """What to do for CR LF, and for a control character. One that is not in it does nothing."""
+        """What to do for CR LF and for control characters; others are ignored."""
 
     def write(self, text: str) -> None:
-        """Text without control characters, not empty."""
+        """Takes text without control characters, never empty."""
 
     def sgr(self, params: str) -> None:
-        """CSI ``params`` m; of several, with ``m CSI`` between theirs."""
+        """Takes CSI ``params`` m; several sequences come at once, with ``m CSI`` between them."""
 
     def csi(self, params: str, final: str) -> None:
-        """Any other control sequence: what may be a private prefix (``?``) with digits, ``;`` and
-        ``:``; intermediate characters with the final one."""
+        """Takes any other control sequence: an optional private prefix (such as ``?``) with the
+        parameters, and the intermediate characters with the final one."""
 
     def escape(self, final: str) -> None:
-        """ESC with intermediate characters and the final one."""
+        """Takes ESC: its intermediate characters with the final one."""
 
     def string(self, kind: str, data: str, end: str, *, complete: bool) -> None:
-        """An OSC (``]``) or DCS (``P``), and what ended it. Incomplete: more was there."""
+        """Takes an OSC (``]``) or DCS (``P``), and its terminator; an incomplete one was longer."""
 
 
 class _State(Enum):
     GROUND = 0
     ESCAPE = 1
     SEQUENCE = 2
-    """Within CSI."""
+    """Inside CSI."""
     STRING = 3
     STRING_ESCAPE = 4
-    """An ESC within a string: its end, if a backslash comes."""
+    """After ESC inside a string: a backslash ends the string."""
 
 
 class Parser:
-    """Feeds a `Sink`. Between two pieces of input it keeps `SEQUENCE_MAX` characters of a sequence,
-    or `STRING_MAX` of a string, and nothing else."""
+    """Feeds a `Sink`. Never raises. Between two pieces of input it keeps at most `SEQUENCE_MAX`
+    characters of a sequence or `STRING_MAX` of a string."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._state = _State.GROUND
         self._held = ""
-        """What there is of a sequence, after ESC or CSI."""
+        """The unfinished sequence after ESC or CSI."""
         self._kind = ""
-        """Of the string."""
+        """The kind of the string, one of `STRING_KINDS`."""
         self._string = io.StringIO()
         self._length = 0
-        """Characters of the string so far, with those that were not kept."""
+        """Characters of the string so far, including those not kept."""
 
     def feed(self, data: bytes) -> None:
         text = self._decoder.decode(data)
@@ -105,7 +105,7 @@ class Parser:
             at = self._scan(text, at) if self._state is _State.GROUND else self._step(text, at)
 
     def _scan(self, text: str, at: int) -> int:
-        """Handle what is complete; return where something begins that needs a closer look."""
+        """Handles what is complete; returns where the state machine must take over."""
         sink = self._sink
         write, sgr, controls = sink.write, sink.sgr, sink.controls
         newline = controls["\r\n"]
@@ -137,7 +137,25 @@ class Parser:
                 return match.end()
         return len(text)
 
-    # The state machine. Each step takes one character, or as much as there is of what goes on.
+    @property
+    def unfinished(self) -> bytes:
+        """The sequence or character that the input so far breaks off in; a skipped string is
+        replaced by the start of an SOS."""
+        character = self._decoder.getstate()[0]
+        match self._state:
+            case _State.GROUND:
+                return character
+            case _State.ESCAPE:
+                sequence = f"\x1b{self._held}"
+            case _State.SEQUENCE:
+                sequence = f"\x1b[{self._held}"
+            case _State.STRING | _State.STRING_ESCAPE:
+                is_kept = self._kind in KEPT_KINDS
+                sequence = f"\x1b{self._kind if is_kept else 'X'}{self._string.getvalue()}"
+                sequence += "\x1b" if self._state is _State.STRING_ESCAPE else ""
+        return sequence.encode("utf-8", "replace") + character
+
+    # The state machine: a step takes one character, or as much of a string or parameters as follows
 
     def _step(self, text: str, at: int) -> int:
         if self._state is _State.STRING:
@@ -150,7 +168,7 @@ class Parser:
             if char == "\\":
                 self._end_string("\x1b\\")
                 return at + 1
-            # The string is broken off by another sequence.
+            # Another sequence breaks off the string.
             self._drop_string()
             self._state = _State.ESCAPE
         if char > "\x7f":
@@ -175,7 +193,7 @@ class Parser:
         self._held = ""
 
     def _hold(self, chars: str) -> None:
-        # One more than the most: so it is told that there were too many.
+        # One more than the limit, which marks the sequence as too long.
         self._held += chars[: SEQUENCE_MAX + 1 - len(self._held)]
 
     def _after_escape(self, char: str) -> None:

@@ -1,4 +1,4 @@
-"""Lines laid out anew for another width, and where on the screen they go then."""
+"""Lays out lines for another width, and places them on the screen."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from quicksand_tui.terminal.rows import FULL_WRAP, NO_WRAP, SHORT_WRAP
 
 
 class Point(NamedTuple):
-    """A place in a list of rows. ``x`` may be behind the last cell."""
+    """A position in a list of rows; ``x`` may be beyond the last cell."""
 
     row: int
     x: int
 
 
 class Layout(NamedTuple):
-    """Rows, and where the points went that were asked for."""
+    """Rows, and the new positions of the given points."""
 
     rows: list[Packed]
     points: list[Point]
@@ -28,16 +28,16 @@ class Layout(NamedTuple):
 def reflow(
     rows: Sequence[Packed], columns: int, points: Sequence[Point], packer: Packer, most: int
 ) -> Layout:
-    """Lay out ``rows`` in ``columns``. What goes on in the next row is one line.
+    """Lays out ``rows`` in ``columns``; wrapped rows are one line.
 
-    Work goes from the end to the beginning and stops when there are ``most`` rows, as what is
-    beyond them would be dropped anyway. Points in what was dropped end up in row 0.
+    Works from the end to the beginning and stops at ``most`` rows, since the scrollback would drop
+    the rest anyway. Points in dropped rows end up in row 0.
     """
     pieces: list[list[Packed]] = []
-    """Rows of each line, the last line first."""
+    """The rows of each line, the last line first."""
     moved: dict[int, tuple[int, Point]] = {}
-    """Number of a point to how many rows there are from its line's begin to the end, and its
-    place within the line."""
+    """By point: the number of rows from the start of its line to the end, and its position within
+    the line."""
     count, end = 0, len(rows)
     while end > 0 and count < most:
         start = _line_start(rows, end - 1, most * columns)
@@ -59,7 +59,8 @@ def reflow(
 
 
 def _line_start(rows: Sequence[Packed], last: int, most: int) -> int:
-    """Where the line begins that ends in row ``last``, or at least the last ``most`` characters."""
+    """Returns where the line that ends in row ``last`` begins, or at least its last ``most``
+    characters."""
     start, size = last, len(rows[last].text)
     while start > 0 and rows[start - 1].wrap != NO_WRAP and size < most:
         start -= 1
@@ -68,13 +69,13 @@ def _line_start(rows: Sequence[Packed], last: int, most: int) -> int:
 
 
 def _offset(line: Sequence[Packed], point: Point, start: int, packer: Packer) -> int:
-    """How many cells of the line are before the point."""
+    """Returns the number of cells of the line before the point."""
     before = line[: point.row - start]
     return sum(len(packer.cells(packed)) for packed in before) + point.x
 
 
 def _place(begins: list[int], offset: int) -> Point:
-    """Where in the rows of a line, which begin at these offsets, the offset is."""
+    """Returns the position of an offset in the rows of a line, which begin at these offsets."""
     row = max(n for n, begin in enumerate(begins) if begin <= offset)
     return Point(row, offset - begins[row])
 
@@ -82,7 +83,7 @@ def _place(begins: list[int], offset: int) -> Point:
 def _lay_out(
     line: Sequence[Packed], columns: int, packer: Packer
 ) -> tuple[list[Packed], list[int]]:
-    """The rows of one line, and the offset of each in it."""
+    """Returns the rows of one line, and the offset of each."""
     if len(line) == 1 and line[0].is_simple and len(line[0].text) <= columns:
         return [line[0]], [0]
     if all(packed.is_simple and packed.is_plain for packed in line):
@@ -95,8 +96,8 @@ def _lay_out(
 def _lay_out_any(
     line: Sequence[Packed], columns: int, packer: Packer
 ) -> tuple[list[Packed], list[int]]:
-    """`_lay_out` for characters of any width, in any style. Cells are counted and not made: ten
-    thousand lines are laid out anew while somebody drags the edge of a window."""
+    """Does `_lay_out` for characters of any width and style. It counts cells without making them,
+    for speed: dragging the edge of a window lays out ten thousand lines again and again."""
     texts: list[str] = []
     widths: list[int] = []
     runs: list[StyleRun] = []
@@ -115,7 +116,7 @@ def _lay_out_any(
     while at < len(texts) or not rows:
         last = max(bisect_right(ends, begin + columns, at), min(at + 1, len(texts)))
         end = ends[last - 1] if last else 0
-        # The end of the last line may go on in what is not there: then it is kept so.
+        # The last line may wrap into rows that are not given; then its flag stays.
         wrap = line[-1].wrap
         if last < len(texts):
             wrap = FULL_WRAP if end == begin + columns else SHORT_WRAP
@@ -126,13 +127,13 @@ def _lay_out_any(
 
 
 class _Styles:
-    """The styles of a line, to be taken off from its begin."""
+    """The styles of a line, consumed from its start."""
 
     def __init__(self, runs: list[StyleRun]) -> None:
         self._left = runs[::-1]
 
     def take(self, cells: int) -> list[StyleRun]:
-        """Those of the next so many cells."""
+        """Removes and returns the styles of the next cells."""
         taken: list[StyleRun] = []
         while cells > 0:
             count, record = self._left.pop()
@@ -147,7 +148,7 @@ class _Styles:
 
 
 def _lay_out_simple(line: Sequence[Packed], columns: int) -> tuple[list[Packed], list[int]]:
-    """`_lay_out` for ASCII without styles: what long output mostly is."""
+    """Does `_lay_out` for ASCII without styles, as most long output is."""
     text = "".join(packed.text for packed in line)
     begins = list(range(0, max(1, len(text)), columns))
     rows = [Packed.simple(text[at : at + columns], FULL_WRAP, 0) for at in begins]
@@ -164,11 +165,12 @@ def _marks(line: Sequence[Packed]) -> int:
 
 
 def screen_top(layout: Layout, rows: int, blank_before: int, old_top: int, cursor: int) -> int:
-    """Which row of a layout is the first of a screen of ``rows``.
+    """Returns the row of a layout that becomes the first of a screen of ``rows``.
 
-    ``blank_before`` is how many blank rows the screen had at its end, ``old_top`` where the row is
-    that was its first, ``cursor`` where the cursor is. Blank rows are given up first, then rows at
-    the top; a screen that grew gets back rows that had left it. The cursor stays on it.
+    ``blank_before`` is the number of blank rows that the screen had at its end; ``old_top`` is the
+    row that was its first; ``cursor`` is the row of the cursor, which stays on the screen. A
+    smaller screen loses blank rows first, then rows at the top; a larger one gets rows back from
+    the scrollback.
     """
     end = len(layout.rows)
     blank = min(max(0, rows - (end - old_top)), blank_before)

@@ -1,7 +1,7 @@
-"""A row of the screen: cells with their styles, and how it goes on in the next row.
+"""A row of the screen: cells with their styles, and whether it wraps into the next row.
 
-A cell holds one character with all that joins it, as a string. A character of two columns is in the
-first of its cells; the second holds the empty string.
+A cell holds a character with its combining characters, as a string. A wide character is in the
+first of its two cells; the second holds the empty string.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ BLANK: Final = " "
 
 NO_WRAP: Final = 0
 FULL_WRAP: Final = 1
-"""The line goes on in the next row."""
+"""The line continues in the next row."""
 SHORT_WRAP: Final = 2
-"""Likewise; the last column is empty, as a character of two columns did not fit."""
+"""The line continues, and the last column is empty because a wide character did not fit."""
 
 SIMPLE: Final = 0
-"""Every cell of a row has one character of one column."""
+"""Every cell of the row holds one narrow character."""
 WIDE: Final = 1
-"""Some may have one of two columns."""
+"""Some cells may hold wide characters."""
 CLUSTERS: Final = 2
-"""Some may have several characters."""
+"""Some cells may hold several characters."""
 
 
 class Mark(IntFlag):
-    """What a shell says of a row with OSC 133 (semantic prompts)."""
+    """A shell's marks on a row with OSC 133 (semantic prompts)."""
 
     PROMPT = 1
     """A prompt begins here."""
     COMMAND = 2
-    """What the user types begins here."""
+    """The user's input begins here."""
     OUTPUT = 4
-    """What the command writes begins here."""
+    """The command's output begins here."""
 
 
 class Run(NamedTuple):
-    """Cells beside each other with one style."""
+    """Adjacent cells with one style."""
 
     text: str
     style: Style
@@ -48,8 +48,8 @@ class Run(NamedTuple):
 
 
 class Row:
-    """One row of the screen. Lists as long as the screen is wide; few objects, as Python's cyclic
-    garbage collector walks through every one of them."""
+    """One row of the screen. The lists are as long as the screen is wide; objects are few, because
+    Python's cyclic garbage collector walks through each."""
 
     __slots__ = ("cells", "dirty", "kind", "mark", "styled", "styles", "used", "wrap")
 
@@ -57,18 +57,18 @@ class Row:
         self.cells = [BLANK] * columns
         self.styles = [PLAIN] * columns
         self.used = 0
-        """From this column on, every cell is blank."""
+        """Every cell from this column on is blank."""
         self.styled = 0
-        """From this column on, every style is `PLAIN`."""
+        """Every style from this column on is `PLAIN`."""
         self.kind = SIMPLE
         self.wrap = NO_WRAP
         self.mark = 0
         """Bits of `Mark`."""
         self.dirty = True
-        """Changed since the damage was taken."""
+        """The row changed since the damage was taken."""
 
     def clear(self, blank: Style) -> None:
-        """Make it as new."""
+        """Blanks the row, and resets its flags."""
         columns = len(self.cells)
         if self.used:
             self.cells = [BLANK] * columns
@@ -82,13 +82,13 @@ class Row:
         self.dirty = True
 
     def cut(self, x: int) -> None:
-        """Make sure that a character begins at column ``x``: of one that is cut in two, blanks are
-        left."""
+        """Makes sure that a character begins at column ``x``: a wide one across it becomes
+        blanks."""
         if 0 < x < len(self.cells) and not self.cells[x]:
             self.cells[x - 1] = self.cells[x] = BLANK
 
     def erase(self, start: int, end: int, blank: Style) -> None:
-        """Blank the columns from ``start`` to before ``end``."""
+        """Blanks the columns from ``start`` to before ``end``."""
         if start >= end:
             return
         self._cut_around(start, end)
@@ -107,7 +107,7 @@ class Row:
         self.dirty = True
 
     def insert(self, x: int, count: int, blank: Style) -> None:
-        """Move the cells from column ``x`` to the right by ``count``; blanks come in."""
+        """Moves the cells from column ``x`` on to the right by ``count``, inserting blanks."""
         columns = len(self.cells)
         count = min(count, columns - x)
         self._cut_around(x, columns - count)
@@ -116,7 +116,7 @@ class Row:
         self._moved(blank)
 
     def delete(self, x: int, count: int, blank: Style) -> None:
-        """Move the cells behind ``count`` ones at column ``x`` there; blanks come in at the end."""
+        """Deletes ``count`` cells at column ``x``, adding blanks at the end."""
         count = min(count, len(self.cells) - x)
         self._cut_around(x, x + count)
         self.cells[x:] = self.cells[x + count :] + [BLANK] * count
@@ -136,7 +136,7 @@ class Row:
             self.cut(end)
 
     def resize(self, columns: int) -> None:
-        """Cut or fill on the right."""
+        """Cuts or fills the row on the right."""
         if columns < len(self.cells):
             self.cut(columns)
             del self.cells[columns:], self.styles[columns:]
@@ -158,12 +158,12 @@ class Row:
 
 
 def style_runs(styles: list[Style]) -> list[tuple[int, Style]]:
-    """How many cells beside each other have which style."""
+    """Returns runs of equal styles, as (number of cells, style)."""
     return [(len(list(group)), style) for style, group in groupby(styles)]
 
 
 def cell_runs(cells: list[str], styles: list[Style]) -> list[Run]:
-    """Cells and their styles as runs."""
+    """Returns cells and their styles as runs."""
     runs, start = [], 0
     for count, style in style_runs(styles):
         runs.append(Run("".join(cells[start : start + count]), style, count))

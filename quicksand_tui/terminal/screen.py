@@ -1,20 +1,19 @@
-"""The two screens with their cursor: what a control sequence can do to them.
+"""The main and the alternate screen with their cursor, and the operations of control sequences.
 
-What clears the pending wrap follows xterm (its cursor.c, util.c and screen.c), which in all that is
-tested here but the tab does as DEC STD 070 says.
+The pending wrap is cleared where xterm clears it (its cursor.c, util.c and screen.c); except for
+tabs, this agrees with DEC STD 070 in everything tested here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.terminal.charsets import Charsets
-from quicksand_tui.terminal.cursor import Cursor, SavedCursor, Tabs
 from quicksand_tui.terminal.grid import Grid
+from quicksand_tui.terminal.lines import Scrollback
+from quicksand_tui.terminal.modes import Charsets, Cursor, SavedCursor, Tabs
 from quicksand_tui.terminal.packing import Packed, Packer
 from quicksand_tui.terminal.reflow import Layout, Point, reflow, screen_top
 from quicksand_tui.terminal.rows import FULL_WRAP, Mark, Row
-from quicksand_tui.terminal.scrollback import Scrollback
 from quicksand_tui.terminal.style import PLAIN, Style, Styles
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Main and alternate screen. Rows and columns count from 0, ends of ranges are excluded."""
+    """Both screens. Rows and columns count from 0, and ends of ranges are exclusive."""
 
     def __init__(self, columns: int, height: int, scrollback: int, modes: Modes) -> None:
         self.modes = modes
@@ -32,14 +31,14 @@ class Screen:
         self.main = Grid(columns, height, self.packer, self.scrollback)
         self.alternate = Grid(columns, height, self.packer, None)
         self.grid = self.main
-        """The one that is shown."""
+        """The screen that is shown."""
         self.cursor = Cursor()
         self.charsets = Charsets()
         self.tabs = Tabs(columns)
         self.top, self.end = 0, height
         """The scroll region."""
         self._left = Point(0, 0)
-        """Where the cursor was on the main screen when it was left."""
+        """The cursor's position on the main screen when the alternate one was shown."""
 
     @property
     def columns(self) -> int:
@@ -55,7 +54,7 @@ class Screen:
 
     @property
     def row(self) -> Row:
-        """The row with the cursor."""
+        """The cursor's row."""
         return self.grid.rows[self.cursor.y]
 
     # The cursor
@@ -65,7 +64,7 @@ class Screen:
         self.cursor.blank = self.styles.blank(style)
 
     def change_style(self, params: str) -> None:
-        """SGR; see `Sink.sgr`."""
+        """Carries out SGR; see `Sink.sgr`."""
         cursor = self.cursor
         changed = self.styles.changes.get((cursor.style, params))
         if changed is None:
@@ -73,7 +72,7 @@ class Screen:
         cursor.style, cursor.blank = changed
 
     def move_to(self, y: int, x: int) -> None:
-        """CUP and its like: ``y`` counts from the region's first row in origin mode."""
+        """CUP and the like; in origin mode, ``y`` counts from the top of the scroll region."""
         top, end = (self.top, self.end) if self.modes.origin else (0, self.height)
         self._go(min(max(top + y, top), end - 1), x)
 
@@ -84,7 +83,7 @@ class Screen:
         self.move_to(y, self.cursor.x)
 
     def move_by(self, rows: int, columns: int) -> None:
-        """CUU, CUD, CUF, CUB: the region's margins stop a cursor that is inside."""
+        """CUU, CUD, CUF, CUB; the margins of the scroll region stop a cursor inside it."""
         cursor = self.cursor
         top = self.top if cursor.y >= self.top else 0
         end = self.end if cursor.y < self.end else self.height
@@ -104,7 +103,7 @@ class Screen:
         self.move_by(0, -1)
 
     def tab(self, count: int = 1) -> None:
-        """HT and CHT. A pending wrap stays, as there is nowhere to go."""
+        """HT and CHT; a pending wrap stays, as in xterm."""
         for _ in range(min(count, self.columns)):
             self.cursor.x = self.tabs.after(self.cursor.x)
 
@@ -115,7 +114,7 @@ class Screen:
         self.move_column(x)
 
     def index(self) -> None:
-        """IND: one row down; at the region's end, scroll."""
+        """IND: moves one row down; at the end of the scroll region, scrolls."""
         cursor = self.cursor
         cursor.pending = False
         below = cursor.y + 1
@@ -125,7 +124,7 @@ class Screen:
             cursor.y = below
 
     def reverse_index(self) -> None:
-        """RI: one row up; at the region's first row, scroll."""
+        """RI: moves one row up; at the top of the scroll region, scrolls."""
         cursor = self.cursor
         cursor.pending = False
         if cursor.y == self.top:
@@ -143,12 +142,12 @@ class Screen:
         self.carriage_return()
 
     def return_line_feed(self) -> None:
-        """CR and LF at once: most lines end so."""
+        """CR and LF at once, as most lines end."""
         self.cursor.x = 0
         self.index()
 
     def wrap(self, kind: int = FULL_WRAP) -> None:
-        """Go on in the next row, if there is one."""
+        """Wraps to the next row, if there is one."""
         below = self.cursor.y + 1
         if below == self.end or below < self.height:
             self.row.wrap = kind
@@ -167,7 +166,7 @@ class Screen:
         )
 
     def restore_cursor(self) -> None:
-        """What was saved, or the beginning if nothing was."""
+        """DECRC: restores the saved cursor, or the initial one if none was saved."""
         saved = self.grid.saved
         self.modes.origin = saved.origin
         self.charsets.restore(saved.charsets)
@@ -223,14 +222,14 @@ class Screen:
         self.cursor.pending = False
 
     def insert_lines(self, count: int) -> None:
-        """IL: nothing outside the scroll region."""
+        """IL; does nothing outside the scroll region."""
         cursor = self.cursor
         if self.top <= cursor.y < self.end:
             self.grid.scroll_down(cursor.y, self.end, count, cursor.blank)
             self.carriage_return()
 
     def delete_lines(self, count: int) -> None:
-        """DL: nothing outside the scroll region. What is deleted is gone, also at the top."""
+        """DL; does nothing outside the scroll region. Deleted lines never go to the scrollback."""
         cursor = self.cursor
         if self.top <= cursor.y < self.end:
             self.grid.delete(cursor.y, self.end, count, cursor.blank)
@@ -244,7 +243,7 @@ class Screen:
             self.grid.scroll_down(self.top, self.end, -count, self.cursor.blank)
 
     def set_region(self, top: int, end: int) -> None:
-        """DECSTBM. One of less than two rows is none."""
+        """DECSTBM; ignores a region of fewer than two rows."""
         end = min(end, self.height)
         if 0 <= top < end - 1:
             self.top, self.end = top, end
@@ -254,7 +253,7 @@ class Screen:
         self.top, self.end = 0, self.height
 
     def align(self) -> None:
-        """DECALN: fill with E, to adjust the picture."""
+        """DECALN: fills the screen with E."""
         self.reset_region()
         self.modes.origin = False
         self.set_style(PLAIN)
@@ -262,13 +261,13 @@ class Screen:
         self._go(0, 0)
 
     def mark(self, mark: Mark) -> None:
-        """Note on the cursor's row what the shell says of it."""
+        """Marks the cursor's row (OSC 133)."""
         self.row.mark |= mark
 
     # The alternate screen
 
     def show_alternate(self, *, clear: bool) -> None:
-        """Modes 47, 1047 and 1049, set. The cursor stays where it is."""
+        """Sets modes 47, 1047 and 1049; the cursor stays."""
         if not self.is_alternate:
             self._left = Point(self.cursor.y, self.cursor.x + self.cursor.pending)
             self.grid = self.alternate
@@ -277,7 +276,7 @@ class Screen:
             self.grid.clear(0, self.height, self.cursor.blank)
 
     def show_main(self, *, clear: bool) -> None:
-        """Modes 47, 1047 and 1049, reset."""
+        """Resets modes 47, 1047 and 1049."""
         if not self.is_alternate:
             return
         if clear:
@@ -288,7 +287,7 @@ class Screen:
     # Size
 
     def resize(self, columns: int, height: int) -> None:
-        """Lay out the main screen and its scrollback anew; cut or fill the alternate one."""
+        """Lays out the main screen and its scrollback anew; cuts or fills the alternate one."""
         cursor = self.cursor
         if self.is_alternate:
             self._resize_main(columns, height, self._left)
@@ -303,7 +302,7 @@ class Screen:
         self.reset_region()
 
     def _resize_main(self, columns: int, height: int, cursor: Point) -> Point:
-        """Do it, and return where the cursor is then."""
+        """Resizes the main screen, and returns the cursor's new position."""
         main, history = self.main, list(self.scrollback)
         saved = main.saved
         end = max(main.content_end(), cursor.row + 1)
@@ -336,7 +335,7 @@ class Screen:
         return self._left
 
     def reset(self) -> None:
-        """RIS: everything as in the beginning, the scrollback empty."""
+        """RIS: restores the initial state, with an empty scrollback."""
         for grid in (self.main, self.alternate):
             grid.clear(0, grid.height, PLAIN)
             grid.all_dirty = True

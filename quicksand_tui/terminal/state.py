@@ -1,4 +1,4 @@
-"""Everything that sequences act on, in one place; and what they do that concerns several parts."""
+"""The whole state of a terminal."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Final
 
-from quicksand_tui.terminal.events import Outbox, PaletteChanged, TitleChanged
-from quicksand_tui.terminal.links import Links
-from quicksand_tui.terminal.modes import Modes
-from quicksand_tui.terminal.palette import Colours, Palette
-from quicksand_tui.terminal.replies import Replies
+from quicksand_tui.terminal.events import Outbox, PaletteChanged, Replies, TitleChanged
+from quicksand_tui.terminal.modes import (
+    Modes,
+)
 from quicksand_tui.terminal.screen import Screen
-from quicksand_tui.terminal.style import PLAIN
+from quicksand_tui.terminal.style import PLAIN, Colours, Links, Palette
 from quicksand_tui.terminal.writer import Writer
 
 TITLES_MAX: Final = 10
-"""Titles on the stack of XTWINOPS 22 and 23, as many as xterm has."""
+"""The depth of the stack of XTWINOPS 22 and 23, as in xterm."""
 
 SAVED_MODES_MAX: Final = 64
-"""Modes that XTSAVE remembers."""
+"""How many modes XTSAVE can save."""
 
 
 class State:
-    """A terminal's state. One for each; nothing is shared between terminals."""
+    """The state of one terminal; terminals share nothing."""
 
     def __init__(
         self,
@@ -43,32 +42,32 @@ class State:
         self.colours = Colours(palette)
         self.links = Links()
         self.cell_pixels = cell_pixels
-        """Width and height of a cell, if they are known."""
+        """Width and height of a cell in pixels, if known."""
         self.title = ""
         self.titles: list[str] = []
-        """The stack of XTWINOPS."""
+        """The stack of XTWINOPS 22 and 23."""
         self.cwd = ""
         self.saved_modes: dict[int, bool] = {}
-        """What XTSAVE saved."""
+        """The modes that XTSAVE saved."""
         self.held_since: float | None = None
-        """When mode 2026 was set first since the screen was drawn."""
+        """When mode 2026 was first set since the screen was last drawn, by the clock."""
         self.clock = clock
 
     def set_title(self, title: str) -> None:
-        """``title`` is fit to be shown."""
+        """Sets the title, which must be sanitised."""
         if title != self.title:
             self.title = title
             self.events.put(TitleChanged(title))
 
     def reset_modes(self, *, keep: frozenset[str] = frozenset()) -> None:
-        """Have all modes as in the beginning, but those in ``keep``."""
+        """Resets all modes but those in ``keep``."""
         fresh = Modes()
         for field in fields(Modes):
             if field.name not in keep:
                 setattr(self.modes, field.name, getattr(fresh, field.name))
 
     def reset(self) -> None:
-        """RIS."""
+        """RIS: resets everything."""
         self.reset_modes()
         self.screen.reset()
         self.writer.forget()
@@ -80,8 +79,8 @@ class State:
             self.events.put(PaletteChanged())
 
     def soft_reset(self) -> None:
-        """DECSTR: what VT510's manual lists, with the wrapping on as xterm has it. The cursor and
-        the picture stay."""
+        """DECSTR: resets what the VT510 manual lists, but turns wrapping on as xterm does. The
+        cursor's position and the text stay."""
         kept = {"reverse_video", "synchronized", "mouse_tracking", "mouse_encoding"}
         kept |= {"focus_events", "bracketed_paste", "alternate_scroll", "newline"}
         self.reset_modes(keep=frozenset(kept))

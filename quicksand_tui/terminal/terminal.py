@@ -1,7 +1,7 @@
-"""The terminal: bytes from a guest in, lines to draw, answers and events out.
+"""The terminal: takes bytes from a guest, and gives lines to draw, answers and events.
 
-It does no input or output itself and knows no UI. Whatever comes in is taken as hostile: nothing
-raises, and memory stays within the bounds that the constants of this package state.
+It does no input or output itself and knows no UI. Input is treated as hostile: nothing raises, and
+memory stays within the bounds that the constants of this package give.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from quicksand_tui.terminal import keys, mouse, paste
+from quicksand_tui.terminal import user_input
+from quicksand_tui.terminal.control import Interpreter
 from quicksand_tui.terminal.frozen import FrozenLines
-from quicksand_tui.terminal.interpreter import Interpreter
-from quicksand_tui.terminal.palette import Colours, Palette
 from quicksand_tui.terminal.parser import Parser
 from quicksand_tui.terminal.rows import BLANK, NO_WRAP, SHORT_WRAP, Row, Run
 from quicksand_tui.terminal.state import State
+from quicksand_tui.terminal.style import Colours, Palette
 
 if TYPE_CHECKING:
     from quicksand_tui.terminal.events import Event
     from quicksand_tui.terminal.modes import CursorShape, Modes
-    from quicksand_tui.terminal.mouse import MouseEvent
     from quicksand_tui.terminal.packing import Packed
+    from quicksand_tui.terminal.user_input import MouseEvent
 
 COLUMNS_MIN: Final = 2
-"""What a character of two columns needs."""
+"""A wide character needs two columns."""
 
 SIZE_MAX: Final = 1000
-"""Columns, and rows. Larger sizes are taken for this one."""
+"""The most columns and rows; larger sizes are cut to this."""
 
 HOLD_MAX_S: Final = 0.2
-"""How long a program's wish not to be drawn (mode 2026) is heeded."""
+"""How long mode 2026 (synchronized output) can delay drawing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CursorView:
-    """The cursor, as it is to be drawn."""
+    """The cursor as it is drawn."""
 
     line: int
     x: int
@@ -48,21 +48,21 @@ class CursorView:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What changed since the last time."""
+    """The lines that changed since the last call."""
 
     lines: tuple[range, ...]
-    """Numbers of lines that are on the screen."""
+    """Ranges of line numbers, all on the screen."""
     all: bool
-    """Every line of the screen changed, perhaps because they moved; ``lines`` has them, too."""
+    """Every line of the screen changed, perhaps by scrolling; ``lines`` then holds all of them."""
 
 
 class Terminal:
-    """A terminal of ``columns`` and ``rows``, which keeps ``scrollback`` lines that left it.
+    """A terminal of ``columns`` and ``rows``, with at most ``scrollback`` lines that left the
+    screen.
 
-    Lines have numbers. The oldest that is kept is ``first_line``, the screen begins at
-    ``screen_line``, and ``end_line`` is the first that is not there any more. A line keeps its
-    number as output goes on; a new width, clearing the scrollback and changing to the alternate
-    screen and back give other lines the same numbers.
+    Lines have numbers: the oldest one kept is ``first_line``, the screen begins at ``screen_line``,
+    and ``end_line`` is one past the last. Output does not change a line's number; a new width,
+    clearing the scrollback, and switching to the alternate screen and back renumber lines.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class Terminal:
         cell_pixels: tuple[int, int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``palette`` is what programs are told that ask for colours; ``cell_pixels``, width and
-        height of a cell, likewise. ``clock`` gives seconds."""
+        """Programs that ask are told ``palette`` and ``cell_pixels``, the width and height of a
+        cell. ``clock`` returns seconds."""
         self._state = State(
             _clamp(columns, COLUMNS_MIN),
             _clamp(rows, 1),
@@ -88,16 +88,18 @@ class Terminal:
         self._screen = self._state.screen
         self._parser = Parser(Interpreter(self._state))
 
-    # What comes in
+    # Input
 
-    def feed(self, data: bytes) -> None:
-        """Take output of the guest, cut anywhere. Never raises."""
+    def feed(self, data: bytes, *, answered: bool = True) -> None:
+        """Takes output of the guest, cut anywhere. Never raises. Without ``answered``, queries that
+        end in ``data`` get no answer."""
+        self._state.replies.muted = not answered
         self._parser.feed(data)
 
     def resize(
         self, columns: int, rows: int, *, cell_pixels: tuple[int, int] | None = None
     ) -> None:
-        """Have another size. Lines of the main screen are laid out anew."""
+        """Changes the size, and lays out the lines of the main screen anew."""
         if cell_pixels is not None:
             self._state.cell_pixels = cell_pixels
         columns, rows = _clamp(columns, COLUMNS_MIN), _clamp(rows, 1)
@@ -105,21 +107,21 @@ class Terminal:
             self._screen.resize(columns, rows)
 
     def set_palette(self, palette: Palette) -> None:
-        """The app has other colours now."""
+        """Sets the colours that programs are told."""
         self._state.colours.palette = palette
 
-    # What goes out
+    # Output
 
     def take_replies(self) -> bytes:
-        """Answers that the guest is to get as if they were typed; 4 KiB at most."""
+        """Removes and returns the answers to send to the guest, at most 4 KiB."""
         return self._state.replies.take()
 
     def take_events(self) -> tuple[Event, ...]:
-        """What happened besides drawing: the last event of each kind, and a few notifications."""
+        """Removes and returns the last event of each kind, and a few notifications."""
         return self._state.events.take()
 
     def take_damage(self) -> Damage:
-        """Which lines of the screen are to be drawn anew. Does not say whether the cursor moved."""
+        """Returns the lines to draw anew; moves of the cursor are not part of it."""
         self._state.held_since = None
         grid = self._screen.grid
         everything = grid.all_dirty
@@ -134,14 +136,14 @@ class Terminal:
 
     @property
     def hold_s(self) -> float:
-        """For how many seconds the damage should not be taken and drawn, as the screen is half
-        made. Mostly 0; and 0 again after `HOLD_MAX_S` at the latest, whatever the program does."""
+        """Seconds for which drawing should wait because the program is in the middle of it (mode
+        2026): mostly 0, and at most `HOLD_MAX_S` in all."""
         since = self._state.held_since
         if since is None or not self.modes.synchronized:
             return 0.0
         return max(0.0, HOLD_MAX_S - max(0.0, self._state.clock() - since))
 
-    # What there is to see
+    # State
 
     @property
     def columns(self) -> int:
@@ -153,27 +155,27 @@ class Terminal:
 
     @property
     def modes(self) -> Modes:
-        """To be read only."""
+        """The modes; do not change them."""
         return self._state.modes
 
     @property
     def colours(self) -> Colours:
-        """The palette with the guest's changes. To be read only."""
+        """The palette with the guest's changes; do not change it."""
         return self._state.colours
 
     @property
     def title(self) -> str:
-        """One line, fit to be shown; 256 characters at most."""
+        """The title, sanitised, one line of at most 256 characters."""
         return self._state.title
 
     @property
     def cwd(self) -> str:
-        """The directory in the guest that its shell told; empty if none."""
+        """The directory that the guest's shell reported; "" if none."""
         return self._state.cwd
 
     @property
     def is_alternate(self) -> bool:
-        """The alternate screen is shown. It has no scrollback."""
+        """Whether the alternate screen is shown, which has no scrollback."""
         return self._screen.is_alternate
 
     @property
@@ -201,8 +203,8 @@ class Terminal:
         return self.screen_line + self.rows
 
     def line(self, number: int) -> list[Run]:
-        """What is drawn for a line, from column 0; behind it, the line is blank. A line that is not
-        there is blank."""
+        """Returns the runs of a line from column 0; the rest is blank, as is a line that does not
+        exist."""
         row = self._row(number)
         if row is not None:
             return row.runs()
@@ -210,17 +212,17 @@ class Terminal:
         return [] if packed is None else self._screen.packer.runs(packed)
 
     def cells(self, number: int) -> list[str]:
-        """The characters of a line by column: of one that takes two columns, the second is empty.
-        There may be fewer than columns: behind them, the line is blank."""
+        """Returns the characters of a line by column; the second column of a wide one is "". The
+        list may be shorter than the screen is wide; the rest is blank."""
         row = self._row(number)
         if row is not None:
-            # What is empty because a character did not fit is no part of the line.
+            # The column left empty because a wide character did not fit is not part of the line.
             return row.cells[: len(row.cells) - (row.wrap == SHORT_WRAP)]
         packed = self._packed(number)
         return [] if packed is None else self._screen.packer.cells(packed)
 
     def text(self, number: int) -> str:
-        """The characters of a line, without the blanks at its end unless it goes on in the next."""
+        """Returns the characters of a line, without trailing blanks unless it wraps."""
         row = self._row(number)
         if row is not None:
             text = "".join(self.cells(number))
@@ -229,17 +231,17 @@ class Terminal:
         return "" if packed is None else packed.shown_text
 
     def is_wrapped(self, number: int) -> bool:
-        """Whether the line goes on in the next one."""
+        """Whether the line continues in the next row."""
         line = self._row(number) or self._packed(number)
         return line is not None and line.wrap != NO_WRAP
 
     def mark(self, number: int) -> int:
-        """Bits of `Mark`: what the shell says of the line."""
+        """Returns the shell's marks on the line, as bits of `Mark`."""
         line = self._row(number) or self._packed(number)
         return 0 if line is None else line.mark
 
     def freeze(self) -> FrozenLines:
-        """All lines as they are now; what comes later does not change them."""
+        """Returns a copy of all lines, which later output does not change."""
         screen = self._screen
         texts, attributes = ([], []) if self.is_alternate else screen.scrollback.freeze()
         for row in screen.grid.rows:
@@ -251,37 +253,37 @@ class Terminal:
         )
 
     def _row(self, number: int) -> Row | None:
-        """A row of the screen, if the line is on it."""
+        """Returns the row of the screen, if the line is on it."""
         y = number - self.screen_line
         return self._screen.grid.rows[y] if 0 <= y < self.rows else None
 
     def _packed(self, number: int) -> Packed | None:
-        """A row of the scrollback, if the line is in it."""
+        """Returns the row of the scrollback, if the line is in it."""
         if self.first_line <= number < self.screen_line:
             return self._screen.scrollback[number - self._screen.scrollback.first]
         return None
 
     def link(self, number: int) -> str:
-        """The address for the ``link`` of a style: http, https, file or mailto. Empty if it is none
-        any more."""
+        """Returns the address (http, https, file or mailto) for the ``link`` of a style; "" if it
+        is forgotten."""
         return self._state.links.address(number)
 
     # Input from the user
 
     def encode_key(self, key: str, character: str | None = None) -> bytes:
-        """What a key sends; see `keys.encode_key`."""
-        return keys.encode_key(key, self.modes, character)
+        """Returns what a key sends; see `user_input.encode_key`."""
+        return user_input.encode_key(key, self.modes, character)
 
     def encode_mouse(self, event: MouseEvent) -> bytes:
-        """What an event of the mouse sends, if anything."""
-        return mouse.encode_mouse(event, self.modes, alternate=self.is_alternate)
+        """Returns what a mouse event sends, perhaps nothing."""
+        return user_input.encode_mouse(event, self.modes, alternate=self.is_alternate)
 
     def encode_paste(self, text: str) -> bytes:
-        """What pasting a text sends."""
-        return paste.encode_paste(text, bracketed=self.modes.bracketed_paste)
+        """Returns what pasting a text sends."""
+        return user_input.encode_paste(text, bracketed=self.modes.bracketed_paste)
 
     def encode_focus(self, focused: bool) -> bytes:
-        """What is sent when the terminal gets or loses the focus, if a program wants to know."""
+        """Returns what a change of focus sends: nothing unless the program asked for it."""
         if not self.modes.focus_events:
             return b""
         return b"\x1b[I" if focused else b"\x1b[O"

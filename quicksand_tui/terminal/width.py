@@ -1,9 +1,9 @@
-"""How many columns a character takes, and which characters share a cell.
+"""Decides how many columns a character takes, and which characters share a cell.
 
-Single characters are counted as the guest's C library counts them (wcwidth: East Asian wide and
-fullwidth are 2, marks 0, the rest 1), because programs place the cursor by it. Emoji that belong
-together (joined by ZWJ, with a skin tone, pairs of regional indicators) are one cell of two
-columns, as Unicode's UTS #51 wants them shown and as today's terminals do.
+Single characters count as in the guest's C library (wcwidth: East Asian wide and fullwidth are 2,
+combining marks 0, the rest 1), because programs place the cursor by it. Emoji sequences (joined by
+ZWJ, with a skin tone, pairs of regional indicators) are one cell of two columns, as Unicode's
+UTS #51 recommends and modern terminals do.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Final
 ZWJ: Final = "\u200d"
 ZWNJ: Final = "\u200c"
 VS16: Final = "\ufe0f"
-"""Asks for the picture of a character that also has a plain form."""
+"""Selects the emoji form of a character that also has a text form."""
 
 MARKS_MAX: Final = 4
-"""Marks on one character. Languages need two or three; more is an attack on the line above."""
+"""The most marks on one character. Languages need two or three; more would draw over the line
+above."""
 
 KEYCAPS: Final = frozenset("#*0123456789")
-"""Have an emoji form, too."""
+"""Characters that become emoji (keycaps) with `VS16`."""
 
 EMOJI_MAX: Final = 16
-"""Code points in one emoji. The longest of Unicode 16 has 10."""
+"""The most code points of one emoji; the longest in Unicode 16 has 10."""
 
 CODE_POINTS_MAX: Final = max(1 + MARKS_MAX, EMOJI_MAX)
 
@@ -34,7 +35,7 @@ NARROW: Final = (
     " -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u048a-\u0590\u1e00-\u1fff\u2010-\u2027\u2030-\u205e"
     "\u2070-\u20cf\u2100-\u2319\u231c-\u2328\u232b-\u23e8\u2400-\u25fc\u2800-\u2b1a\ue000-\uf8ff"
 )
-"""Ranges in which every character takes one column and joins nothing: most of what is printed."""
+"""Ranges in which every character takes one column and never joins another: most output."""
 
 WIDE: Final = (
     "\u3000-\u3029\u3041-\u3096\u309b-\u30ff\u3131-\u3163\u3220-\u3247\u3250-\u4dbf\u4e00-\ua48c"
@@ -44,15 +45,15 @@ WIDE: Final = (
     "\U0001f442-\U0001f4fc\U0001f600-\U0001f64f\U0001f680-\U0001f6c5\U0001f90c-\U0001f93a"
     "\U0001f947-\U0001f9ff\U00020000-\U0003fffd"
 )
-"""Ranges in which every character takes two columns and joins nothing but what ends with ZWJ."""
+"""Ranges in which every character takes two columns and joins only after a ZWJ."""
 
 PIECES: Final = re.compile(f"([{NARROW}]+)|([{WIDE}]+)|(.)", re.DOTALL)
-"""Cuts text into runs that need no closer look, and single characters that do."""
+"""Cuts text into runs of `NARROW` or `WIDE`, and other characters one by one."""
 
 _VISIBLE_FORMATS: Final = frozenset(
     {0xAD, *range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
 )
-"""Of category Cf, but seen: the soft hyphen, and signs before Arabic and Kaithi digits."""
+"""Visible characters of category Cf: the soft hyphen, and signs before Arabic and Kaithi digits."""
 
 _WIDE_UNASSIGNED: Final = re.compile(
     "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0001f6d8-\U0001f6ff\U0001fa70-\U0001faff"
@@ -64,16 +65,16 @@ _PICTURES: Final = re.compile(
     "\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa"
     "\U0001f400-\U0001faff]"
 )
-"""Roughly Extended_Pictographic of Unicode's emoji-data.txt, which Python does not have."""
+"""Roughly Extended_Pictographic of Unicode's emoji-data.txt, which Python lacks."""
 
 
 def char_width(char: str) -> int:
-    """Columns of one character: 1, 2, 0 if it belongs to the one before, `NOT_SHOWN` for controls
-    and for what would turn the writing direction or hide."""
+    """Returns the columns of one character: 1, 2, 0 if it belongs to the one before, or `NOT_SHOWN`
+    for control characters and invisible ones, such as those that change the writing direction."""
     code = ord(char)
     category = unicodedata.category(char)
     if category in ("Mn", "Me") or 0x1160 <= code <= 0x11FF or 0xD7B0 <= code <= 0xD7FB:
-        return 0  # the ranges are vowels and finals of Hangul, which join their initial
+        return 0  # the ranges are Hangul vowels and finals, which join their initial
     if category == "Cf":
         if char in (ZWJ, ZWNJ) or 0xE0020 <= code <= 0xE007F:
             return 0
@@ -81,18 +82,18 @@ def char_width(char: str) -> int:
     if category in ("Cc", "Cs", "Zl", "Zp"):
         return NOT_SHOWN
     if category == "Cn":
-        # Newer than Python's Unicode: in blocks of ideographs and of emoji it is one of those.
+        # Unassigned in Python's Unicode: in blocks of ideographs or emoji, it is a newer one.
         return 2 if _WIDE_UNASSIGNED.match(char) else 1
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
 def is_picture(char: str) -> bool:
-    """Whether it is an emoji, or a symbol that has an emoji form."""
+    """Whether it is an emoji or a symbol with an emoji form."""
     return _PICTURES.match(char) is not None
 
 
 def is_regional(char: str) -> bool:
-    """Whether it is one of the letters of which two make a flag."""
+    """Whether it is a regional indicator, two of which make a flag."""
     return "\U0001f1e6" <= char <= "\U0001f1ff"
 
 
@@ -101,7 +102,7 @@ def is_skin_tone(char: str) -> bool:
 
 
 def joins(cluster: str, char: str) -> bool:
-    """Whether a character with a width of its own goes into the cell before it all the same."""
+    """Whether a character that has a width still joins the cell before it."""
     if cluster.endswith(ZWJ):
         return is_picture(char) and is_picture(cluster[0])
     if is_skin_tone(char):
@@ -110,14 +111,14 @@ def joins(cluster: str, char: str) -> bool:
 
 
 def widens(cluster: str, char: str) -> bool:
-    """Whether ``char``, put into a cell of one column, makes it one of two."""
+    """Whether adding ``char`` makes a cell of one column two columns wide."""
     if char == VS16:
         return is_picture(cluster[0]) or cluster in KEYCAPS
     return joins(cluster, char)
 
 
 def cluster_width(cluster: str) -> int:
-    """Columns of what one cell holds."""
+    """Returns the columns of one cell's content."""
     width = char_width(cluster[0])
     if width == 1 and any(widens(cluster[:n], cluster[n]) for n in range(1, len(cluster))):
         return 2
@@ -125,7 +126,7 @@ def cluster_width(cluster: str) -> int:
 
 
 def has_room(cluster: str) -> bool:
-    """Whether a cell may hold one more code point."""
+    """Whether a cell can take one more code point."""
     if len(cluster) <= MARKS_MAX:
         return True
     is_emoji = is_picture(cluster[0]) or is_regional(cluster[0])
@@ -133,7 +134,7 @@ def has_room(cluster: str) -> bool:
 
 
 class Widths(dict[str, int]):
-    """`char_width`, remembered for some thousand characters."""
+    """A cache of `char_width`."""
 
     MAX = 8192
 

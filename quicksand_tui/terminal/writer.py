@@ -1,4 +1,4 @@
-"""Printing: text goes into cells, at the cursor and in its style."""
+"""Writes text into cells, at the cursor and in its style."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Writes text on a screen. Nearly all that a terminal does is this, so it is made to be quick:
-    cells are made of a whole text at once, and go into each row at once."""
+    """Writes text on a screen. Terminals do little else, so this is optimised: a whole text becomes
+    cells at once, and each row takes its cells at once."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -39,10 +39,10 @@ class Writer:
         self._modes = screen.modes
         self._widths = Widths()
         self._last = ""
-        """What REP repeats."""
+        """The character that REP repeats."""
 
     def write(self, text: str) -> None:
-        """Write text without control characters; not empty."""
+        """Writes text without control characters; it must not be empty."""
         if self._charsets.translating:
             text = self._charsets.translate(text)
         if not text.isascii():
@@ -60,7 +60,7 @@ class Writer:
             row.cut(x)
             row.cut(end)
         row.cells[x:end] = text
-        # Not with max(): this is the innermost loop, and that is a call.
+        # Not max(), which is a call: this is the innermost loop.
         if end > row.used:  # noqa: PLR1730
             row.used = end
         style = cursor.style
@@ -72,7 +72,7 @@ class Writer:
         cursor.x = end
 
     def repeat(self, count: int) -> None:
-        """REP: the last character again, as often as the screen has cells at most."""
+        """REP: writes the last character again, at most as often as the screen has cells."""
         if self._last:
             width = self._widths[self._last]
             cells = [self._last, ""] if width == 2 else [self._last]
@@ -80,21 +80,22 @@ class Writer:
             self._put(cells * count, WIDE if width == 2 else SIMPLE)
 
     def forget(self) -> None:
-        """There is no last character."""
+        """Forgets the last character."""
         self._last = ""
 
     def _write_any(self, text: str) -> None:
         if self._modes.autowrap and not self._modes.insert:
             self._write_cells(text)
         else:
-            # Where what is at the margin is lost, it matters which character came when.
+            # Characters at the margin overwrite each other, so their order matters.
             for char in text:
                 self._write_cells(char)
 
     # ASCII at the margin
 
     def _write_to_margin(self, text: str) -> None:
-        """`write` where it reaches the last column, perhaps several times, or in insert mode."""
+        """Does `write` for ASCII that reaches the last column, perhaps repeatedly, or in insert
+        mode."""
         cursor, columns = self._cursor, self._screen.grid.columns
         at, total = 0, len(text)
         while at < total:
@@ -133,8 +134,8 @@ class Writer:
             self._put(cells, kind)
 
     def _add(self, cells: list[str], char: str) -> int:
-        """Add a character to cells that are not written yet, or to the one before them; return what
-        kind of row that makes."""
+        """Adds a character to cells that are not written yet, or to the cell before them; returns
+        the resulting kind of row."""
         width = self._widths[char]
         if width == NOT_SHOWN:
             return SIMPLE
@@ -151,7 +152,7 @@ class Writer:
         return width - 1
 
     def _join(self, cells: list[str], char: str, width: int) -> bool:
-        """Put a character into the last cell, if it belongs there."""
+        """Adds a character to the last cell, if it belongs there; returns whether it does."""
         at = -1 if cells[-1] else -2
         cluster = cells[at]
         if (width and not joins(cluster, char)) or not has_room(cluster):
@@ -164,7 +165,7 @@ class Writer:
     # The character before the cursor
 
     def _column_before(self) -> int:
-        """Where the character before the cursor begins; -1 if there is none."""
+        """Returns the column where the character before the cursor begins; -1 if there is none."""
         cursor = self._cursor
         x = cursor.x if cursor.pending else cursor.x - 1
         return x - 1 if x > 0 and not self._screen.row.cells[x] else x
@@ -174,7 +175,7 @@ class Writer:
         return self._screen.row.cells[x] if x >= 0 else ""
 
     def _join_before(self, char: str, width: int) -> bool:
-        """Put a character into the cell before the cursor, if it belongs there."""
+        """Adds a character to the cell before the cursor, if it belongs there; returns whether."""
         cluster = self._cluster_before()
         if not cluster or (width and not joins(cluster, char)) or not has_room(cluster):
             return False
@@ -189,8 +190,8 @@ class Writer:
         return self._widen(row, x, cluster + char)
 
     def _widen(self, row: Row, x: int, cluster: str) -> bool:
-        """Have a character of two columns where one of one column was, before the cursor. It is
-        written anew, as it may have to go to the next row; False if there is no way to do it."""
+        """Replaces the narrow character before the cursor by a wide one. It is written anew, since
+        it may have to wrap; returns False if that is not possible."""
         cursor = self._cursor
         if x + 1 >= self._screen.columns and not self._modes.autowrap:
             return False
@@ -205,7 +206,7 @@ class Writer:
     # From cells to rows
 
     def _put(self, cells: list[str], kind: int) -> None:
-        """Write cells at the cursor, in as many rows as it takes."""
+        """Writes cells at the cursor, in as many rows as needed."""
         screen, cursor = self._screen, self._cursor
         columns = screen.grid.columns
         at, total = 0, len(cells)
@@ -217,7 +218,7 @@ class Writer:
             if end > columns:
                 end = columns
                 if not cells[at + end - x]:
-                    # The last column is one too few for what would come there.
+                    # A wide character would begin in the last column.
                     end -= 1
             self._put_in_row(cells[at : at + end - x], x, kind)
             at += end - x
@@ -228,7 +229,7 @@ class Writer:
                 screen.wrap(SHORT_WRAP)
 
     def _put_in_row(self, cells: list[str], x: int, kind: int) -> None:
-        """Write cells from column ``x`` of the cursor's row; they fit there."""
+        """Writes cells from column ``x`` of the cursor's row, where they must fit."""
         cursor, row = self._cursor, self._screen.row
         end = x + len(cells)
         if self._modes.insert:
@@ -247,7 +248,7 @@ class Writer:
         if end < len(row.cells):
             cursor.x = end
         else:
-            # Whether the line goes on is not known before it does.
+            # Whether the line wraps is not known yet.
             row.wrap = NO_WRAP
             cursor.x = end - 1
             cursor.pending = True

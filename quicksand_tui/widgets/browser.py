@@ -1,5 +1,4 @@
-"""A long list in a frame: filtered as one types, ordered, with marks. Knows no engine and no
-screen, so that any layout can have it."""
+"""A long list in a frame that can be filtered, ordered and marked."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from quicksand_tui.text import plain
-from quicksand_tui.widgets.line_input import LineInput
+from quicksand_tui.model.text import plain
+from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.long_table import LongTable, PlanColumns
 
 if TYPE_CHECKING:
-    from quicksand_tui.snapshot import Snapshot
-    from quicksand_tui.view import Row
+    from quicksand_tui.model.world import World
+    from quicksand_tui.views.rows import Row
 
 
 class Keyed(Protocol):
-    """What can be listed."""
+    """Something that can be listed."""
 
     @property
     def key(self) -> str: ...
@@ -35,28 +34,28 @@ T = TypeVar("T", bound=Keyed)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[T]):
-    """What a `Browser` needs to know of its things: pure functions."""
+    """How a `Browser` shows one kind of thing, as pure functions."""
 
     title: str
     plan: PlanColumns
-    row: Callable[[T, Snapshot], Row]
+    row: Callable[[T, World], Row]
     arrange: Callable[[Sequence[T], str, str], Sequence[T]]
-    """Those that match a query, in an order."""
+    """Returns the things that match a query, in an order."""
     orders: tuple[str, ...]
-    """By column; the first is how it begins."""
+    """The columns to order by; the first is the default."""
     marked_text: Callable[[Sequence[T]], str]
     placeholder: str
-    """Says what a query can be."""
+    """Explains queries."""
 
 
 class Browser(Vertical, Generic[T]):
-    """Shows things of one kind; `Moved` when something else is selected or marked."""
+    """Lists things of one kind."""
 
     class Moved(Message):
-        """The cursor is on something else, or something else is marked."""
+        """The selection or the marks have changed."""
 
     class Opened(Message):
-        """Something was clicked twice."""
+        """A row was double-clicked."""
 
     def __init__(self, listing: Listing[T], *, ascii_only: bool, **options: Any) -> None:
         super().__init__(classes="-empty", **options)
@@ -69,11 +68,11 @@ class Browser(Vertical, Generic[T]):
         self._things: Sequence[T] = ()
         self._by_key: dict[str, T] = {}
         self._arranged: tuple[str, str] | None = None
-        """Query and order of what is shown."""
+        """The query and the order of the rows shown."""
         self._keys: Sequence[str] = ()
         self._marks: dict[str, None] = {}
-        """In the order in which they were set."""
-        self._snapshot: Snapshot | None = None
+        """The marked keys, in the order of marking."""
+        self._snapshot: World | None = None
         self._empty_text: Callable[[str], str] = lambda query: ""
         self._frame = ("", "", "")
 
@@ -81,7 +80,7 @@ class Browser(Vertical, Generic[T]):
         yield self.table
         yield self._empty
 
-    # What is chosen
+    # Selection
 
     @property
     def selected(self) -> T | None:
@@ -93,10 +92,10 @@ class Browser(Vertical, Generic[T]):
 
     # Showing
 
-    def show(self, things: Sequence[T], snapshot: Snapshot, empty: Callable[[str], str]) -> None:
-        """Show these as they are at that moment; or what ``empty`` says of a query, if there are
-        none."""
-        self._snapshot, self._empty_text = snapshot, empty
+    def show(self, things: Sequence[T], world: World, empty: Callable[[str], str]) -> None:
+        """Shows ``things`` with the facts of ``world``; if none matches, shows what ``empty``
+        returns for the query."""
+        self._snapshot, self._empty_text = world, empty
         if things is not self._things:
             self._things = things
             self._by_key = {thing.key: thing for thing in things}
@@ -111,8 +110,8 @@ class Browser(Vertical, Generic[T]):
             self._arranged = (self.query_text, self.order)
             found = self._listing.arrange(self._things, self.query_text, self.order)
             self._keys = [thing.key for thing in found]
-        snapshot, row = self._snapshot, self._listing.row
-        self.table.show(self._keys, lambda key: row(self._by_key[key], snapshot), self._marks)
+        world, row = self._snapshot, self._listing.row
+        self.table.show(self._keys, lambda key: row(self._by_key[key], world), self._marks)
         self._draw_frame()
 
     def _draw_frame(self) -> None:
@@ -135,10 +134,10 @@ class Browser(Vertical, Generic[T]):
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
 
-    # What can be done with it
+    # Marks and order
 
     def toggle_mark(self) -> None:
-        """Mark what the cursor is on, or mark it no more; and go on to the next."""
+        """Marks or unmarks the row under the cursor, and moves to the next."""
         key = self.table.selected_key
         if key is None:
             return
@@ -150,7 +149,7 @@ class Browser(Vertical, Generic[T]):
         self.table.action_move(1)
 
     def toggle_all(self) -> None:
-        """Mark all that are listed; if they are, none of them."""
+        """Marks all listed rows, or unmarks them if all are marked."""
         if all(key in self._marks for key in self._keys):
             listed = set(self._keys)
             self._marks = {key: None for key in self._marks if key not in listed}
@@ -159,7 +158,6 @@ class Browser(Vertical, Generic[T]):
         self._marks_changed()
 
     def unmark(self, keys: Iterable[str]) -> None:
-        """Take marks away; what has none stays as it is."""
         for key in keys:
             self._marks.pop(key, None)
         self._marks_changed()
@@ -177,7 +175,7 @@ class Browser(Vertical, Generic[T]):
         self._draw()
 
     def step_back(self) -> bool:
-        """Undo one of filter and marks; False if there is neither."""
+        """Drops the filter, or else the marks; returns False if there is neither."""
         if self._field is not None or self.query_text:
             self._close_field()
             self._set_query("")
@@ -191,11 +189,10 @@ class Browser(Vertical, Generic[T]):
 
     @property
     def _field(self) -> Input | None:
-        """Where the filter is typed; None unless it is open."""
+        """The input of the filter, if it is open."""
         return next(iter(self.query(".filter").results(Input)), None)
 
     def filter_by(self, words: str) -> None:
-        """Show what matches these."""
         self._close_field()
         self._set_query(words)
 

@@ -1,4 +1,4 @@
-"""Lines of a log: bounded, followed, searched, wrapped or cut."""
+"""A view of a log: bounded, followed, searched, wrapped or cut."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 LINES_MAX = 20_000
+"""How many lines the view keeps."""
 
 
 class LogView(ScrollView, can_focus=True):
-    """Shows lines that were made fit to be shown before."""
+    """Shows the last `LINES_MAX` lines of a log; the caller sanitises them."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log--match", "log--current"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,10 +38,10 @@ class LogView(ScrollView, can_focus=True):
         super().__init__(**options)
         self._lines: list[str] = []
         self._rows: list[tuple[int, str]] = []
-        """What is drawn: (number of the line, its piece)."""
+        """The rows drawn: (number of the line, piece of the line)."""
         self._width = 0
         self._widest = 0
-        """Cells of the longest line so far."""
+        """Width of the longest line so far in cells."""
         self.wrapped = True
         self.following = True
         self.query_text = ""
@@ -53,13 +54,12 @@ class LogView(ScrollView, can_focus=True):
 
     @property
     def match_lines(self) -> list[int]:
-        """Numbers of the lines with a match."""
         needle = self.query_text.lower()
         return [n for n, line in enumerate(self._lines) if needle in line.lower()] if needle else []
 
     @property
     def match_position(self) -> tuple[int, int]:
-        """(number of the current match from 1, how many there are)."""
+        """The number of the current match from 1 (0 if none), and the number of matches."""
         found = self.match_lines
         return (found.index(self._current) + 1 if self._current in found else 0, len(found))
 
@@ -69,7 +69,7 @@ class LogView(ScrollView, can_focus=True):
         self._resize()
 
     def append(self, lines: list[str]) -> None:
-        """Add lines; the first one goes on where the last one ended."""
+        """Adds lines; the first continues the present last line."""
         if not lines:
             return
         if self._lines:
@@ -81,7 +81,7 @@ class LogView(ScrollView, can_focus=True):
         self._lines += lines
         self._widest = max(self._widest, *(cell_len(line) for line in lines))
         if len(self._lines) > LINES_MAX:
-            # Less often than with every line: it lays out all rows anew.
+            # Drops a tenth at once, since dropping lays out all rows anew.
             gone = len(self._lines) - LINES_MAX * 9 // 10
             del self._lines[:gone]
             self._current = max(-1, self._current - gone)
@@ -104,7 +104,7 @@ class LogView(ScrollView, can_focus=True):
     # Searching
 
     def search(self, text: str) -> None:
-        """Highlight ``text`` and go to its last match, as one looks for what happened last."""
+        """Highlights ``text`` and goes to its last match, the most recent one."""
         self.query_text = text
         self._current = -1
         found = self.match_lines
@@ -113,7 +113,8 @@ class LogView(ScrollView, can_focus=True):
         self.refresh()
 
     def step(self, by: int) -> bool:
-        """Go to another match; False if there is none."""
+        """Goes to the next match, or the previous one with ``by`` -1; returns False if there is
+        none."""
         found = self.match_lines
         if not found:
             return False
@@ -141,7 +142,7 @@ class LogView(ScrollView, can_focus=True):
         self._resize()
 
     def _resize(self) -> None:
-        # Lines end with a line feed: the empty one after the last is none.
+        # The empty line after the last line feed is not shown.
         count = len(self._rows) - (1 if self._rows and not self._rows[-1][1] else 0)
         self.virtual_size = Size(self._width if self.wrapped else self._widest, count)
         if self.following:
@@ -192,10 +193,10 @@ class LogView(ScrollView, can_focus=True):
 
 
 def _highlight(text: str, needle: str, base: Style, found: Style) -> list[Segment]:
-    """``text`` with every match of ``needle``, whatever its case, in another style."""
+    """Returns ``text`` with every match of ``needle``, ignoring case, in another style."""
     segments: list[Segment] = []
     lower, begin = text.lower(), 0
-    # Some letters change their length in lower case; then nothing is marked but nothing breaks.
+    # Some letters change their length in lower case; then nothing is highlighted.
     while len(lower) == len(text) and (at := lower.find(needle.lower(), begin)) >= 0:
         segments.append(Segment(text[begin:at], base))
         segments.append(Segment(text[at : at + len(needle)], base + found))

@@ -1,4 +1,4 @@
-"""A table of any length: only the lines that can be seen are made."""
+"""A table of any length, which makes only the visible rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from quicksand_tui.text import clip, clip_middle, plain
-from quicksand_tui.view import PADDING, Cell, Column, Row, muted_style
+from quicksand_tui.model.text import clip, clip_middle, plain
+from quicksand_tui.views.rows import PADDING, Cell, Column, Row, muted_style
 
 NOTE_MIN = 6
-"""Cells for a note, with what is before it."""
+"""The least room in cells for a note and the gap before it."""
 
 GUTTER = 2
 """Cells before the first column, for the mark."""
@@ -30,7 +30,7 @@ MakeRow = Callable[[str], Row]
 
 
 class LongTable(ScrollView, can_focus=True):
-    """Rows by key, with a cursor that stays on its key, and marks. The first line is the head."""
+    """Rows by key, below a head, with marks and a cursor that stays on its key."""
 
     DEFAULT_CSS = """
     LongTable {
@@ -81,10 +81,10 @@ class LongTable(ScrollView, can_focus=True):
     ]
 
     class Moved(Message):
-        """The cursor is on another row, or there is another row under it."""
+        """The row under the cursor has changed."""
 
     class Opened(Message):
-        """A row was clicked twice."""
+        """A row was double-clicked."""
 
     class HeadClicked(Message):
         """The head of a column was clicked."""
@@ -105,10 +105,9 @@ class LongTable(ScrollView, can_focus=True):
         self._marked: Collection[str] = ()
         self._cursor = 0
         self._drawn: dict[int, tuple[Row, bool, bool]] = {}
-        """What was drawn last of each row that can be seen: whether it is marked, and the
-        cursor's."""
+        """The visible rows as last drawn: (row, is marked, has the cursor)."""
 
-    # What it shows
+    # Content
 
     @property
     def row_count(self) -> int:
@@ -132,11 +131,11 @@ class LongTable(ScrollView, can_focus=True):
         return self._keys[first : first + self._height]
 
     def shows_column(self, key: str) -> bool:
-        """Whether somebody can see that column."""
+        """Whether that column is visible."""
         return self.is_on_screen and any(column.key == key for column in self._columns)
 
     def show(self, keys: Sequence[str], make: MakeRow, marked: Collection[str]) -> None:
-        """Show the rows of these keys, which ``make`` makes; the cursor stays where it was."""
+        """Shows the rows that ``make`` returns for ``keys``; the cursor stays on its key."""
         selected = self.selected_key
         self._make, self._marked = make, marked
         if keys is not self._keys:
@@ -151,7 +150,7 @@ class LongTable(ScrollView, can_focus=True):
         self._refresh_changed()
 
     def select(self, key: str) -> bool:
-        """Move the cursor to the row of ``key``, if it is there."""
+        """Moves the cursor to the row of ``key``; returns False if there is none."""
         at = self._places.get(key)
         if at is not None:
             self._go_to(at)
@@ -161,11 +160,11 @@ class LongTable(ScrollView, can_focus=True):
 
     @property
     def _height(self) -> int:
-        """Rows that can be seen."""
+        """The number of visible rows."""
         return max(0, self.scrollable_content_region.height - 1)
 
     def on_mount(self) -> None:
-        # Roles are drawn in the theme's colours.
+        # Roles have the theme's colours.
         self.app.theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def on_resize(self) -> None:
@@ -179,7 +178,7 @@ class LongTable(ScrollView, can_focus=True):
         self.virtual_size = Size(width, len(self._keys) + 1)
 
     def _follow(self) -> None:
-        """Have the cursor where it can be seen."""
+        """Scrolls the cursor into view."""
         if not self._height:
             return
         top = self.scroll_offset.y
@@ -188,7 +187,7 @@ class LongTable(ScrollView, can_focus=True):
             self.scroll_to(y=wanted, animate=False, immediate=True, force=True)
 
     def _refresh_changed(self) -> None:
-        """Draw the lines anew that are not what they were."""
+        """Redraws the visible rows that have changed."""
         first = self.scroll_offset.y
         for at in range(first, min(first + self._height, len(self._keys))):
             if self._drawn.get(at) != self._state(at):
@@ -238,7 +237,7 @@ class LongTable(ScrollView, can_focus=True):
         return Style(color=self.get_component_rich_style("long-table--mark").color)
 
     def _cell(self, cell: Cell, column: Column, base: Style) -> list[Segment]:
-        """Never markup: names come from anywhere."""
+        """Draws a cell as plain text, not markup, because names may hold anything."""
         text = self._fit(_cut(cell, column.width))
         style = base + self._colour(cell.role)
         left = column.width - cell_len(text)
@@ -259,7 +258,7 @@ class LongTable(ScrollView, can_focus=True):
         if role in ("", "muted"):
             muted = muted_style(self.app.theme_variables)
             return Style.parse(muted) if role else Style.null()
-        # The shade for text: the plain one is too pale on a light ground. Rich has no "ansi_".
+        # The shade for text, as the plain one is too pale in light themes. Rich knows no "ansi_".
         name = self.app.theme_variables.get(f"text-{role}", "").removeprefix("ansi_")
         return Style.parse(name) if name else Style.null()
 
@@ -285,7 +284,7 @@ class LongTable(ScrollView, can_focus=True):
         self._go_to(self._cursor + int(pages * max(1, self._height)))
 
     def on_click(self, event: events.Click) -> None:
-        """One click selects, two open."""
+        """Selects on a click, opens on a double click."""
         place = event.get_content_offset(self)
         if place is None:
             return
@@ -307,7 +306,7 @@ class LongTable(ScrollView, can_focus=True):
 
 
 def _cut(cell: Cell, width: int) -> str:
-    """Of a cell's text, what fits into a column."""
+    """Returns a cell's text, cut to a column."""
     if not cell.gives_way:
         return clip(cell.text, width)
     beside = cell_len(cell.note) + 2 if cell.note else 0

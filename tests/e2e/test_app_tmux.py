@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 from quicksand import QuicksandError, Sandbox
 from quicksand.host.paths import Paths
-from quicksand.registry import Registry, Status
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Status
 
 from tests.conftest import our_processes
 from tests.e2e.tmux import Terminal
@@ -91,13 +93,12 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("● running   debian-1", timeout=BOOT_S)
 
         terminal.press("d")
-        terminal.sees("Delete debian-1?", "It is running and will be killed", "Its disk is lost")
-        terminal.press("Enter")
-        terminal.until(lambda text: "Delete debian-1?" not in text, what="the end of the question")
+        terminal.sees("Delete debian-1?", "It runs: it is ended", "It goes to the trash")
+        terminal.answer("Enter", "Delete debian-1?")
         assert states(places) == [Status.RUNNING]
         terminal.press("d")
         terminal.sees("Delete debian-1?")
-        terminal.press("y")
+        terminal.answer("C-y", "Delete debian-1?")
         terminal.sees("No sandboxes yet")
         assert states(places) == []
 
@@ -140,7 +141,7 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.sees("━ Sandboxes ━")
         terminal.press("d")
         terminal.sees("Delete debian-1?")
-        terminal.press("y")
+        terminal.answer("C-y", "Delete debian-1?")
         terminal.sees("No sandboxes yet")
 
 
@@ -182,10 +183,17 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         in_guest("echo first > /root/file")
         asyncio.run(take_checkpoint("by-a-script", note="[red]of another client[/]"))
         terminal.sees("● by-a-script", "on by-a-script")
-        terminal.press("4", "z")
+        terminal.press("4")
+        terminal.sees("━ Checkpoints of debian-1 ━")
+        terminal.press("z")
+        terminal.until(lambda text: "─ Sandboxes" not in text, what="the tree alone")
         terminal.sees("● by-a-script  ← here")
-        terminal.press("z", "1")
+        terminal.press("z")
+        terminal.sees("─ Sandboxes")
+        terminal.press("1")
+        terminal.sees("━ Sandboxes")
         in_guest("echo second > /root/file; sync")
+        terminal.sees("written since")  # by then no letter is that of a text
         terminal.press("x")
         terminal.sees("○ stopped   debian-1")
         terminal.press("u")
@@ -201,12 +209,11 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.sees("─ by-a-script ─")
         terminal.press("d")
         terminal.sees("Delete the checkpoint by-a-script?")
-        terminal.press("Enter")
-        terminal.until(lambda text: "Delete the" not in text, what="the end of the question")
+        terminal.answer("Enter", "Delete the")
         assert "by-a-script" in tags()
         terminal.press("d")
         terminal.sees("Delete the checkpoint by-a-script?")
-        terminal.press("y")
+        terminal.answer("C-y", "Delete the checkpoint by-a-script?")
         terminal.sees("checkpoint by-a-script is deleted")
         terminal.press("z")
         terminal.sees("○ before start at by-a-")
@@ -271,7 +278,8 @@ def test_without_qemu_it_says_what_to_do(places: Paths) -> None:
 
 @pytest.mark.vm
 def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
-    with Terminal(APP) as terminal:
+    # Cold, it takes seconds: a warm one may be over before a careful key counts.
+    with Terminal(APP, QUICKSAND_TEMPLATES="off") as terminal:
         terminal.sees("Press n to start one from debian")
         terminal.press("n")
         terminal.sees("New sandbox")
@@ -287,7 +295,7 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
 
 @pytest.mark.vm
 def test_a_start_ends_with_its_app_and_leaves_nothing(places: Paths) -> None:
-    with Terminal(APP) as terminal:
+    with Terminal(APP, QUICKSAND_TEMPLATES="off") as terminal:
         terminal.sees("Press n to start one from debian")
         terminal.press("n")
         terminal.sees("New sandbox")
@@ -320,7 +328,7 @@ def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths)
         three.sees("● running   debian-1")
         three.press("K")
         three.sees("Kill debian-1?")
-        three.press("y")
+        three.answer("C-y", "Kill debian-1?")
         three.sees("stopped   debian-1")
 
 
@@ -335,10 +343,11 @@ def test_a_signal_ends_the_app_and_restores_the_terminal(number: signal.Signals)
 
 def test_a_crash_restores_the_terminal_and_says_what_it_was() -> None:
     code = (
-        "from quicksand_tui import app, service\n"
+        "from quicksand_tui.door import service\n"
+        "from quicksand_tui.opening.opening import run_app\n"
         "def read(*_, **__): raise ZeroDivisionError('a fault of ours')\n"
         "service.EngineService.read = read\n"
-        "raise SystemExit(app.run_app())"
+        "raise SystemExit(run_app())"
     )
     with Terminal([sys.executable, "-c", code], rows=50) as terminal:
         terminal.sees("ZeroDivisionError: a fault of ours")
@@ -373,3 +382,39 @@ def test_help_names_what_a_newcomer_needs() -> None:
         terminal.until(lambda text: "Start a stopped" not in text, what="the end of the help")
         terminal.press("q")
         left_clean(terminal, 0)
+
+
+@pytest.mark.vm
+def test_what_is_typed_where_no_shell_is_loses_nothing_and_undo_brings_a_delete_back(
+    places: Paths,
+) -> None:
+    with Terminal(APP) as terminal:
+        start_sandbox(terminal)
+        in_guest = [sys.executable, "-m", "quicksand_tui", "exec", "debian-1", "--"]
+        subprocess.run([*in_guest, "sh", "-c", "echo kept >/dev/shm/f"], check=True)
+        for text in ("ready to delete yes", "quit undo exit next six kill"):
+            terminal.type(text)
+            terminal.sees("That was typed text")
+        for letter in "ready to delete yes":
+            terminal.type(letter)
+        terminal.paste("ready to delete yes")
+        terminal.sees("Pasting is refused here")
+        assert states(places) == [Status.RUNNING]
+        # Until then the next letter could belong to the text.
+        terminal.until(lambda text: "refused here" not in text, what="the end of the toast")
+        terminal.press("d")
+        terminal.sees("Delete debian-1?", "its last instant is kept", "U brings it back")
+        terminal.answer("C-y", "Delete debian-1?")
+        terminal.sees("debian-1 is in the trash")
+        assert states(places) == []
+        terminal.press("U")
+        terminal.sees("$ quicksand-tui restore --start debian-1  ✓")
+        assert states(places) == [Status.RUNNING]
+        kept = subprocess.run(
+            [*in_guest, "cat", "/dev/shm/f"], check=True, capture_output=True, text=True
+        )
+        assert kept.stdout == "kept\n"
+        terminal.press("K")
+        terminal.sees("Kill debian-1?")
+        terminal.answer("C-y", "Kill debian-1?")
+        terminal.sees("○ stopped   debian-1")

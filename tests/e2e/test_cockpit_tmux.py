@@ -39,7 +39,7 @@ def test_saved_cloned_resumed_deleted_and_all_there_again() -> None:
         terminal.sees("[2 Saves 1]", "led to the sandbox good-1")
         terminal.press("d")
         terminal.sees("Delete the save good?", "To the trash", "What came from it works without it")
-        terminal.press("y")
+        terminal.answer("C-y", "Delete the save good?")
         terminal.sees("good is in the trash for a week")
         terminal.press("q")
         left_clean(terminal, 0)
@@ -61,7 +61,7 @@ def test_when_a_guests_agent_dies_the_shell_says_so_and_a_start_gives_a_new_one(
         # The agent is the first process, which only the kernel can end; it ends with the kernel.
         terminal.type("echo c > /proc/sysrq-trigger")
         terminal.press("Enter")
-        panicked = "enter opens a new one: the guest's kernel panicked"
+        panicked = "ctrl-] d, a starts it: the guest's kernel panicked"
         terminal.sees(panicked, "✗ crashed   debian-1", timeout=60)
         terminal.press("C-]")
         terminal.type("d")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import wait_for
 from tests.e2e.test_app_tmux import nothing_runs_on
-from tests.e2e.test_panes_tmux import prefixed, terminal
+from tests.e2e.test_panes_tmux import terminal
 from tests.e2e.tmux import Terminal
 
 __all__ = ["nothing_runs_on", "terminal"]
@@ -38,7 +38,7 @@ def test_what_scrolled_off_is_found_copied_and_pasted(terminal: Terminal) -> Non
     terminal.type("Vky")
     copied(terminal, "line-258\nline-259")
     terminal.sees("Copied 2 lines", "line-500")
-    prefixed(terminal, "]")
+    terminal.prefixed("]")
     terminal.sees("root@debian-1:~# line-258", "line-259")
     terminal.press("C-c")
 
@@ -49,17 +49,16 @@ def test_several_lines_are_no_commands_without_a_yes(terminal: Terminal) -> None
     terminal.sees("dash>")
     terminal.paste("echo one-$((6 * 7))\necho two-$((6 * 7))\n")
     terminal.sees("Paste 2 lines?", "echo two-$((6 * 7))")
-    terminal.press("Enter")
-    terminal.until(lambda text: "Paste 2 lines?" not in text, what="the pane")
+    terminal.answer("Enter", "Paste 2 lines?")
     assert "one-42" not in terminal.text
     terminal.paste("echo one-$((6 * 7))\necho two-$((6 * 7))\n")
     terminal.sees("Paste 2 lines?")
-    terminal.type("y")
+    terminal.answer("C-y", "Paste 2 lines?")
     terminal.sees("one-42", "two-42")
 
 
 def test_the_mouse_selects_and_scrolls(terminal: Terminal) -> None:
-    prefixed(terminal, "z")
+    terminal.prefixed("z")
     terminal.until(lambda text: "Sandboxes" not in text, what="the shell alone")
     terminal.type("clear; echo hello brave new world")
     terminal.press("Enter")

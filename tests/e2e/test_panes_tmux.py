@@ -11,7 +11,14 @@ from quicksand import Sandbox
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 
-from tests.e2e.test_app_tmux import APP, in_guest, left_clean, nothing_runs_on, start_sandbox
+from tests.e2e.test_app_tmux import (
+    APP,
+    BOOT_S,
+    in_guest,
+    left_clean,
+    nothing_runs_on,
+    start_sandbox,
+)
 from tests.e2e.tmux import Terminal
 
 __all__ = ["nothing_runs_on"]
@@ -29,13 +36,8 @@ def terminal() -> Iterator[Terminal]:
         yield terminal
 
 
-def prefixed(terminal: Terminal, key: str) -> None:
-    terminal.press("C-]")
-    terminal.type(key)
-
-
 def split(terminal: Terminal, key: str, number: int) -> None:
-    prefixed(terminal, key)
+    terminal.prefixed(key)
     terminal.sees(f" {number} shell")
     terminal.until(lambda text: text.count("root@debian-1") >= 1, what="a prompt")
 
@@ -47,7 +49,7 @@ def test_vi_is_as_it_was_after_a_checkpoint_and_a_revert_by_keys(terminal: Termi
     terminal.type("iroses are red")
     terminal.press("Escape")
     terminal.sees("roses are red")
-    prefixed(terminal, "c")
+    terminal.prefixed("c")
     terminal.sees("Checkpoint of debian-1")
     terminal.type("in vi")
     terminal.press("Enter")
@@ -59,7 +61,7 @@ def test_vi_is_as_it_was_after_a_checkpoint_and_a_revert_by_keys(terminal: Termi
     terminal.type("rm -rf /usr/bin/vi* /home; echo wrecked")
     terminal.press("Enter")
     terminal.sees("wrecked")
-    prefixed(terminal, "u")
+    terminal.prefixed("u")
     terminal.sees("● in vi", "enter goes back")
     terminal.press("Enter")
     terminal.sees("roses are red", "reverted to 'in vi'")
@@ -88,7 +90,7 @@ def test_panes_are_split_left_and_found_again(terminal: Terminal, places: Paths)
     terminal.type("echo below-$((6 * 7)); sleep 600")
     terminal.press("Enter")
     terminal.sees("below-42")
-    prefixed(terminal, "d")
+    terminal.prefixed("d")
     terminal.sees("━ Sandboxes ━")
     terminal.press("q")
     left_clean(terminal, 0)
@@ -97,14 +99,72 @@ def test_panes_are_split_left_and_found_again(terminal: Terminal, places: Paths)
         again.sees("● running   debian-1")
         again.press("s")
         again.sees("right-42", "below-42", " 3 shell")
-        prefixed(again, "z")
+        again.prefixed("z")
         again.until(lambda text: " 2 shell" not in text, what="one pane alone")
-        prefixed(again, "z")
+        again.prefixed("z")
         again.sees(" 2 shell")
         os.kill(Registry(places).list()[0].run.qemu_pid, signal.SIGKILL)  # type: ignore[union-attr]
-        again.sees("enter opens a new one")
-        prefixed(again, "d")
+        again.sees("(lost)", "ctrl-] d, a starts it")
+        again.prefixed("d")
         again.sees("✗ crashed   debian-1")
+        again.press("a")
+        again.sees("● running   debian-1", timeout=BOOT_S)
+        again.press("s")
+        again.sees("(lost) enter opens a new one")
+        again.press("Enter")
+        again.sees("root@debian-1")
+
+
+def places_of(text: str) -> list[tuple[int, int]]:
+    """Where the titles of the panes are."""
+    found = ((row, line.find(f" {n} shell")) for n in range(1, 4) for row, line in enum(text))
+    return [(row, column) for row, column in found if column >= 0]
+
+
+def test_panes_come_back_as_they_lay_and_in_two_apps_at_once(terminal: Terminal) -> None:
+    split(terminal, "%", 2)
+    split(terminal, '"', 3)
+    terminal.type("echo third-$((6 * 7))")
+    terminal.press("Enter")
+    terminal.sees("third-42")
+    terminal.prefixed("{")
+    unmoved = places_of(terminal.text)
+    terminal.press("C-]", "C-Left")
+    terminal.until(lambda text: "third-42" in text.split(" 3 shell")[0], what="another place")
+    terminal.until(lambda text: places_of(text) != unmoved, what="another width")
+    before = places_of(terminal.text)
+    assert len({row for row, _ in before}) == 2, "one is below another"
+    terminal.prefixed("z")
+    terminal.until(lambda text: "zoomed" in text, what="one pane alone")
+    with Terminal(APP, columns=120, rows=36) as second:
+        second.sees("● running   debian-1")
+        second.press("s")
+        second.sees("zoomed")
+        second.prefixed("z")
+        second.until(lambda text: places_of(text) == before, what=f"{before}")
+        second.sees("third-42")
+        # Both show the same terminals: what is typed here is seen there.
+        terminal.prefixed("z")
+        terminal.sees("third-42")
+        second.type("echo both-$((6 * 7))")
+        second.press("Enter")
+        second.sees("both-42")
+        terminal.sees("both-42")
+        second.prefixed("d")
+        second.press("q")
+        left_clean(second, 0)
+    terminal.prefixed("d")
+    terminal.press("q")
+    left_clean(terminal, 0)
+    with Terminal(APP, columns=120, rows=36) as again:
+        again.sees("● running   debian-1")
+        again.press("s")
+        again.until(lambda text: places_of(text) == before, what=f"{before}")
+        again.sees("both-42", "third-42")
+
+
+def enum(text: str) -> list[tuple[int, str]]:
+    return list(enumerate(text.splitlines()))
 
 
 def test_a_flood_does_not_hold_up_the_app(terminal: Terminal) -> None:
@@ -112,11 +172,11 @@ def test_a_flood_does_not_hold_up_the_app(terminal: Terminal) -> None:
     terminal.type("yes abcdefghijklmnopqrstuvwxyz")
     terminal.press("Enter")
     terminal.sees("abcdefghijklmnopqrstuvwxyz")
-    prefixed(terminal, "o")
+    terminal.prefixed("o")
     terminal.type("echo still-$((6 * 7))")
     terminal.press("Enter")
     terminal.sees("still-42")
-    prefixed(terminal, "o")
+    terminal.prefixed("o")
     terminal.press("C-c")
     terminal.until(lambda text: text.count("root@debian-1") >= 2, what="the end of the flood")
     assert Sandbox.list()[0].name == "debian-1"

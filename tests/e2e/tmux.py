@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -20,6 +22,9 @@ ENVIRONMENT = (
     "HOME",
 )
 
+ANSWER_S = 3.0
+"""After which an answer was none: it came too early."""
+PERSON_S = 0.25
 PATIENCE_S = 60.0
 """What takes a second may take so long where two guests are emulated on a busy host."""
 
@@ -29,6 +34,7 @@ class Terminal:
 
     def __init__(self, argv: list[str], *, columns: int = 80, rows: int = 24, **env: str) -> None:
         self._socket = f"qst-{secrets.token_hex(4)}"
+        self._pressed = 0.0
         known = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         words = [f"{name}={value}" for name, value in {**known, **env}.items()]
         # What comes after the program shows how it left the terminal.
@@ -92,12 +98,36 @@ class Terminal:
         return {int(pid): args for pid, args in found}
 
     def press(self, *keys: str) -> None:
-        """Press keys, by tmux's names."""
+        """Press keys, by tmux's names, as people do: not at once behind the keys before, which
+        would be taken for a text."""
+        wait_for(lambda: time.monotonic() - self._pressed > PERSON_S, what="a person's next key")
         self._run("send-keys", *keys)
+        self._pressed = time.monotonic()
+
+    def answer(self, key: str, question: str) -> None:
+        """Press a key until a question is gone: it takes no answer in its first instant."""
+
+        def is_gone() -> bool:
+            return question not in self.text
+
+        def press_and_look() -> bool:
+            self.press(key)
+            with contextlib.suppress(AssertionError):
+                # A second one too early would be meant for what is behind the question.
+                wait_for(is_gone, what="it to go", timeout=ANSWER_S)
+            return is_gone()
+
+        wait_for(press_and_look, what=f"the end of {question!r}", timeout=PATIENCE_S)
+
+    def prefixed(self, key: str) -> None:
+        """Press the panes' prefix, and a key behind it."""
+        self.press("C-]")
+        self.type(key)
 
     def type(self, text: str) -> None:
-        """Type text as it is."""
+        """Type text as it is, at once."""
         self._run("send-keys", "-l", text)
+        self._pressed = time.monotonic()
 
     def paste(self, text: str) -> None:
         """Paste a text as a terminal does."""

@@ -6,20 +6,29 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from quicksand.host.lease import is_leased
 from quicksand.host.paths import Paths
 from quicksand.layout import AGENT_PORTS, runtime_dir
 
-from quicksand_tui.engine_commands import LINES_MAX, OUTPUT_MAX
-from quicksand_tui.failures import OperationError
-from quicksand_tui.service import EngineService
-from quicksand_tui.snapshot import State
-from quicksand_tui.specs import CheckpointSpec, NewSpec
+from quicksand_tui.door.engine import LINES_MAX, OUTPUT_MAX
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.sandboxes import MountState, State
+from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
 from tests.conftest import our_processes, wait_for
 
 pytestmark = pytest.mark.vm
+
+
+async def delete(service: EngineService, sandbox_id: str) -> None:
+    await service.ask("It is still there", lambda engine: engine.delete(sandbox_id))
+
+
+async def revert(service: EngineService, sandbox_id: str, checkpoint_id: str) -> None:
+    await service.ask("No revert", lambda engine: engine.revert(sandbox_id, checkpoint_id))
 
 
 @pytest.fixture
@@ -27,7 +36,7 @@ async def service() -> AsyncIterator[EngineService]:
     found = EngineService()
     yield found
     for view in found.read().sandboxes:
-        await found.delete(view.id)
+        await delete(found, view.id)
     await asyncio.to_thread(found.close)
 
 
@@ -51,14 +60,16 @@ async def until_it_receives(service: EngineService, sandbox_id: str, port: int) 
 
 async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -> None:
     port = free_port()
-    spec = NewSpec(image="debian", name="one", ports=f"{port}:80, 0:22")
-    await service.create(spec, lambda _: None)
+    spec = NewSpec(image="debian", name="one", machine={"port_forwards": f"{port}:80, 0:22"})
+    await service.ask("it failed", lambda engine: engine.create(spec, lambda _: None))
     (view,) = service.read(fresh=True).sandboxes
     assert view.state is State.RUNNING
     assert (port, 80) in view.ports and {guest for _, guest in view.ports} == {80, 22}
 
     async def run(command: str, timeout_s: float = 20.0) -> tuple[int, tuple[str, ...], bool, bool]:
-        ran = await service.run_command(view.id, command, timeout_s=timeout_s)
+        ran = await service.ask(
+            "it failed", lambda engine: engine.run_command(view.id, command, timeout_s=timeout_s)
+        )
         assert 0 < ran.seconds < timeout_s + 10
         return ran.exit_code, ran.lines, ran.is_cut, ran.timed_out
 
@@ -76,7 +87,11 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
     assert (code, is_cut, len(lines)) == (0, False, 1)
     assert (await run("echo begun; sleep 60", timeout_s=1.0))[1:] == (("begun",), False, True)
 
-    task = asyncio.create_task(service.run_command(view.id, "exec sleep 4321", timeout_s=60))
+    task = asyncio.create_task(
+        service.ask(
+            "it failed", lambda engine: engine.run_command(view.id, "exec sleep 4321", timeout_s=60)
+        )
+    )
     count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 432[1]'"
     async with asyncio.timeout(20):
         while (await run(count))[1] != ("1",):
@@ -86,15 +101,20 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         await task
     assert (await run(count))[1] == ("0",)
 
-    await service.kill(view.id)
+    await service.ask("it failed", lambda engine: engine.kill(view.id))
     with pytest.raises(OperationError, match="not running"):
-        await service.run_command(view.id, "id", timeout_s=5)
+        await service.ask(
+            "it failed", lambda engine: engine.run_command(view.id, "id", timeout_s=5)
+        )
 
 
 async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
     service: EngineService, places: Paths
 ) -> None:
-    await service.create(NewSpec(image="debian", name="one"), lambda _: None)
+    await service.ask(
+        "it failed",
+        lambda engine: engine.create(NewSpec(image="debian", name="one"), lambda _: None),
+    )
     (view,) = service.read().sandboxes
     runtime = runtime_dir(places, view.id)
 
@@ -102,11 +122,13 @@ async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
         return any(runtime.root.glob("*/waiting.json"))
 
     for _ in range(2):
-        made = await service.checkpoint(view.id, CheckpointSpec(tag=""))
+        made = await service.ask(
+            "it failed", lambda engine: engine.checkpoint(view.id, CheckpointSpec(tag=""))
+        )
         current = runtime.current()
         assert not any(is_leased(current.agent_socket(n)) for n in range(AGENT_PORTS))
         await asyncio.to_thread(wait_for, waiting, what="one to wait", timeout=30)
-        await service.revert(view.id, made.id)
+        await revert(service, view.id, made.id)
         assert runtime.current().name != current.name
         assert not any(is_leased(runtime.current().agent_socket(n)) for n in range(AGENT_PORTS))
 
@@ -114,9 +136,14 @@ async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
 async def test_an_app_that_ends_leaves_nothing_half_made_ready(
     service: EngineService, places: Paths
 ) -> None:
-    await service.create(NewSpec(image="debian", name="one"), lambda _: None)
+    await service.ask(
+        "it failed",
+        lambda engine: engine.create(NewSpec(image="debian", name="one"), lambda _: None),
+    )
     (view,) = service.read().sandboxes
-    await service.checkpoint(view.id, CheckpointSpec(tag=""))
+    await service.ask(
+        "it failed", lambda engine: engine.checkpoint(view.id, CheckpointSpec(tag=""))
+    )
     runtime = runtime_dir(places, view.id)
 
     def processes() -> int:
@@ -126,3 +153,30 @@ async def test_an_app_that_ends_leaves_nothing_half_made_ready(
     await asyncio.to_thread(service.close)
     waits = any(runtime.root.glob("*/waiting.json"))
     assert processes() == 2 + waits, "keeper and machine, and what is whole"
+
+
+async def test_a_directory_is_mounted_seen_and_taken_away(
+    service: EngineService, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("from the host")
+    await service.ask(
+        "it failed",
+        lambda engine: engine.create(NewSpec(image="debian", name="one"), lambda _: None),
+    )
+    (view,) = service.read(fresh=True).sandboxes
+    assert view.mounts == ()
+    spec = MountSpec(host=str(tmp_path), guest="/mnt/src", readonly=True)
+    await service.ask("not mounted", lambda engine: engine.mount(view.id, spec))
+    (view,) = service.read(visible=[view.id]).sandboxes
+    (mount,) = view.mounts
+    assert (mount.host, mount.guest, mount.readonly) == (str(tmp_path), "/mnt/src", True)
+    assert mount.state is MountState.MOUNTED
+    use = "cat /mnt/src/file; (cd /mnt/src; exec sleep 1000) > /dev/null 2>&1 &"
+    ran = await service.ask(
+        "it failed", lambda engine: engine.run_command(view.id, use, timeout_s=20)
+    )
+    assert ran.lines == ("from the host",)
+    with pytest.raises(OperationError, match="is in use in the guest"):
+        await service.ask("not yet", lambda engine: engine.unmount(view.id, mount.key, force=False))
+    await service.ask("never", lambda engine: engine.unmount(view.id, mount.key, force=True))
+    assert service.read(visible=[view.id]).sandboxes[0].mounts == ()

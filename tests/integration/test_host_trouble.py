@@ -118,7 +118,7 @@ async def test_a_paused_vm_fires_no_timeouts(vm: Sandbox) -> None:
     call = asyncio.create_task(vm.execute("sleep 1; echo done", timeout=3))
     await asyncio.wait((call,), timeout=0.5)
     await vm.pause()
-    done, _ = await asyncio.wait((call,), timeout=5)
+    done, _ = await asyncio.wait((call,), timeout=4)
     assert not done
     await vm.resume()
     result = await call

@@ -248,6 +248,7 @@ async def check_users_and_system(client: Client) -> None:
     assert (await client.post("/set_identity", hostname="other"))["hostname"] == "other"
     for method in ("/sync", "/trim", "/drop_caches", "/grow_root"):
         await client.post(method)
+    await check_shares(client)
     assert (await client.refused("/pause_others", seconds=11))[0] == 400
     await client.post("/pause_others", seconds=10)
     await client.post("/resume_others")
@@ -262,6 +263,17 @@ async def check_users_and_system(client: Client) -> None:
     client.called.discard(("post", "/no_such_method"))
     client.check(client.document["components"]["schemas"]["Error"], json.loads(data))
     assert status == 404
+
+
+async def check_shares(client: Client) -> None:
+    await client.post("/load_share_client")
+    assert await client.post("/shares") == {"shares": []}
+    for target in ("/", "/proc/1", "/dev/shm", "/mnt/../run", "here"):
+        mount = {"share": "QUICKSAND0", "target": target, "options": ["vers=3.1.1"]}
+        assert await client.refused("/mount_share", **mount) == (400, "bad_request"), target
+    assert await client.refused("/unmount_share", target="/mnt") == (404, "not_found")
+    await client.post("/detach_shares", shares=["QUICKSAND0"])
+    await client.post("/sync_shares")
 
 
 async def test_without_asking_for_it_there_is_no_http(places: Paths) -> None:

@@ -299,15 +299,12 @@ async def test_a_reboot_ends_the_session_and_not_the_sandbox(places: Paths) -> N
     await sandbox.stop()
 
 
-async def test_the_disk_grows_to_the_size_that_was_asked_for(places: Paths) -> None:
-    async with Sandbox(image="debian", disk_size="12G") as sandbox:
-        assert (await sandbox.stats()).guest_disk_total > 11 * 2**30
-
-
-async def test_two_cpus(places: Paths) -> None:
-    async with Sandbox(image="debian", cpus=2, memory="300M") as sandbox:
+async def test_the_machine_is_as_large_as_was_asked_for(places: Paths) -> None:
+    async with Sandbox(image="debian", cpus=2, memory="300M", disk_size="12G") as sandbox:
         assert (await sandbox.execute("nproc")).stdout == "2\n"
-        assert (await sandbox.stats()).guest_memory_total < 300 * 2**20
+        stats = await sandbox.stats()
+        assert 200 * 2**20 < stats.guest_memory_total < 300 * 2**20
+        assert stats.guest_disk_total > 11 * 2**30
 
 
 async def test_qemu_is_confined(places: Paths) -> None:
@@ -372,7 +369,7 @@ async def test_what_cannot_be_had_is_refused_at_once(
         ({"name": "../x"}, "name"),
         ({"accel": "warp"}, "warp"),
         ({"port_forwards": [PortForward(1, 2), PortForward(1, 3)]}, "twice"),
-        ({"mounts": ["x"]}, "mounts"),
+        ({"mounts": ["x"]}, "HOST:GUEST"),
     ],
     ids=lambda value: str(value)[:30],
 )

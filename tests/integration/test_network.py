@@ -6,6 +6,7 @@ import asyncio
 import socket
 import stat
 from pathlib import Path
+from typing import Self
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
@@ -43,13 +44,14 @@ print("dns", dns())
 """
 
 
-async def probes(mode: NetworkMode, port: int, own: str) -> dict[str, str]:
-    async with Sandbox(image="debian", network_mode=mode) as sandbox:
-        result = await sandbox.execute(["python3", "-c", PROBES, str(port), own], timeout=60)
-        assert result.exit_code == 0, result.stderr
-        found = dict(line.split(" ", 1) for line in result.stdout.splitlines())
-        links = await sandbox.execute("ls /sys/class/net")
-        return found | {"card": "yes" if "eth0" in links.stdout.split() else "no"}
+async def probes(sandbox: Sandbox, port: int) -> dict[str, str]:
+    """What it reaches; ``port`` is one of this host's."""
+    argv = ["python3", "-c", PROBES, str(port), own_address()]
+    result = await sandbox.execute(argv, timeout=60)
+    assert result.exit_code == 0, result.stderr
+    found = dict(line.split(" ", 1) for line in result.stdout.splitlines())
+    links = await sandbox.execute("ls /sys/class/net")
+    return found | {"card": "yes" if "eth0" in links.stdout.split() else "no"}
 
 
 def own_address() -> str:
@@ -59,37 +61,49 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-async def test_the_network_modes_give_what_they_say(places: Paths) -> None:
-    connections = 0
+class Service:
+    """Something on this host that a guest may reach, or not."""
 
-    def on_connect(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
+    def __init__(self) -> None:
+        self.connections = 0
+
+    async def __aenter__(self) -> Self:
+        self.server = await asyncio.start_server(self._take, "0.0.0.0", 0)
+        self.port = int(self.server.sockets[0].getsockname()[1])
+        return self
+
+    def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         writer.close()
 
-    server = await asyncio.start_server(on_connect, "0.0.0.0", 0)
-    port = server.sockets[0].getsockname()[1]
-    own = own_address()
-    nothing = {"loopback": "no way", "host": "no way", "metadata": "no way", "ipv6": "no way"}
-    for mode in (NetworkMode.NONE, NetworkMode.MOUNTS_ONLY):
-        found = await probes(mode, port, own)
-        card = "no" if mode is NetworkMode.NONE else "yes"
-        assert found == {**nothing, "dns": "no way", "card": card}, mode
-    assert connections == 0
-    found = await probes(NetworkMode.FULL, port, own)
-    server.close()
-    assert (found["loopback"], found["host"], found["card"]) == ("open", "open", "yes")
-    assert found["ipv6"] == "no way"
-    assert connections == 2
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
 
 
-async def test_two_sandboxes_are_strangers(places: Paths) -> None:
+@pytest.mark.parametrize(
+    ("mode", "card"), [(NetworkMode.NONE, "no"), (NetworkMode.MOUNTS_ONLY, "yes")]
+)
+async def test_without_the_full_network_nothing_is_reached(
+    places: Paths, mode: NetworkMode, card: str
+) -> None:
+    async with Service() as here, Sandbox(image="debian", network_mode=mode) as sandbox:
+        found = await probes(sandbox, here.port)
+        assert found.pop("card") == card
+        assert found == dict.fromkeys(("loopback", "host", "metadata", "ipv6", "dns"), "no way")
+        assert here.connections == 0
+
+
+async def test_the_full_network_has_this_host_and_no_other_sandbox(places: Paths) -> None:
     """Each has a network of its own: the same address is another guest."""
     serve = "import socket; s = socket.create_server(('', 7000)); s.accept()"
     probe = "timeout 3 bash -c 'exec 3<>/dev/tcp/10.0.2.15/7000' && echo reached"
     first = Sandbox(image="debian", network_mode=NetworkMode.FULL)
     second = Sandbox(image="debian", network_mode=NetworkMode.FULL)
-    async with first, second, await first.spawn(["python3", "-c", serve]):
+    async with Service() as here, first, second, await first.spawn(["python3", "-c", serve]):
+        found = await probes(second, here.port)
+        assert (found["loopback"], found["host"], found["card"]) == ("open", "open", "yes")
+        assert found["ipv6"] == "no way"
+        assert here.connections == 2
         assert "reached" not in (await second.execute(probe, shell="/bin/bash")).stdout
 
 

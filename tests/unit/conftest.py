@@ -1,10 +1,31 @@
-"""What makes tests of screens quick: there are some thousand key presses in them."""
+"""Apps that answer tests at once; and saves for tests of the app and of the commands."""
 
 from __future__ import annotations
 
-import textual._wait
+from pathlib import Path
 
-# Behind each key a pilot waits twice until the process has used next to no CPU for so long; Textual
-# takes 20 ms and 1 ms.
-textual._wait.SLEEP_GRANULARITY = 0.005
-textual._wait.SLEEP_IDLE = 0.0005
+import pytest
+from quicksand.host.paths import Paths
+from quicksand.saves.manifest import Base
+from quicksand.saves.store import SaveStore
+
+from tests.unit import quick_apps
+from tests.unit.saves.making import publish_image
+
+quick_apps.install()
+
+
+@pytest.fixture
+def base(places: Paths) -> Base:
+    """An image of the test's own."""
+    (places.data / "images").unlink()
+    image = publish_image(places)
+    return Base(name=image.name, version=image.version, digest=image.digest)
+
+
+@pytest.fixture
+def store(places: Paths, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SaveStore:
+    """The user's own saves; the current directory is empty."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return SaveStore(places.saves)

@@ -20,7 +20,12 @@ from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, Machine, plan
 
 GIB = 1024**3
-INHERITED = Inherited(qmp=(10, 11), agent=(20, 21, 22))
+GUESTFWD = [
+    {"str": "tcp:10.0.2.100:445-chardev:smb0"},
+    {"str": "tcp:10.0.2.100:446-chardev:smb1"},
+]
+"""The ways to the servers of mounts."""
+INHERITED = Inherited(qmp=(10, 11), agent=(20, 21, 22), shares=(30, 31))
 PLAIN = Machine(
     name="/boxes/a,b",
     arch=Architecture.X86_64,
@@ -210,6 +215,14 @@ def test_the_whole_line_of_a_usual_machine() -> None:
             },
         ),
         (
+            "-chardev",
+            {"backend": "socket", "id": "smb0", "fd": "30", "server": "on", "wait": "off"},
+        ),
+        (
+            "-chardev",
+            {"backend": "socket", "id": "smb1", "fd": "31", "server": "on", "wait": "off"},
+        ),
+        (
             "-netdev",
             {
                 "type": "user",
@@ -217,6 +230,7 @@ def test_the_whole_line_of_a_usual_machine() -> None:
                 "ipv6": False,
                 "restrict": True,
                 "hostfwd": [{"str": "tcp:127.0.0.1:8080-10.0.2.15:80"}],
+                "guestfwd": GUESTFWD,
             },
         ),
         (
@@ -374,6 +388,7 @@ def test_only_the_full_network_reaches_out(mode: NetworkMode, restricted: bool) 
         "id": "net0",
         "ipv6": False,
         "restrict": restricted,
+        "guestfwd": GUESTFWD,
     }
     assert "quicksand.ip=10.0.2.15/24" in kernel_words(arguments)
 

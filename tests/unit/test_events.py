@@ -17,7 +17,9 @@ from quicksand.host.files import try_lock, write_json
 from quicksand.host.paths import Paths
 from quicksand.layout import QMP_MONITORS, MachineDir, RuntimeDir, runtime_dir, sandbox_dir
 from quicksand.qemu.qmp import EVENTS_MAX, Monitor
-from quicksand.registry import Registry, new_id, publish_state, remove_tree
+from quicksand.registry import Registry, publish_state
+from quicksand.sandbox_records import new_id
+from quicksand.trash import remove_tree
 
 from tests.unit.test_registry import RECORD, RUN
 

@@ -15,19 +15,15 @@ import pytest
 from quicksand.errors import DiskSpaceError, ImageError, ImageNotFound
 from quicksand.host.arch import Architecture
 from quicksand.host.files import try_lock
+from quicksand.host.paths import make_private_dir
+from quicksand.host.removal import make_marked
 from quicksand.host.tools import ToolError
 from quicksand.images.store import ImageStore, StoredImage
 from quicksand_images import build, disk, kernel
+from quicksand_images.mmdebstrap import Builder, plan_mmdebstrap
 from quicksand_images.recipe import Recipe, find_recipe, load_recipe
-from quicksand_images.rootfs import (
-    Builder,
-    Mirrors,
-    RootTree,
-    hook_environment,
-    parse_sources,
-    plan_mmdebstrap,
-    read_owners,
-)
+from quicksand_images.rootfs import RootTree, hook_environment, read_owners
+from quicksand_images.sources import Mirrors, parse_sources
 
 XEN_ENTRY = struct.pack("<III4sQ", 4, 8, kernel.PVH_ENTRY_NOTE, b"Xen\0", 0x1000C43)
 
@@ -175,8 +171,14 @@ def test_mmdebstrap_gets_mirrors_with_their_key_and_the_packages() -> None:
     builder = Builder(command=("mmdebstrap",), env={}, mode="unshare", makes_directory=False)
     mirrors = Mirrors(main="http://mirror/debian", security="http://mirror/security")
     words = plan_mmdebstrap(
-        recipe, builder, Path("/out.tar"), keyring=Path("/keys.gpg"), mirrors=mirrors
+        recipe,
+        builder,
+        Path("/out.tar"),
+        keyring=Path("/keys.gpg"),
+        mirrors=mirrors,
+        reaching=Path("/acquire.conf"),
     )
+    assert "--aptopt=/acquire.conf" in words
     assert "--mode=unshare" in words
     assert "--format=tar" in words
     assert f"--include={','.join(recipe.system.packages)}" in words
@@ -333,7 +335,8 @@ async def test_what_a_killed_build_left_is_removed_by_the_next(
 ) -> None:
     monkeypatch.setattr(build, "_build", fake_build)
     store = ImageStore(tmp_path / "images")
-    stale = store.root / ".building-debian-0123"
+    stale = make_marked(make_private_dir(store.root) / ".building-debian-0123abcd")
     (stale / "tree" / "etc").mkdir(parents=True)
+    (stale / "tree" / "etc").chmod(0o500)
     await build.build_image("debian", store=store)
     assert not stale.exists()

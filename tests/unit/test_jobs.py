@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 from quicksand.errors import MachineError, QemuDiedError, StateError
-from quicksand.qemu.jobs import run_job
-from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.qmp import Monitor, run_job
 
 STATES = ("created", "running", "waiting", "pending", "concluded")
 

@@ -23,18 +23,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.errors import PathError, QemuDiedError
 from quicksand.host.files import is_locked, tail, try_lock
-from quicksand.host.paths import Paths
-from quicksand.layout import AGENT_PORTS, QMP_MONITORS, RuntimeDir, runtime_dir, sandbox_dir
+from quicksand.host.paths import Paths, make_private_dir
+from quicksand.host.removal import make_marked
+from quicksand.layout import (
+    AGENT_PORTS,
+    QMP_MONITORS,
+    SHARES,
+    RuntimeDir,
+    runtime_dir,
+    sandbox_dir,
+)
 from quicksand.qemu.binaries import QemuBinaries
-from quicksand.qemu.keeping import FIRST, space
-from quicksand.qemu.keeping.files import LOG_LIMIT, BoundedLog, remove_tree
-from quicksand.qemu.keeping.launch import control_process
-from quicksand.qemu.keeping.loop import TERM_GRACE_S
-from quicksand.qemu.keeping.space import LINE_MAX, SPACE_WANTED, SpaceWatch
+from quicksand.qemu.keeper_parts import FIRST, space
+from quicksand.qemu.keeper_parts.files import LOG_LIMIT, BoundedLog
+from quicksand.qemu.keeper_parts.launch import control_process
+from quicksand.qemu.keeper_parts.loop import TERM_GRACE_S
+from quicksand.qemu.keeper_parts.space import LINE_MAX, SPACE_WANTED, SpaceWatch
 from quicksand.qemu.process import KEEPER, Listeners, OwnedProcess, launch
 
 from tests.conftest import wait_for
 
+ID = "b0c5b0c5b0c5"
 FOR_EVER = "exec tail -f /dev/null"
 DEAF = "exec sleep 10000"
 """As FOR_EVER, but it does not notice that its keeper is gone."""
@@ -44,9 +53,11 @@ class Stage:
     """A sandbox's directories, and a script that plays QEMU in them."""
 
     def __init__(self, paths: Paths) -> None:
-        self.place = sandbox_dir(paths, "box")
-        self.runtime = runtime_dir(paths, "box")
-        self.place.layers.mkdir(parents=True)
+        self.place = sandbox_dir(paths, ID)
+        self.runtime = runtime_dir(paths, ID)
+        make_private_dir(paths.runtime)
+        make_marked(make_private_dir(paths.sandboxes) / ID)
+        self.place.layers.mkdir()
         self.program = paths.data / "program"
         self.owned: list[OwnedProcess] = []
 
@@ -129,15 +140,18 @@ async def test_an_owner_that_dies_while_qemu_starts_leaves_nothing(stage: Stage)
     stage.runtime.make(FIRST)
     lock = try_lock(stage.place.lock)
     assert lock is not None
-    words = [str(stage.place.root), str(stage.runtime.root), str(lock), "keep", "--"]
+    leash, held = os.pipe()
+    places = [str(stage.place.root), str(stage.runtime.root)]
+    words = [*places, str(lock), str(leash), "keep", "--"]
     program = stage.script(DEAF)
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", str(KEEPER), *words, str(program)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        pass_fds=(lock,),
+        pass_fds=(lock, leash),
     )
-    os.close(lock)
+    for descriptor in (lock, leash, held):
+        os.close(descriptor)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdout.close()
@@ -234,32 +248,9 @@ async def test_qemu_inherits_its_sockets_and_the_keeper_keeps_none(stage: Stage)
                 found += os.readlink(path).startswith("socket:")
         return found
 
-    assert sockets(owned.qemu_pid) == AGENT_PORTS + QMP_MONITORS + 1
+    assert sockets(owned.qemu_pid) == AGENT_PORTS + QMP_MONITORS + SHARES + 1
     # Its monitor and its own socket; one of QEMU's would keep clients from noticing the end.
     assert sockets(owned.keeper_pid) == 2
-
-
-# What it removes
-
-
-def test_a_tree_goes_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    (kept / "inner").mkdir(parents=True)
-    (kept / "file").touch()
-    tree = tmp_path / "tree"
-    (tree / "a" / "b").mkdir(parents=True)
-    (tree / "a" / "b" / "file").touch()
-    (tree / "a" / "link").symlink_to(kept)
-    (tree / "broken").symlink_to("nowhere")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tree / "socket"))
-    remove_tree(str(tree))
-    assert not tree.exists()
-    remove_tree(str(tree))
-    link = tmp_path / "link"
-    link.symlink_to(kept)
-    remove_tree(str(link))
-    assert sorted(path.name for path in kept.iterdir()) == ["file", "inner"]
 
 
 # Programs that do not run
@@ -296,16 +287,18 @@ def run_keeper(directory: Path, *argv: str) -> bytes:
     """The keeper's stdout, run as the script that it is."""
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT)
     (directory / "run").mkdir()
-    places = [str(directory), str(directory / "run")]
+    leash, held = os.pipe()
+    words = [*map(str, (directory, directory / "run", lock, leash)), "keep", "--", *argv]
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(KEEPER), *places, str(lock), "keep", "--", *argv],
+        [sys.executable, "-I", "-S", str(KEEPER), *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        pass_fds=[lock],
+        pass_fds=[lock, leash],
         timeout=20,
         check=True,
     )
-    os.close(lock)
+    for descriptor in (lock, leash, held):
+        os.close(descriptor)
     return done.stdout
 
 
@@ -323,7 +316,7 @@ async def test_without_a_place_for_its_logs_it_is_not_started(stage: Stage) -> N
 def test_socket_paths_that_are_too_long_are_refused_before_anything_is_bound(
     tmp_path: Path,
 ) -> None:
-    runtime = RuntimeDir(tmp_path / ("x" * 100))
+    runtime = RuntimeDir(tmp_path / ("x" * 100), tmp_path)
     runtime.root.mkdir()
     with pytest.raises(PathError, match="longer than the 104 bytes") as caught:
         runtime.make(FIRST)
@@ -332,11 +325,11 @@ def test_socket_paths_that_are_too_long_are_refused_before_anything_is_bound(
 
 
 def test_sockets_are_private_and_closed_together(places: Paths) -> None:
-    runtime = runtime_dir(places, "box")
+    runtime = runtime_dir(places, ID)
     machine = runtime.make(FIRST)
     before = len(os.listdir("/proc/self/fd"))
     listeners = Listeners(machine)
-    assert len(listeners.descriptors) == AGENT_PORTS + QMP_MONITORS
+    assert len(listeners.descriptors) == AGENT_PORTS + QMP_MONITORS + SHARES
     assert {path.stat().st_mode & 0o777 for path in machine.root.iterdir()} == {0o600}
     listeners.close()
     with pytest.raises(OSError, match="in use"):
@@ -479,7 +472,7 @@ async def main(sandbox, runtime, program):
     os.kill(os.getpid(), signal.SIGKILL)
 
 places = [Path(argument) for argument in sys.argv[1:]]
-asyncio.run(main(SandboxDir(places[0]), RuntimeDir(places[1]), places[2]))
+asyncio.run(main(SandboxDir(places[0]), RuntimeDir(places[1], places[0]), places[2]))
 """
 
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -19,8 +20,8 @@ from hypothesis import strategies as st
 from quicksand.errors import MachineError, StateError
 from quicksand.host.paths import Paths
 from quicksand.qemu.keeper_link import KeeperLink
-from quicksand.qemu.keeping.loop import Keeper
-from quicksand.qemu.keeping.machines import REQUEST_MAX, Client
+from quicksand.qemu.keeper_parts.loop import Keeper
+from quicksand.qemu.keeper_parts.machines import REQUEST_MAX, Client
 from quicksand.qemu.process import OwnedProcess
 
 from tests.conftest import wait_for
@@ -136,7 +137,10 @@ async def test_descriptors_arrive_under_the_wanted_numbers_and_no_others(scene: 
     for _, write in pipes:
         os.close(write)
     await scene.said("2 ready")
-    assert "2 has [300, 301]" in scene.console()
+    # And the leash, as the first one has it.
+    leash = re.search(r"1 has \[(\d+)\]", scene.console())
+    assert leash is not None
+    assert f"2 has [{leash[1]}, 300, 301]" in scene.console()
     found = [await asyncio.to_thread(received, read) for read, _ in pipes]
     assert found == [b"301 of 2", b"300 of 2"]
     assert Path(f"/proc/{reply['pid']}/stat").read_text().split()[3] == str(scene.owner.keeper_pid)
@@ -285,6 +289,7 @@ async def test_what_is_kept_ends_when_its_time_is_over(scene: Scene) -> None:
         await link.ask("keep", name="2", seconds="long")
     await link.ask("keep", name="2", seconds=0.05)
     await scene.died(pid)
+    await scene.settled()
     assert scene.machines() == {"1"}
     link.close()
     await scene.unharmed()
@@ -538,7 +543,7 @@ async def test_descriptors_without_end_are_hung_up_on(scene: Scene) -> None:
 def test_any_object_is_answered(request: dict[str, object]) -> None:
     """In this process: whatever a client says, `hear` answers and does not fail."""
     ours, theirs = socket.socketpair()
-    found = Keeper("/nowhere", "/nowhere", -1, False)
+    found = Keeper("/nowhere", "/nowhere", -1, -1, False, {})
     client = Client(theirs)
     found.clients.append(client)
     ours.sendall(json.dumps(request).encode() + b"\n")

@@ -14,6 +14,8 @@ from quicksand.errors import ImageError
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
 
+from tests.conftest import examples
+
 GIB = 1024**3
 
 
@@ -151,7 +153,7 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
             check_qcow2(path)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(flips=st.lists(st.tuples(st.integers(0, 199), st.integers(0, 255)), min_size=1, max_size=8))
 def test_damaged_headers_are_taken_or_refused_never_anything_else(
     tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]
@@ -169,7 +171,7 @@ def test_damaged_headers_are_taken_or_refused_never_anything_else(
     assert found.backing_file is None
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(content=st.binary(max_size=2000))
 def test_arbitrary_bytes_are_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

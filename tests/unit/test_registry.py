@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import socket
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,26 +22,21 @@ from quicksand.errors import (
     ConfigError,
     DiskSpaceError,
     NameTakenError,
+    PathError,
     QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
 from quicksand.host.files import is_locked, write_json
-from quicksand.host.paths import Paths
+from quicksand.host.paths import Paths, make_private_dir
+from quicksand.host.processes import processes_of
+from quicksand.host.removal import make_marked
 from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
-from quicksand.registry import (
-    LOCK_WAIT_S,
-    Entry,
-    Record,
-    Registry,
-    RunState,
-    Status,
-    find_panic,
-    new_id,
-    publish_state,
-    remove_tree,
-)
+from quicksand.registry import Registry, find_panic, publish_state
+from quicksand.sandbox_records import Entry, Record, RunState, Status, new_id
+from quicksand.trash import LOCK_WAIT_S, remove_tree
 
+from tests.conftest import fake_qemu
 from tests.unit.test_host_files import locked_elsewhere
 
 PROCESSES = 8
@@ -90,7 +85,9 @@ def place_of(registry: Registry, record: Record) -> SandboxDir:
 def runtime_of(registry: Registry, record: Record) -> RuntimeDir:
     """Its runtime directory, made."""
     found = runtime_dir(registry.paths, record.id)
-    found.root.mkdir(parents=True, exist_ok=True)
+    if not found.root.exists():
+        make_private_dir(registry.paths.runtime)
+        make_marked(found.root, of=found.of)
     return found
 
 
@@ -247,8 +244,10 @@ def test_a_copy_of_a_sandbox_is_not_taken_for_it(registry: Registry) -> None:
     found = {entry.id: entry for entry in registry.list()}
     assert found[copy.root.name].status is Status.BROKEN
     assert record.id in found[copy.root.name].error
-    registry.remove(copy.root.name)
-    assert only(registry).record == record
+    with pytest.raises(PathError, match=r"no \.quicksand of ours"):
+        registry.remove(copy.root.name)
+    assert copy.root.exists(), "whoever made the copy may have a use for it"
+    assert {entry.record for entry in registry.list()} == {record, None}
 
 
 @pytest.mark.parametrize("name", ["sandbox.json", "lock", "console.log", "exit.json"])
@@ -310,7 +309,7 @@ def test_a_sandbox_without_an_end_is_stopped(registry: Registry) -> None:
         ({"code": -9}, Status.CRASHED, "QEMU was ended by SIGKILL"),
         ({"code": -999, "asked": False}, Status.CRASHED, "QEMU ended with status -999"),
         ({"code": -(10**30)}, Status.CRASHED, "QEMU ended with status -1"),
-        ({}, Status.CRASHED, "QEMU ended with status None"),
+        ({}, Status.CRASHED, "QEMU ended with an unknown status"),
         ({"code": "x", "asked": []}, Status.CRASHED, "QEMU ended with status x"),
     ],
 )
@@ -331,7 +330,7 @@ def test_a_run_that_left_no_word_of_its_end_is_a_crash(registry: Registry) -> No
     place_of(registry, record).qemu_log.touch()
     entry = only(registry)
     assert entry.status is Status.CRASHED
-    assert entry.error.startswith("nothing tells how it ended")
+    assert entry.error.startswith("it is unknown how it ended")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"code": 1', b"\xff", b"[]", b"9" * 5000])
@@ -481,7 +480,7 @@ def test_a_new_sandbox_is_private_and_locked_by_its_maker(registry: Registry) ->
     place = place_of(registry, RECORD)
     assert place.root.stat().st_mode & 0o777 == 0o700
     assert is_locked(place.lock)
-    assert names(place.root) == ["lock", "sandbox.json"]
+    assert names(place.root) == [".quicksand", "lock", "sandbox.json"]
     os.close(lock)
     assert not is_locked(place.lock)
 
@@ -696,10 +695,10 @@ def test_what_dead_owners_left_is_removed(registry: Registry) -> None:
     write_record(registry, half_made)
     write_record(registry, to_discard)
     runtime_of(registry, to_discard)
-    nameless = sandbox_dir(registry.paths, "nameless")
-    nameless.root.mkdir()
-    age(nameless.root)
-    assert sorted(registry.reap()) == sorted([half_made.id, to_discard.id, "nameless"])
+    nameless = sandbox_dir(registry.paths, new_id()).root
+    nameless.mkdir()
+    age(nameless)
+    assert sorted(registry.reap()) == sorted([half_made.id, to_discard.id, nameless.name])
     assert names(registry.paths.sandboxes) == sorted([".names.lock", good.id])
     assert names(registry.paths.runtime) == []
     assert registry.reap() == []
@@ -725,31 +724,87 @@ def test_what_somebody_holds_is_never_touched(
     with locked_elsewhere(place_of(registry, record).lock):
         assert registry.reap() == []
         make(registry, "another")
-        assert names(runtime_of(registry, record).root) == ["1", "current"]
-        assert names(place_of(registry, record).root) == ["lock", "sandbox.json"]
+        assert names(runtime_of(registry, record).root) == [".quicksand", "1", "current"]
+        assert names(place_of(registry, record).root) == [".quicksand", "lock", "sandbox.json"]
         assert registry.inspect(record.id) is not None
     assert record.id in registry.reap()
 
 
 def test_one_that_is_just_being_made_is_left_alone(registry: Registry) -> None:
     registry.paths.sandboxes.mkdir()
-    sandbox_dir(registry.paths, "young").root.mkdir()
+    young = sandbox_dir(registry.paths, new_id()).root
+    young.mkdir()
     assert registry.reap() == []
-    assert names(registry.paths.sandboxes) == ["young"]
+    assert names(registry.paths.sandboxes) == [young.name]
 
 
-def test_a_runtime_directory_without_a_sandbox_is_removed_when_nobody_serves_it(
+def test_a_runtime_directory_without_a_sandbox_is_removed_when_nothing_of_it_runs(
     registry: Registry,
 ) -> None:
     runtime = runtime_of(registry, RECORD)
-    with socket.socket(socket.AF_UNIX) as served:
-        served.bind(str(runtime.keeper_socket))
-        served.listen(1)
-        age(runtime.root)
-        assert registry.reap() == [], "its sandbox may be in another data directory"
+    age(runtime.root)
+    with fake_qemu(runtime.of):
+        assert registry.reap() == []
         assert runtime.root.exists()
     assert registry.reap() == [RECORD.id]
     assert names(registry.paths.runtime) == []
+
+
+def test_what_another_data_directory_has_in_the_same_runtime_directory_is_left_to_it(
+    registry: Registry, tmp_path: Path
+) -> None:
+    other = Registry(replace(registry.paths, data=tmp_path / "other"))
+    record = make(other)
+    runtime = runtime_of(other, record)
+    age(runtime.root)
+    with locked_elsewhere(place_of(other, record).lock):
+        assert registry.reap() == []
+        assert runtime.root.exists()
+    assert registry.reap() == [], "it is the other's to clear up, dead or alive"
+    assert other.reap() == [record.id]
+    assert not runtime.root.exists()
+
+
+def test_a_copy_of_a_data_directory_cannot_take_the_runtime_files_of_the_first(
+    registry: Registry, tmp_path: Path
+) -> None:
+    record = make(registry)
+    runtime = runtime_of(registry, record)
+    shutil.copytree(registry.paths.data, tmp_path / "copy")
+    copy = Registry(replace(registry.paths, data=tmp_path / "copy"))
+    with pytest.raises(PathError, match="in use for the sandbox in") as caught:
+        copy.clear_runtime(record.id)
+    assert "QUICKSAND_RUNTIME_DIR" in caught.value.hint
+    assert runtime.root.exists()
+    runtime_dir(copy.paths, record.id).check_length()
+    registry.clear_runtime(record.id)
+
+
+def test_runtime_files_that_were_just_being_made_are_no_obstacle(registry: Registry) -> None:
+    """Their maker was killed before it could mark them."""
+    record = make(registry)
+    half_made = runtime_dir(registry.paths, record.id).root
+    half_made.mkdir(parents=True)
+    registry.clear_runtime(record.id)
+    assert not half_made.exists()
+    half_made.mkdir()
+    assert registry.reap() == [record.id]
+    assert not half_made.exists()
+    assert only(registry).record == record
+
+
+def test_a_data_directory_may_be_reached_through_a_link(registry: Registry, tmp_path: Path) -> None:
+    record = make(registry)
+    runtime = runtime_of(registry, record)
+    (tmp_path / "alias").symlink_to(registry.paths.data)
+    alias = Registry(replace(registry.paths, data=tmp_path / "alias"))
+    with fake_qemu(place_of(registry, record).root):
+        assert processes_of(place_of(alias, record).root)
+    age(runtime.root)
+    assert alias.reap() == [record.id]
+    runtime_of(registry, record)
+    alias.clear_runtime(record.id)
+    assert not runtime.root.exists()
 
 
 def test_a_young_runtime_directory_without_a_sandbox_is_left_alone(registry: Registry) -> None:

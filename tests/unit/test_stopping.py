@@ -1,4 +1,4 @@
-"""Ending QEMUs that nobody looks after: those of the sandbox, and nobody else's."""
+"""Ending processes that nobody looks after: those of the sandbox, and nobody else's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from quicksand.host.paths import Paths
-from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.qemu.command import machine_name
+from quicksand.host.processes import MONITOR, list_processes, processes_of
+from quicksand.layout import sandbox_dir
+from quicksand.orphans import find_orphans
 from quicksand.stopping import end_strays
 
-SLEEP = "import time; print('up', flush=True); time.sleep(1000)"
+from tests.conftest import fake_qemu, wait_for
 
 
 @pytest.fixture
@@ -22,22 +24,23 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def run(stack: ExitStack, name: str, place: SandboxDir) -> subprocess.Popen[bytes]:
-    """A process called ``name`` that has the sandbox's directory on its command line."""
-    words = [name, "-c", SLEEP, machine_name(str(place.root))]
-    process = subprocess.Popen(words, executable=sys.executable, stdout=subprocess.PIPE)
+def start(stack: ExitStack, *words: str) -> subprocess.Popen[bytes]:
+    """A stranger's process with these words behind its program."""
+    process = subprocess.Popen(
+        ["stranger", "-c", "input()", *words], executable=sys.executable, stdin=subprocess.PIPE
+    )
     stack.enter_context(process)
     stack.callback(process.kill)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
+    cmdline = Path(f"/proc/{process.pid}/cmdline")
+    wait_for(lambda: cmdline.read_bytes().startswith(b"stranger"), what="it to be executed")
     return process
 
 
 def test_all_qemus_of_a_sandbox_are_ended_and_nothing_else(places: Paths, stack: ExitStack) -> None:
-    mine, other = sandbox_dir(places, "mine"), sandbox_dir(places, "mine-too")
-    strays = [run(stack, "/usr/bin/qemu-system-x86_64", mine) for _ in range(2)]
-    editor = run(stack, "less", mine)
-    foreign = run(stack, "/usr/bin/qemu-system-x86_64", other)
+    mine, other = sandbox_dir(places, "a" * 12), sandbox_dir(places, "b" * 12)
+    strays = [stack.enter_context(fake_qemu(mine.root)) for _ in range(2)]
+    foreign = stack.enter_context(fake_qemu(other.root))
+    editor = start(stack, "-name", str(mine.root))
     end_strays(mine, only=foreign.pid)
     end_strays(mine, but=strays[0].pid)
     assert strays[1].wait(10) == -9
@@ -45,3 +48,30 @@ def test_all_qemus_of_a_sandbox_are_ended_and_nothing_else(places: Paths, stack:
     end_strays(mine)
     assert strays[0].wait(10) == -9
     assert [p.poll() for p in (editor, foreign)] == [None] * 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-name", "/home/me/vms/work"],
+        ["-name", "/home/me/vms/work", "-chardev", f"{MONITOR}9"],
+        ["-name", "/x/sandboxes/0123456789ab"],
+        ["keeper.py", "/home/me/bees"],
+        ["/home/me/keeper.py", "/x/sandboxes/0123456789ab"],
+        ["quicksand/qemu/keeper.py", "/home/me/bees"],
+        ["vim", "quicksand/qemu/keeper.py", "/home/me/notes"],
+    ],
+)
+def test_a_stranger_s_process_is_none_of_ours_however_it_is_called(
+    stack: ExitStack, words: list[str]
+) -> None:
+    """Otherwise `clean` would end it: the directory that it names holds no lock of ours."""
+    process = start(stack, *words)
+    assert process.pid not in [found.pid for found in list_processes()]
+    assert process.pid not in [found.pid for found in find_orphans()]
+
+
+def test_names_with_commas_and_newlines_are_found(stack: ExitStack, tmp_path: Path) -> None:
+    place = tmp_path / "a, b\nc" / "sandboxes" / "0123456789ab"
+    process = stack.enter_context(fake_qemu(place))
+    assert [found.pid for found in processes_of(place)] == [process.pid]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,16 @@ def test_a_published_image_is_the_current_one(store: ImageStore) -> None:
     assert found.disk.read_text() == "disk 1"
     assert store.list() == [found]
     assert store.verify(found) == []
+
+
+def test_the_age_of_an_image_is_that_of_its_build_and_not_of_its_sources(
+    store: ImageStore,
+) -> None:
+    before = time.time() - 1
+    found = publish(store)
+    assert found.created == 1_700_000_000
+    assert found.built is not None
+    assert before < found.built < time.time() + 1
 
 
 def test_publishing_again_replaces_the_current_one_and_keeps_the_old(store: ImageStore) -> None:

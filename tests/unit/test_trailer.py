@@ -28,6 +28,7 @@ from quicksand.saves.trailer import (
     write_metadata,
 )
 
+from tests.conftest import examples
 from tests.faults import Fault, fault
 from tests.unit.diskdiff.disks import write_clusters
 from tests.unit.qcow2_layers import read_disk
@@ -371,7 +372,7 @@ def with_trailer(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return image.read_bytes()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     flips=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), min_size=1, max_size=6),
     cut=st.integers(0, 600),

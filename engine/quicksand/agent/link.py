@@ -1,4 +1,4 @@
-"""A sandbox's link to its agent: takes a port, connects, and connects anew when it broke."""
+"""A sandbox's link to its agent: takes a port, connects, and reconnects when the session broke."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from quicksand.agent.session import Session, connect, dial
 from quicksand.errors import (
@@ -20,14 +21,14 @@ from quicksand.host.lease import Lease, take_lease
 from quicksand.layout import AGENT_PORTS, MachineDir, RuntimeDir
 
 ATTEMPT_S = 3.0
-"""A running agent answers in milliseconds. A hello can be lost when its port was just given up by
-another client, so one without an answer is said again on a new connection."""
+"""A running agent answers within milliseconds. A hello can get lost if another client has just left
+the port, so it is repeated on a new connection."""
 
 LEASE_TIMEOUT_S = 30.0
 
 
 class AgentLink:
-    """Hands out the live session. One per Sandbox object; safe for concurrent use."""
+    """Hands out the live session. Each Sandbox object has one; it is safe for concurrent use."""
 
     def __init__(
         self,
@@ -37,8 +38,8 @@ class AgentLink:
         why_gone: Callable[[], QuicksandError | None],
         set_clock: bool = True,
     ) -> None:
-        """``why_gone`` returns the error to raise when the machine itself is gone, else None;
-        ``set_clock`` as for `Session.handshake`."""
+        """``why_gone`` returns the error to raise if the machine itself is gone, else None.
+        ``set_clock`` is that of `Session.handshake`."""
         self._runtime = runtime
         self._token = token
         self._why_gone = why_gone
@@ -48,9 +49,9 @@ class AgentLink:
         self._lease: Lease | None = None
 
     async def session(self, *, timeout: float = 15.0) -> Session:
-        """The live session, connected if need be.
+        """Return the live session, connecting if there is none.
 
-        Raises what ``why_gone`` says, StateError when all ports are taken, AgentUnreachableError
+        Raises what ``why_gone`` returns, StateError if all ports are taken, AgentUnreachableError
         after ``timeout`` seconds without an answer, AgentRefusedError for a wrong token.
         """
         async with self._lock:
@@ -60,9 +61,13 @@ class AgentLink:
             self._session = await self._connect(timeout)
             return self._session
 
+    async def request(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Ask the agent on the live session. Raises as `session` and `Session.request`."""
+        return await (await self.session()).request(method, params, timeout=timeout)
+
     async def dial(self, machine: MachineDir, port: int) -> Session:
-        """Be the client of that port of ``machine``, whose agent does not run yet. It becomes the
-        live session once hands are shaken. Raises StateError, AgentUnreachableError."""
+        """Connect to a port of ``machine`` before its agent runs. After the handshake, which is the
+        caller's, it is the live session. Raises StateError, AgentUnreachableError."""
         self._lease = await take_lease(
             [machine.agent_socket(port)], what="agent ports", timeout=LEASE_TIMEOUT_S
         )
@@ -103,13 +108,13 @@ class AgentLink:
         raise failure or AgentUnreachableError("the guest's agent does not answer")
 
     def _find_token(self, machine: MachineDir) -> str:
-        """The token of the guest that ``machine`` runs: each checkpoint has the one of its time."""
+        """Return the token of the guest in ``machine``: a checkpoint has the token of its time."""
         with contextlib.suppress(OSError, ValueError):
             return str(read_json(machine.state)["token"])
         return self._token
 
     def _why_broken(self, machine: MachineDir) -> AgentError | None:
-        """Whether another QEMU has taken over from ``machine``."""
+        """Return RevertedError if another QEMU has taken over from ``machine``, else None."""
         current = self._runtime.current()
         if current == machine:
             return None
@@ -119,17 +124,17 @@ class AgentLink:
         return None
 
     def renew_token(self, token: str) -> None:
-        """What the agent wants from the next session on."""
+        """Use ``token`` from the next session on."""
         self._token = token
 
     @property
     def connected(self) -> Session | None:
-        """The live session if there is one."""
+        """The live session, or None."""
         session = self._session
         return session if session is not None and not session.closed.is_set() else None
 
     def close(self) -> None:
-        """Close the connection and give the port back. Idempotent."""
+        """Close the connection and release the port. Idempotent."""
         if self._session is not None:
             self._session.close()
             self._session = None

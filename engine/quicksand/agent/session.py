@@ -1,176 +1,68 @@
-"""One connection to the agent: requests, channels, flow control. Knows nothing of sandboxes."""
+"""One connection to the agent: requests and their channels. It knows nothing of sandboxes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from quicksand.agent import wire
+from quicksand.agent.budget import Budget
+from quicksand.agent.channel import ALL_OUTPUT, Channel
+from quicksand.agent.values import bounded, real
 from quicksand.agent.wire import Stream
 from quicksand.errors import (
     AgentError,
     AgentProtocolError,
     AgentRefusedError,
     AgentUnreachableError,
+    QuicksandError,
 )
 
 PROTOCOL = 1
 
-OUTPUT_WINDOW = 1024 * 1024
-"""Bytes of one output stream that may be on their way or unread in this process."""
-
-INPUT_WINDOW = 256 * 1024
-"""Bytes of input that may be unacknowledged (fixed by the protocol)."""
-
-INPUT_CHUNK = 64 * 1024
-
-OPEN_TIMEOUT_S = 30.0
-"""A guest starts a command in milliseconds, one that swaps in seconds."""
-
-CRUMB_MAX = 4096
-"""Bytes up to which unread pieces of output are joined."""
-
-MESSAGES_MAX = 10_000
-"""Events that one channel may queue unread: more is an attack, the agent sends a handful."""
+CODE_MAX = 64
+"""Bytes of an error code; those of the protocol have at most 12."""
 
 
 class AgentRestartedError(AgentUnreachableError):
-    """The agent died and came back, the guest rebooted, or it gave the session up."""
+    """The agent restarted, the guest rebooted, or the agent ended the session."""
 
 
-class Channel:
-    """The streams of one request. Made by `Session.open`; read it to its end or `close` it."""
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A reply that is awaited."""
 
-    def __init__(self, session: Session, number: int) -> None:
-        self._session = session
-        self.number = number
-        self._chunks: dict[int, deque[bytes]] = {Stream.STDOUT: deque(), Stream.STDERR: deque()}
-        self._buffered = {Stream.STDOUT: 0, Stream.STDERR: 0}
-        self._uncredited = {Stream.STDOUT: 0, Stream.STDERR: 0}
-        self._input_credit = INPUT_WINDOW
-        self._events: deque[dict[str, Any]] = deque()
-        self._failure: AgentError | None = None
-        self._changed = asyncio.Event()
-        self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    reply: asyncio.Future[dict[str, Any]]
+    size_max: int
+    """Bytes that the reply may have."""
 
-    # Called by the session.
 
-    def receive(self, stream: int, payload: bytes) -> None:
-        if stream == wire.CREDIT | Stream.INPUT:
-            if len(payload) != 4:
-                raise AgentProtocolError("the agent sent a credit that is not 4 bytes long")
-            self._input_credit = min(self._input_credit + int.from_bytes(payload), INPUT_WINDOW)
-        elif stream in self._chunks:
-            kind = Stream(stream)
-            self._buffered[kind] += len(payload)
-            if self._buffered[kind] + self._uncredited[kind] > OUTPUT_WINDOW:
-                raise AgentProtocolError("the agent sent more than its window allows")
-            self._keep(self._chunks[kind], payload)
-        else:
-            raise AgentProtocolError(f"the agent sent a data frame of unknown stream {stream}")
-        self._changed.set()
+Ask = Callable[[str, dict[str, Any], float], Awaitable[dict[str, Any]]]
+"""Asks an agent: method, parameters, seconds until TimeoutError."""
 
-    @staticmethod
-    def _keep(chunks: deque[bytes], payload: bytes) -> None:
-        # Join crumbs: a window of 1-byte writes would cost fifty times its size as objects.
-        if chunks and len(chunks[-1]) + len(payload) <= CRUMB_MAX:
-            chunks[-1] += payload
-        elif payload:
-            chunks.append(payload)
-
-    def receive_event(self, event: dict[str, Any]) -> None:
-        if len(self._events) >= MESSAGES_MAX:
-            raise AgentProtocolError("the agent floods the channel with events")
-        self._events.append(event)
-        self._changed.set()
-
-    def fail(self, error: AgentError) -> None:
-        self._failure = self._failure or error
-        if not self.reply.done():
-            self.reply.set_exception(error)
-            self.reply.exception()  # nobody may be waiting: that is no mistake of the program's
-        self._changed.set()
-
-    # Called by the user of the channel.
-
-    async def opened(self) -> dict[str, Any]:
-        """The request's result: it has been started. Raises as `Session.request` does."""
-        try:
-            async with asyncio.timeout(OPEN_TIMEOUT_S):
-                return await asyncio.shield(self.reply)
-        except TimeoutError:
-            raise AgentUnreachableError(
-                f"the guest's agent did not answer within {OPEN_TIMEOUT_S:g} s",
-                hint="the guest may be overloaded or hung; `quicksand-tui logs` shows its console",
-            ) from None
-
-    async def read(self) -> tuple[Stream, bytes] | dict[str, Any]:
-        """The next piece of output, or the next event once all output before it was read.
-
-        Reading acknowledges: what is not read holds the command up (back-pressure).
-        Raises AgentUnreachableError when the connection breaks; what came before it is read first.
-        """
-        while True:
-            for stream in (Stream.STDOUT, Stream.STDERR):
-                if self._chunks[stream]:
-                    return stream, self._take(stream)
-            if self._events:
-                return self._events.popleft()
-            if self._failure is not None:
-                raise self._failure
-            self._changed.clear()
-            await self._changed.wait()
-
-    def _take(self, stream: Stream) -> bytes:
-        payload = self._chunks[stream].popleft()
-        self._buffered[stream] -= len(payload)
-        self._uncredited[stream] += len(payload)
-        if self._uncredited[stream] >= OUTPUT_WINDOW // 4:
-            self._session.send(wire.encode_credit(self.number, stream, self._uncredited[stream]))
-            self._uncredited[stream] = 0
-        return payload
-
-    async def write(self, data: bytes | memoryview) -> None:
-        """Send input; waits while the guest does not take it. Raises as `read` does."""
-        view = memoryview(data)
-        while view:
-            while self._input_credit <= 0 and self._failure is None:
-                self._changed.clear()
-                await self._changed.wait()
-            if self._failure is not None:
-                raise self._failure
-            size = min(len(view), self._input_credit, INPUT_CHUNK)
-            self._input_credit -= size
-            self._session.send(wire.encode_data(self.number, Stream.INPUT, view[:size]))
-            view = view[size:]
-            await self._session.drain()
-
-    def write_eof(self) -> None:
-        """End the input."""
-        if self._failure is None:
-            self._session.send(wire.encode_data(self.number, Stream.INPUT, b""))
-
-    def close(self) -> None:
-        """Forget the channel: what still comes for it is dropped."""
-        self._session.forget(self)
+SYNC_S = 2.0
+"""How long a guest may take to write to its disk what it has in memory."""
 
 
 class Session(asyncio.Protocol):
-    """A live, authenticated connection. Make one with `connect`."""
+    """A live, authenticated connection, made by `connect`."""
 
     def __init__(self, why_broken: Callable[[], AgentError | None] = lambda: None) -> None:
-        """``why_broken`` may know better why a connection has ended than that it has."""
+        """``why_broken`` may return a more precise error when the connection ends."""
         self._why_broken = why_broken
         self._transport: asyncio.Transport | None = None
         self._decoder = wire.FrameDecoder()
-        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._replies: dict[int, _Waiting] = {}
         self._channels: dict[int, Channel] = {}
         self._forgotten: deque[int] = deque(maxlen=256)
+        self.budget = Budget()
         self._last_id = 0
         self._writable = asyncio.Event()
         self._writable.set()
@@ -208,16 +100,22 @@ class Session(asyncio.Protocol):
     # Requests
 
     async def request(
-        self, method: str, params: dict[str, Any] | None = None, *, timeout: float | None = 30.0
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        timeout: float | None = 30.0,
+        reply_max: int = wire.JSON_MAX,
     ) -> dict[str, Any]:
         """Send one request and return its result.
 
-        Raises AgentRefusedError for an error reply, AgentUnreachableError when no answer comes
-        within ``timeout`` seconds or the connection breaks: the outcome is unknown then.
+        Raises AgentRefusedError for an error reply or a request above 1 MiB. Raises
+        AgentUnreachableError if no reply comes within ``timeout`` seconds or the connection breaks:
+        the outcome is unknown then. A reply of more than ``reply_max`` bytes ends the session.
         """
         number = self._next_id()
         reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._replies[number] = reply
+        self._replies[number] = _Waiting(reply, reply_max)
         try:
             self._send_request(number, method, params or {})
             async with asyncio.timeout(timeout):
@@ -230,12 +128,18 @@ class Session(asyncio.Protocol):
         finally:
             self._replies.pop(number, None)
 
-    def open(self, method: str, params: dict[str, Any]) -> Channel:
-        """Send a request that opens a channel. ``channel.reply`` resolves to its result."""
-        channel = Channel(self, self._next_id())
+    def open(
+        self, method: str, params: dict[str, Any], *, streams: tuple[Stream, ...] = ALL_OUTPUT
+    ) -> Channel:
+        """Send a request that opens a channel; ``channel.reply`` resolves to its result.
+
+        ``streams`` are those that the agent may write to. Raises StateError if too many are open,
+        AgentRefusedError for a request above 1 MiB, AgentError if the session has ended.
+        """
+        channel = Channel(self, self._next_id(), streams)
         self._channels[channel.number] = channel
         try:
-            self._send_request(channel.number, method, {**params, "window": OUTPUT_WINDOW})
+            self._send_request(channel.number, method, {**params, "window": channel.window})
         except BaseException:
             self.forget(channel)
             raise
@@ -255,14 +159,18 @@ class Session(asyncio.Protocol):
         self.send(frame)
 
     def send(self, frame: bytes) -> None:
+        """Queue a frame. Does nothing once the session has ended."""
         if self._failure is None and self._transport is not None:
             self._transport.write(frame)
 
     async def drain(self) -> None:
+        """Wait until the transport takes more."""
         await self._writable.wait()
 
     def forget(self, channel: Channel) -> None:
+        """Drop a channel; frames that still arrive for it are ignored."""
         if self._channels.pop(channel.number, None) is not None:
+            channel.release()
             self._forgotten.append(channel.number)
 
     # Incoming
@@ -279,25 +187,31 @@ class Session(asyncio.Protocol):
             return
         message = frame.message
         if message.get("event") == "started":
-            # The port outlives the agent, so this is how a client learns that it died.
+            # The connection outlives the agent, so only this event tells that it died.
             raise AgentRestartedError("the guest's agent was restarted; what ran has ended")
         if message.get("event") == "closed":
-            raise AgentRestartedError(
-                f"the guest's agent ended the session: {message.get('error')}"
-            )
+            reason = bounded(str(message.get("error")))
+            raise AgentRestartedError(f"the guest's agent ended the session: {reason}")
         if "event" in message:
             channel = self._channels.get(_number(message, "channel"))
             if channel is not None:
-                channel.receive_event(message)
+                channel.receive_event(frame.text)
             return
-        self._dispatch_reply(message)
+        self._dispatch_reply(message, len(frame.text))
 
-    def _dispatch_reply(self, message: dict[str, Any]) -> None:
+    def _dispatch_reply(self, message: dict[str, Any], size: int) -> None:
         number = _number(message, "id")
         channel = self._channels.get(number)
-        reply = channel.reply if channel is not None else self._replies.get(number)
-        if reply is None or reply.done():
-            return  # late: its caller has given up
+        waiting = self._replies.get(number)
+        if channel is not None:
+            waiting = _Waiting(channel.reply, wire.SMALL_MAX)
+        if waiting is None or waiting.reply.done():
+            return  # too late: the caller has given up
+        if size > waiting.size_max:
+            raise AgentProtocolError(
+                f"the agent sent a reply of {size} bytes; {waiting.size_max} is the most here"
+            )
+        reply = waiting.reply
         if "error" in message:
             error = _refusal(message["error"])
             if channel is not None:
@@ -310,12 +224,13 @@ class Session(asyncio.Protocol):
             raise AgentProtocolError("the agent sent a reply with neither result nor error")
 
     def _break(self, error: AgentError) -> None:
-        """End the session; everything that waits learns why. Idempotent."""
+        """End the session; every waiting request and channel gets ``error``. Idempotent."""
         if self._failure is None:
-            self._failure = error
-            for reply in self._replies.values():
-                if not reply.done():
-                    reply.set_exception(error)
+            # The frames of a traceback would keep the agent's data alive as long as the error.
+            self._failure = error.with_traceback(None)
+            for waiting in self._replies.values():
+                if not waiting.reply.done():
+                    waiting.reply.set_exception(error)
             for channel in list(self._channels.values()):
                 channel.fail(error)
             self._channels.clear()
@@ -325,8 +240,8 @@ class Session(asyncio.Protocol):
             self._transport.abort()
 
     async def handshake(self, token: str, *, timeout: float, set_clock: bool = True) -> None:
-        """Say hello with a fresh nonce; with ``set_clock`` the guest's clock is set if it is off.
-        Raises as `request` does."""
+        """Say hello with a fresh nonce. ``set_clock`` lets the agent set the guest's clock.
+        Raises as `request`."""
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         self._decoder.expect_marker(nonce)
         params: dict[str, Any] = {
@@ -336,19 +251,20 @@ class Session(asyncio.Protocol):
         }
         if set_clock:
             params["unix_ns"] = time.time_ns()
-        self.hello = await self.request("hello", params, timeout=timeout)
+        hello = await self.request("hello", params, timeout=timeout, reply_max=wire.SMALL_MAX)
+        self.hello = {**hello, "boot": _marks(hello.get("boot"))}
 
     def close(self) -> None:
-        """Close the connection; the guest ends what this session started. Idempotent."""
+        """Close the connection; the agent ends what this session started. Idempotent."""
         self._break(AgentUnreachableError("the connection to the guest's agent was closed"))
 
 
 async def dial(
     path: str | os.PathLike[str], why_broken: Callable[[], AgentError | None] = lambda: None
 ) -> Session:
-    """Connect to an agent's Unix socket; what comes next is `Session.handshake`.
+    """Connect to an agent's Unix socket; `Session.handshake` comes next.
 
-    Raises AgentUnreachableError when there is no socket.
+    Raises AgentUnreachableError if nobody listens there.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -366,8 +282,11 @@ async def connect(
     why_broken: Callable[[], AgentError | None] = lambda: None,
     set_clock: bool = True,
 ) -> Session:
-    """`dial` and shake hands. Raises AgentUnreachableError, also when there is no answer within
-    ``timeout`` seconds."""
+    """Connect to an agent's Unix socket and say hello.
+
+    Raises AgentUnreachableError if nobody listens there or no reply comes within ``timeout``
+    seconds, AgentRefusedError for a wrong token.
+    """
     session = await dial(path, why_broken)
     try:
         await session.handshake(token, timeout=timeout, set_clock=set_clock)
@@ -384,11 +303,29 @@ def _number(message: dict[str, Any], key: str) -> int:
     return value
 
 
+def _marks(boot: object) -> dict[str, float]:
+    """Return the guest's boot times, in seconds, without values that make no sense."""
+    found: dict[str, float] = {}
+    for key, value in boot.items() if isinstance(boot, dict) else ():
+        with contextlib.suppress(ValueError):
+            found[key] = real(value)
+    return found
+
+
 def _refusal(error: object) -> AgentRefusedError:
     if not isinstance(error, dict):
         raise AgentProtocolError("the agent sent an error that is not an object")
     message, code = error.get("message"), error.get("code")
+    known = isinstance(message, str) and message
     return AgentRefusedError(
-        message if isinstance(message, str) and message else "the agent refused the request",
-        code=code if isinstance(code, str) else "internal",
+        bounded(str(message)) if known else "the agent refused the request",
+        code=bounded(code, CODE_MAX) if isinstance(code, str) else "internal",
     )
+
+
+async def sync_guest(ask: Ask) -> None:
+    """Have a guest sync its disk. What it has in memory is in a checkpoint in any case, so that
+    this may fail, and must not take long."""
+    with contextlib.suppress(QuicksandError, TimeoutError):
+        async with asyncio.timeout(SYNC_S):
+            await ask("sync", {}, SYNC_S)

@@ -1,14 +1,14 @@
-"""Frames of the agent protocol, without any I/O: bytes in, frames out.
+"""Frames of the agent protocol (docs/internals/agent-protocol.md), without I/O.
 
-What comes in was written by a hostile guest: every length is checked before anything is kept, and
-JSON is read with bounds. docs/internals/agent-protocol.md has the format.
+A hostile guest writes the input, so every length is checked before anything is kept, and JSON is
+parsed with bounds.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -17,6 +17,14 @@ from quicksand.errors import AgentProtocolError
 DATA_FLAG = 0x8000_0000
 JSON_MAX = 1024 * 1024
 DATA_MAX = 256 * 1024
+"""Bytes of one JSON frame, and of the payload of one data frame."""
+
+SMALL_MAX = 64 * 1024
+"""Bytes of an event, and of a reply that is kept: an error in it may name two paths."""
+
+WINDOW_MIN = 64 * 1024
+"""Bytes of the smallest window that the agent accepts."""
+
 DATA_HEADER = 5
 """1 byte of stream, 4 bytes of channel."""
 
@@ -24,12 +32,12 @@ MARKER = b"QSND"
 NONCE_BYTES = 16
 
 PRE_MARKER_MAX = 64 * 1024 * 1024
-"""Bytes of an earlier client's leftovers that are skipped in search of the marker; QEMU and the
-guest together buffer far less."""
+"""Bytes of an earlier client's leftovers that are skipped before the marker; QEMU and the guest
+buffer far less."""
 
 
 class Stream(IntEnum):
-    """Streams of a channel; a credit has the high bit set."""
+    """The streams of a channel."""
 
     INPUT = 0
     STDOUT = 1
@@ -37,29 +45,30 @@ class Stream(IntEnum):
 
 
 CREDIT = 0x80
+"""Bit of a stream's number: the frame is a credit for that stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFrame:
     channel: int
     stream: int
-    """A Stream, or one with CREDIT set."""
+    """A `Stream`, perhaps with CREDIT set."""
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFrame:
     message: dict[str, Any]
+    text: bytes = field(default=b"", compare=False, repr=False)
+    """The bytes that ``message`` was parsed from."""
 
 
 Frame = DataFrame | JsonFrame
 
 
 class FrameDecoder:
-    """Cuts a byte stream into frames. Holds at most one frame's worth of bytes.
-
-    Before frames come, `expect_marker` makes it skip to the answer to this client's own hello.
-    """
+    """Cuts a byte stream into frames, buffering one frame at most. After `expect_marker` it skips
+    everything up to the reply to this client's own hello."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -72,7 +81,7 @@ class FrameDecoder:
         self._skipped = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Frames that are complete with ``data``. Raises AgentProtocolError for a bad one."""
+        """Yield the frames that ``data`` completes. Raises AgentProtocolError for a bad one."""
         self._buffer += data
         if self._marker is not None and not self._skip_to_marker(self._marker):
             return
@@ -98,7 +107,7 @@ class FrameDecoder:
         return False
 
     def _frame_end(self, start: int) -> int | None:
-        """Where the frame at ``start`` ends, or None while it is incomplete."""
+        """Return where the frame at ``start`` ends, or None while it is incomplete."""
         if len(self._buffer) - start < 4:
             return None
         word = int.from_bytes(self._buffer[start : start + 4])
@@ -120,12 +129,13 @@ class FrameDecoder:
             with memoryview(self._buffer) as view:
                 payload = bytes(view[body + DATA_HEADER : end])
             return DataFrame(channel, self._buffer[body], payload)
-        return JsonFrame(parse_message(bytes(self._buffer[body:end])))
+        text = bytes(self._buffer[body:end])
+        return JsonFrame(parse_message(text), text)
 
 
 def parse_message(text: bytes) -> dict[str, Any]:
-    """A JSON object from a hostile peer. Raises AgentProtocolError for anything else: wrong UTF-8,
-    NaN, repeated keys, numbers with thousands of digits, nesting beyond the interpreter's stack."""
+    """Parse a JSON object from a hostile peer. Raises AgentProtocolError for anything else: invalid
+    UTF-8, NaN, repeated keys, numbers with thousands of digits, excessive nesting."""
     try:
         value = json.loads(
             text.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique
@@ -138,7 +148,7 @@ def parse_message(text: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -149,7 +159,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def encode_message(message: dict[str, Any]) -> bytes:
-    """A JSON frame. Raises ValueError when it is larger than the protocol allows."""
+    """Encode a JSON frame. Raises ValueError above JSON_MAX, TypeError for what JSON lacks."""
     body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8")
     if len(body) > JSON_MAX:
         raise ValueError(f"a request of {len(body)} bytes is larger than the {JSON_MAX} allowed")
@@ -157,11 +167,11 @@ def encode_message(message: dict[str, Any]) -> bytes:
 
 
 def encode_data(channel: int, stream: int, payload: bytes | memoryview) -> bytes:
-    """A data frame; an empty payload is the stream's end."""
+    """Encode a data frame; an empty payload ends the stream."""
     word = DATA_FLAG | (DATA_HEADER + len(payload))
     return b"".join((word.to_bytes(4), bytes((stream,)), channel.to_bytes(4), payload))
 
 
 def encode_credit(channel: int, stream: Stream, count: int) -> bytes:
-    """A frame that lets the peer send ``count`` more bytes of ``stream``."""
+    """Encode a frame that lets the peer send ``count`` more bytes of ``stream``."""
     return encode_data(channel, CREDIT | stream, count.to_bytes(4))

@@ -2,13 +2,13 @@
 
 ::
 
-    checkpoints.py      which layers a checkpoint is made of; from there to a list of changes
-    compare.py          walks two file systems side by side; contents.py compares their data
-    ext4/               a reader of ext4, its journal included
+    checkpoints.py      finds the layers of two checkpoints and lists the changes between them
+    compare.py          walks two file systems side by side; contents.py compares file data
+    ext4/               reads ext4, including its journal
     chain.py, layer.py  a disk made of qcow2 layers, and one layer
-    ranges.py           parts of a disk that may differ
+    ranges.py           the parts of a disk that may differ
     bounds.py           limits on what a hostile disk can make us do
 
-Nothing is booted, mounted or written, and no program is run. What is on the disk was written by a
-guest and is hostile: all of it is bounded and checked.
+Nothing here boots, mounts or writes anything, or runs a program. A guest wrote the disk, so its
+contents are hostile: every number is checked and every loop is bounded.
 """

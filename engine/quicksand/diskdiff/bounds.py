@@ -1,4 +1,4 @@
-"""Limits on what a disk that somebody else wrote can make us do."""
+"""Limits on what a hostile disk can make its reader do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 
 STEPS_MAX = 10_000_000
-"""Names, extents and blocks that are looked at in one file system. A full one of ours, with half a
-million files, takes a fifth of it; this many take about ten seconds."""
+"""Names, extents and blocks that are read in one file system. One of our disks, full with half a
+million files, needs a fifth of that; this many steps take about ten seconds."""
 
 
 class Malformed(ValueError):  # noqa: N818 - reads as a fact
-    """What is on a disk makes no sense, or is more than we look at. Never leaves this package."""
+    """The disk makes no sense, or exceeds a limit. This error never leaves the package."""
 
 
 def require(condition: object, message: str) -> None:
@@ -24,23 +24,23 @@ def require(condition: object, message: str) -> None:
 
 
 class Budget:
-    """Steps that are left."""
+    """The steps that are left for reading one file system."""
 
     def __init__(self, steps: int = STEPS_MAX, *, check: Callable[[], None] = lambda: None) -> None:
-        """``check`` is called at each step and may raise."""
+        """``check`` is called at every step and may raise."""
         self._left = steps
         self._check = check
 
     def spend(self, steps: int = 1) -> None:
-        """Raises Malformed when there are none left."""
+        """Use up ``steps``. Raises Malformed when there are not enough left."""
         self._left -= steps
         self._check()
         if self._left < 0:
-            raise Malformed("it has more files, or more pieces of files, than are looked at")
+            raise Malformed("it has more files, or more pieces of files, than are read")
 
 
 class Cache(Generic[K]):
-    """Blocks of bytes that were read lately."""
+    """The most recently used blocks, at most ``size_max`` bytes of them."""
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
@@ -54,7 +54,7 @@ class Cache(Generic[K]):
         return found
 
     def put(self, key: K, block: bytes) -> bytes:
-        """Keep ``block``, of which there is none yet, and return it."""
+        """Keep ``block`` under a key that is not in use yet, and return it."""
         self._blocks[key] = block
         self._size += len(block)
         while self._size > self._size_max and len(self._blocks) > 1:

@@ -1,4 +1,4 @@
-"""A disk that is made of layers."""
+"""A disk made of qcow2 layers."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from quicksand.diskdiff.ranges import Ranges
 
 
 class Disk(Protocol):
-    """Something to read a file system from."""
+    """A disk that holds a file system."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """In bytes."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """``length`` bytes; beyond the end there are zeros."""
+        """Return ``length`` bytes, zeros beyond the end. Raises ImageError."""
         ...
 
 
 class Chain:
-    """Layers on top of each other, the lowest first. Their headers' backing files are not used."""
+    """Layers on top of each other, the lowest first. The backing files in headers are ignored."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.layers = tuple(layers)
         self.size = self.layers[-1].size
 
     def read(self, offset: int, length: int) -> bytes:
-        """``length`` bytes of the disk. Raises ImageError naming the layer that is damaged."""
+        """Return ``length`` bytes of the disk. Raises ImageError naming a damaged layer."""
         parts = []
         while length > 0:
             parts.append(self._piece(offset, length))
@@ -39,9 +39,9 @@ class Chain:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _piece(self, offset: int, length: int) -> bytes:
-        """The first bytes of them, as many as can be had at once."""
+        """Return as many of these bytes as one layer has in one cluster."""
         for layer in reversed(self.layers):
-            # A disk is no larger for what is beyond the end of a layer below: there are zeros.
+            # A shorter layer ends what shows of those below it: beyond its end are zeros.
             if offset >= layer.size:
                 break
             cluster = layer.cluster
@@ -53,9 +53,9 @@ class Chain:
 
 
 def differing(a: Chain, b: Chain) -> Ranges:
-    """Bytes that may differ between two disks: those in layers that they do not share.
+    """Return the bytes that may differ: those in layers that the two disks do not share.
 
-    The chains are made of the same `Layer` objects where they share files. Raises ImageError.
+    Shared layers must be the same `Layer` objects in both chains. Raises ImageError.
     """
     shared = 0
     for layer_a, layer_b in zip(a.layers, b.layers, strict=False):

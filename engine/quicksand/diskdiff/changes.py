@@ -1,4 +1,4 @@
-"""What callers see of a difference between two disks."""
+"""The differences between two disks, as callers see them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ChangeKind(StrEnum):
 
 
 class FileType(StrEnum):
-    """What an inode is."""
+    """The type of an inode."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -29,18 +29,18 @@ class FileType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """One path that differs. A file that was moved is removed in one place and added in another."""
+    """One path that differs. A moved file counts as one removed and one added."""
 
     path: str
-    """From /. Bytes that are no UTF-8 are lone surrogates (as in `os.fsdecode`): a guest chose
-    them."""
+    """Absolute. The guest chose it: bytes that are not UTF-8 become lone surrogates, as in
+    `os.fsdecode`."""
     kind: ChangeKind
     type_before: FileType | None
-    """None if it was not there."""
+    """None if the path was added."""
     type_after: FileType | None
-    """None if it is gone."""
+    """None if the path was removed."""
     size_before: int | None
-    """Bytes of a file's contents or of a link's target; None if there was none of these."""
+    """Bytes of a file's contents or a symbolic link's target; None for every other type."""
     size_after: int | None
     differs: tuple[str, ...] = ()
-    """Of what CHANGED: "content", "target", "device", "mode", "owner", "mtime", "attributes"."""
+    """If CHANGED, some of "content", "target", "device", "mode", "owner", "mtime", "attributes"."""

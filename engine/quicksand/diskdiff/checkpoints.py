@@ -1,4 +1,4 @@
-"""The differences between two checkpoints of a sandbox, or between one and its present disk."""
+"""Compares the disks of two checkpoints, or of a checkpoint and the sandbox as it is now."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quicksand.diskdiff.bounds import Budget, Malformed
 from quicksand.diskdiff.chain import Chain, differing
@@ -19,31 +18,32 @@ from quicksand.errors import HistoryError, ImageError, QuicksandError
 from quicksand.host.files import read_json
 from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.planning import resolve_image
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.snapshots.history import History
 from quicksand.snapshots.records import Head
 
-if TYPE_CHECKING:
-    from quicksand.registry import Record, Registry
-
 LIVE_TRIES = 3
-"""A running guest may write while its disk is read, so that what was read does not fit together."""
+"""Attempts on a running sandbox: its guest may write while the disk is read, and what was read then
+does not fit together."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
-    """What one of the two disks is made of."""
+    """The files of one of the two disks."""
 
     name: str
-    """For messages."""
+    """What messages call it."""
     paths: tuple[Path, ...]
     """The lowest layer first."""
 
 
 async def diff_disks(registry: Registry, record: Record, a: str, b: str | None) -> list[FileChange]:
-    """What the checkpoint ``b``, or the present disk, has different from the checkpoint ``a``.
+    """List what changed from the checkpoint ``a`` to the checkpoint ``b``, or to the present disk.
 
-    Reads only; the sandbox may run. Raises CheckpointNotFoundError, ImageError, HistoryError,
-    HostError.
+    Only reads; the sandbox may be running. Raises CheckpointNotFoundError, ImageError for a damaged
+    layer, HistoryError for a file system that cannot be read, HostError.
     """
     entry = registry.inspect(record.id)
     tries = LIVE_TRIES if b is None and entry is not None and entry.is_live else 1
@@ -69,10 +69,10 @@ async def _diff_once(registry: Registry, record: Record, a: str, b: str | None) 
             paths = dict.fromkeys(path for files in pair for path in files.paths)
             return *pair, {path: _open(stack, path) for path in paths}
 
-        # Whoever removes checkpoints holds the lock; once files are open they stay readable.
+        # Removing a checkpoint takes this lock; open files stay readable after that.
         async with history.locked():
             files_a, files_b, layers = await in_thread_to_the_end(open_both)
-        # The files must not be closed, and their numbers taken by others, under its hands.
+        # The thread must end before the files are closed: their descriptors could be reused.
         return await in_stoppable_thread(lambda check: diff_files(files_a, files_b, layers, check))
 
 
@@ -85,8 +85,6 @@ def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
 def _find_both(
     registry: Registry, record: Record, a: str, b: str | None
 ) -> tuple[DiskFiles, DiskFiles]:
-    from quicksand.planning import resolve_image
-
     place = sandbox_dir(registry.paths, record.id)
     history = History(place)
     found = [history.find(tag) if tag is not None else None for tag in (a, b)]
@@ -103,7 +101,7 @@ def _find_both(
 
 
 def _present(registry: Registry, place: SandboxDir, id_: str) -> Head:
-    """Where the sandbox stands. Of a hand-over that was cut short, the one who ran counts."""
+    """The present disk. If a revert was cut short, the machine that ran last decides."""
     head = History(place).head()
     if head.previous is None:
         return head
@@ -123,10 +121,10 @@ def diff_files(
     layers: dict[Path, Layer],
     check: Callable[[], None] = lambda: None,
 ) -> list[FileChange]:
-    """What ``b`` has different from ``a``; ``layers`` are the open files of both. ``check`` is
-    called at each step and may raise.
+    """List what changed from ``a`` to ``b``; ``layers`` holds the open files of both. ``check`` is
+    called at every step and may raise.
 
-    Raises HistoryError, ImageError.
+    Raises HistoryError for a file system that cannot be read, ImageError for a damaged layer.
     """
     chain_a, chain_b = (_chain(files, layers) for files in (a, b))
     filesystem_a = _open_filesystem(a, chain_a, check)

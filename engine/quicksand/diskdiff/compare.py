@@ -1,7 +1,7 @@
-"""Two file systems side by side: which paths differ.
+"""Walks two file systems side by side and finds the paths that differ.
 
-Every path is looked at. What decides is the disk, not the times: a file whose inode is the same but
-whose blocks were written to is compared too. Most are done with by comparing 256 bytes.
+Every path is visited. The blocks decide, not the times: a file whose inode is unchanged but whose
+blocks were written is compared too. For most files, comparing the 256 bytes of the inode is enough.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from quicksand.diskdiff.ext4.xattrs import SYSTEM_DATA, read_attributes
 from quicksand.diskdiff.ranges import Ranges
 
 PATH_MAX = 65536
-"""Bytes of a path. Programs cannot use longer ones than 4096, but may make them step by step."""
+"""Bytes of a path. A system call takes 4096 (PATH_MAX), but a program can build deeper trees."""
 
 MEMORY_MAX = 512 * 1024 * 1024
-"""Bytes that changes may take: a million of them, with paths of common lengths."""
+"""Bytes of memory for the list of changes: enough for a million paths of common length."""
 
 CHANGE_COST = 400
-"""Bytes that a change takes beside its path."""
+"""Bytes of memory that a change takes in addition to its path."""
 
 DIRECTORY_MODE = 4
-"""The upper four bits of a directory's mode."""
+"""The upper four bits of a directory's mode (S_IFDIR >> 12)."""
 
 _WITH_SIZE = (FileType.FILE, FileType.SYMLINK)
 _DEVICES = (FileType.CHARACTER_DEVICE, FileType.BLOCK_DEVICE)
 
 Pair = tuple[bytes, int | None, int | None]
-"""A path, its inode in a and in b."""
+"""A path, and its inode numbers in a and b."""
 
 
 def compare(a: FileSystem, b: FileSystem, differing: Ranges) -> list[FileChange]:
-    """What is different in ``b``, by path.
+    """List what changed from ``a`` to ``b``, sorted by path.
 
-    ``differing``: bytes of the disks that may differ. Raises Malformed, ImageError.
+    ``differing`` holds the bytes of the disks that may differ. Raises Malformed, ImageError.
     """
     walk = _Walk(a, b, _touched_blocks(a, b, differing))
     found = sorted(walk.changes(), key=lambda pair: pair[0])
@@ -46,7 +46,7 @@ def compare(a: FileSystem, b: FileSystem, differing: Ranges) -> list[FileChange]
 
 
 def _touched_blocks(a: FileSystem, b: FileSystem, differing: Ranges) -> Ranges | None:
-    """Blocks that may differ, or None if blocks of the two cannot be compared by number."""
+    """Return the blocks that may differ, or None if the two layouts number blocks differently."""
     if a.superblock.layout() != b.superblock.layout():
         return None
     size = a.block_size
@@ -77,8 +77,8 @@ class _Walk:
                 waiting += self._children(path, inode_a, inode_b)
 
     def _children(self, path: bytes, inode_a: Inode | None, inode_b: Inode | None) -> list[Pair]:
-        """What has to be looked at in a directory. What is no directory in both and lies in
-        untouched blocks is left out."""
+        """Return the entries of a directory to visit: all but non-directories that are the same
+        inode in both and lie in untouched blocks."""
         require(len(path) < PATH_MAX, "a path is too long")
         prefix = path if path == b"/" else path + b"/"
         self._enter(0, inode_a)
@@ -96,7 +96,7 @@ class _Walk:
         return pairs
 
     def _keep(self, prefix: bytes, name: bytes) -> bytes:
-        """The path of something to be looked at. Raises Malformed when there are too many."""
+        """Return the path of an entry to visit. Raises Malformed when there are too many."""
         path = prefix + name
         self._memory_left -= 2 * len(path) + CHANGE_COST
         require(self._memory_left >= 0, "there are too many changes to list")
@@ -111,7 +111,7 @@ class _Walk:
     def _names(
         self, inode_a: Inode | None, inode_b: Inode | None
     ) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """What a directory names in a and in b: the same object if it is the same."""
+        """Return the names in a directory of a and b: one object if they cannot differ."""
         extents_a = _extents_of_directory(self._a, inode_a)
         extents_b = _extents_of_directory(self._b, inode_b)
         names_b: dict[bytes, int] = {}
@@ -131,8 +131,8 @@ class _Walk:
         return self._a.entries(inode_a, extents_a), names_b
 
     def _is_same(self, number: int) -> bool:
-        """Whether an inode, no directory, is the same in both, and lies in untouched blocks with
-        all that belongs to it. It may be the same nevertheless if this says no."""
+        """Whether an inode is certainly the same in both: not a directory, equal byte for byte, and
+        with all of its blocks untouched."""
         raw = self._b.raw_inode(number)
         if raw[1] >> 4 == DIRECTORY_MODE or raw != self._a.raw_inode(number):
             return False
@@ -163,8 +163,8 @@ class _Walk:
         )
 
     def _differences(self, a: Inode, b: Inode) -> Iterator[str]:
-        """In what two inodes of one type differ. Only what somebody could see counts: not when
-        they were last read, nor that something was changed and changed back."""
+        """Say how two inodes of one type differ. Only what a user could notice counts: not the
+        access time, nor a change that was undone."""
         if a.type is FileType.FILE and not self._same_content(a, b):
             yield "content"
         if a.type is FileType.SYMLINK and self._a.target(a) != self._b.target(b):
@@ -175,7 +175,7 @@ class _Walk:
             yield "mode"
         if a.owner != b.owner:
             yield "owner"
-        # A directory's time tells only that there is a change in it, and that is reported itself.
+        # A directory's time changes with its entries, which are reported themselves.
         if a.type is not FileType.DIRECTORY and a.mtime != b.mtime:
             yield "mtime"
         if not self._same_attributes(a, b):
@@ -202,7 +202,7 @@ def _is_directory(inode: Inode | None) -> bool:
 
 
 def _extents_of_directory(filesystem: FileSystem, inode: Inode | None) -> list[Extent] | None:
-    """None for what is no directory."""
+    """Return the extents of a directory, None for everything else."""
     if inode is None or not _is_directory(inode):
         return None
     return [] if inode.has_inline_data else find_extents(filesystem, inode)
@@ -213,7 +213,7 @@ def _size(inode: Inode | None) -> int | None:
 
 
 def _small_content(filesystem: FileSystem, inode: Inode) -> bytes:
-    """Of a file that is, or once was, kept in its inode: it has no more than one block."""
+    """Read a file that is, or once was, stored in its inode: it has at most one block."""
     if inode.has_inline_data:
         return filesystem.inline_data(inode)
     extents = find_extents(filesystem, inode)

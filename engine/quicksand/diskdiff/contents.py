@@ -1,4 +1,4 @@
-"""Whether two files hold the same bytes, reading as little as possible."""
+"""Compares the contents of two files, reading as little as possible."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from quicksand.diskdiff.ext4.inode import Extent
 from quicksand.diskdiff.ranges import Ranges
 
 COMPARED_MAX = 1024 * 1024 * 1024
-"""Bytes that are read of all files together. Beyond that, files that lie in other blocks count as
-different: what decides is a wait of some seconds or a rare wrong "content"."""
+"""Bytes that are compared in all files together. Beyond that, files in rewritten blocks count as
+different: a rare wrong "content" is better than a wait of minutes."""
 
 PIECE = 1024 * 1024
-"""Bytes that are compared at once."""
+"""Bytes that are compared in one step."""
 
 
 class Contents:
-    """Two file systems whose files are compared."""
+    """Compares files of two file systems."""
 
     def __init__(self, a: FileSystem, b: FileSystem, touched: Ranges | None) -> None:
-        """``touched``: blocks that may differ between the two, or None for all of them."""
+        """``touched`` holds the blocks that may differ, or is None if all may."""
         self._a = a
         self._b = b
         self._touched = touched
         self._left = COMPARED_MAX
 
     def is_untouched(self, extents: Sequence[Extent]) -> bool:
-        """Whether these blocks hold the same in both."""
+        """Whether these blocks certainly hold the same bytes in both."""
         if self._touched is None:
             return not extents
         touches = self._touched.touches
         return not any(touches(first, first + count) for _, count, first in extents)
 
     def equal(self, in_a: Sequence[Extent], in_b: Sequence[Extent], size: int) -> bool:
-        """Whether ``size`` bytes are the same. Raises Malformed, ImageError."""
+        """Whether the first ``size`` bytes are the same. Raises Malformed, ImageError."""
         if in_a == in_b and self.is_untouched(in_a):
             return True
         if self._a.block_size != self._b.block_size:
@@ -61,7 +61,7 @@ class Contents:
         return True
 
     def _equal_bytes(self, in_a: Sequence[Extent], in_b: Sequence[Extent], size: int) -> bool:
-        """Of file systems with blocks of different sizes: there is nothing to be clever about."""
+        """Compare files of file systems with different block sizes, byte by byte."""
         self._left -= size
         if self._left < 0:
             return False
@@ -73,14 +73,14 @@ class Contents:
 
 
 def _read(filesystem: FileSystem, at: int | None, first: int, count: int) -> bytes:
-    """Blocks of an extent, or zeros."""
+    """Read blocks of an extent; ``at`` is None for a hole, which reads as zeros."""
     if at is None:
         return bytes(count * filesystem.block_size)
     return filesystem.read_blocks(at + first, count)
 
 
 def _slice(filesystem: FileSystem, extents: Sequence[Extent], at: int, length: int) -> bytes:
-    """Bytes of a file from ``at`` on; both are whole numbers of blocks."""
+    """Read ``length`` bytes of a file from ``at`` on, both multiples of the block size."""
     block = filesystem.block_size
     first, count = at // block, length // block
     data = bytearray(length)
@@ -97,8 +97,8 @@ def _slice(filesystem: FileSystem, extents: Sequence[Extent], at: int, length: i
 def _side_by_side(
     in_a: Sequence[Extent], in_b: Sequence[Extent], end: int
 ) -> Iterator[tuple[int, int, int | None, int | None]]:
-    """Runs of a file's first ``end`` blocks: (first, count, where in a, where in b), None for where
-    there are only zeros."""
+    """Cut a file's first ``end`` blocks into runs: (first, count, place in a, place in b). A place
+    is None for a hole."""
     number_a = number_b = logical = 0
     while logical < end:
         at_a, stop_a, number_a = _locate(in_a, number_a, logical, end)
@@ -111,7 +111,7 @@ def _side_by_side(
 def _locate(
     extents: Sequence[Extent], number: int, logical: int, end: int
 ) -> tuple[int | None, int, int]:
-    """Where block ``logical`` is, up to which block that goes on, and the extent's number."""
+    """Return the place of block ``logical``, where its run ends, and the number of its extent."""
     while number < len(extents) and extents[number].logical + extents[number].length <= logical:
         number += 1
     if number == len(extents):

@@ -1,7 +1,7 @@
-"""One qcow2 file, read by ourselves (QEMU docs/interop/qcow2.txt).
+"""Reads one qcow2 layer without QEMU (QEMU docs/interop/qcow2.txt).
 
-QEMU may be writing to it: it writes data before the table entry that leads to them, so what can be
-found is whole. What its header says of a backing file is never looked at.
+QEMU may be writing to the file: it writes data before the table entry that points to them, so every
+entry that is found leads to whole data. The backing file that the header names is never opened.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from quicksand.images.qcow2 import INCOMPATIBLE_EXTENDED_L2, check_qcow2
 
 TABLES_KEPT = 16 * 1024 * 1024
 CLUSTERS_KEPT = 16 * 1024 * 1024
-"""Bytes that each open layer keeps of its tables, and of clusters that it has unpacked."""
+"""Bytes of tables, and of decompressed clusters, that each open layer caches."""
 
 OFFSET_MASK = 0x00FF_FFFF_FFFF_FE00
-"""Bits 9 to 55 of an entry: where a table or a cluster begins in the file."""
+"""Bits 9 to 55 of a table entry: the offset of a table or a cluster in the file."""
 
 COMPRESSED = 1 << 62
 ZERO = 1 << 0
@@ -31,14 +31,14 @@ _ZSTD = 1
 
 
 class Layer:
-    """An open layer. To be closed."""
+    """An open layer. The owner has to close it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ImageError naming the file if it is damaged or of a kind that is not read."""
+        """Raises ImageError naming the file if it is damaged or uses a feature we do not read."""
         self.path = path
         header = check_qcow2(path, allow_backing=True)
         self.size = header.virtual_size
-        """Bytes of disk."""
+        """Bytes of the virtual disk."""
         self.cluster = 1 << header.cluster_bits
         self._bits = header.cluster_bits
         self._table_entries = self.cluster // 8
@@ -75,8 +75,8 @@ class Layer:
         return int(struct.unpack_from(">I", head, 100)[0])
 
     def read(self, offset: int, length: int) -> bytes | None:
-        """The bytes from ``offset`` on, all in one cluster; None if this layer has none there, so
-        that the one below counts. Raises ImageError."""
+        """Read bytes that lie in one cluster; None if this layer does not allocate it, so that the
+        layer below decides. Raises ImageError."""
         entry = self._entry(offset >> self._bits)
         if entry == 0:
             return None
@@ -97,8 +97,8 @@ class Layer:
         return self._read(place + within, length).ljust(length, b"\0")
 
     def allocated(self) -> Iterator[tuple[int, int]]:
-        """Parts of the disk, in bytes from start to before end, ascending, for which this layer
-        and not one below counts. Raises ImageError."""
+        """Yield the parts of the disk that this layer allocates: (start, end) in bytes, ascending,
+        ``end`` exclusive. Raises ImageError."""
         seen = set()
         for number in range(len(self._l1) // 8):
             if (table := self._table(number)) is None or not any(table):
@@ -117,7 +117,7 @@ class Layer:
         return int.from_bytes(self._l1[8 * number : 8 * number + 8]) & OFFSET_MASK
 
     def _table(self, number: int) -> bytes | None:
-        """A second-level table; None if there is none."""
+        """Return a second-level table, or None if it is not allocated."""
         place = self._l1_entry(number)
         if place == 0:
             return None
@@ -132,7 +132,7 @@ class Layer:
         return 0 if table is None else int.from_bytes(table[8 * at : 8 * at + 8])
 
     def _unpack(self, entry: int) -> bytes:
-        """A compressed cluster. Raises Malformed."""
+        """Decompress a cluster. Raises Malformed."""
         split = 62 - (self._bits - 8)
         place = entry & ((1 << split) - 1)
         sectors = (entry & (COMPRESSED - 1)) >> split
@@ -164,7 +164,7 @@ class Layer:
 
     def _require_inside(self, offset: int, length: int, what: str) -> None:
         if offset + length > self._file_size:
-            # It may have grown meanwhile.
+            # QEMU may have made the file longer meanwhile.
             self._file_size = os.fstat(self._file).st_size
         require(offset + length <= self._file_size, f"{what} lies beyond its end")
 

@@ -1,4 +1,4 @@
-"""Sets of whole numbers that lie in few stretches: parts of a disk."""
+"""Sets of numbers, stored as ranges: parts of a disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Ranges:
-    """Numbers from ``start`` to before ``end``, for each of the given pairs; they may overlap."""
+    """The union of half-open ranges (start, end), which may overlap."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
         self._starts: list[int] = []
@@ -20,10 +20,10 @@ class Ranges:
                 self._ends.append(end)
 
     def touches(self, start: int, end: int) -> bool:
-        """Whether a number from ``start`` to before ``end`` is in it."""
+        """Whether any number from ``start`` to before ``end`` is in the set."""
         at = bisect_right(self._ends, start)
         return at < len(self._starts) and self._starts[at] < end
 
     def pairs(self) -> Iterable[tuple[int, int]]:
-        """The stretches, ascending; none touches another."""
+        """The ranges, ascending and merged, so that none touches another."""
         return zip(self._starts, self._ends, strict=True)

@@ -1,1 +1,1 @@
-"""What concerns the host and is not QEMU's: architecture, places, memory."""
+"""The host apart from QEMU: architecture, directories, files, memory, processes."""

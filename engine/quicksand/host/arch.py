@@ -1,4 +1,4 @@
-"""CPU architectures: what a guest can be and what this host is."""
+"""The CPU architectures of guests and hosts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NAMES = {
 
 
 class Architecture(StrEnum):
-    """The value is QEMU's and the kernel's name for it."""
+    """A CPU architecture; the value is its name in QEMU and the kernel."""
 
     X86_64 = "x86_64"
     ARM64 = "aarch64"
 
     @classmethod
     def parse(cls, name: object) -> Architecture:
-        """The architecture of any of its usual names. Raises ConfigError."""
+        """Return the architecture with any of its usual names. Raises ConfigError."""
         known = _NAMES.get(str(name).lower())
         if known is None:
             raise ConfigError(f"arch {str(name)!r} is unknown", hint="amd64 or arm64")
@@ -32,10 +32,10 @@ class Architecture(StrEnum):
 
     @classmethod
     def host(cls) -> Architecture:
-        """This host's. Raises ConfigError on a host of another kind."""
+        """Return this host's architecture. Raises ConfigError if it is not supported."""
         return cls.parse(platform.machine())
 
     @property
     def debian(self) -> str:
-        """Debian's name, as image files have it."""
+        """Debian's name of it, which image files use."""
         return "amd64" if self is Architecture.X86_64 else "arm64"

@@ -1,4 +1,4 @@
-"""Which boot of the host this is."""
+"""Identifies the present boot of the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """The same text until the host boots again; good for a file's name."""
+    """Return a text that changes only with a reboot (random(4), boot_id); it can be a file name."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

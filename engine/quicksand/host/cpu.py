@@ -1,4 +1,4 @@
-"""The processor of this host, as far as a guest that runs on it sees it."""
+"""Identifies the processor of this host, which guests see under KVM."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import platform
 from pathlib import Path
 
 _LINES = ("model name", "flags", "CPU implementer", "CPU part", "Features")
-"""Of /proc/cpuinfo: what it is, and what it can do."""
+"""Fields of /proc/cpuinfo that name the processor and its features."""
 
 
 def describe_cpu() -> str:
-    """Its name, and a digest of what it can do: the same text for processors of one kind."""
+    """Return the model and a digest of the features: equal texts for equal processors."""
     lines = _lines(*_LINES)
     name = next((line.partition(":")[2].strip() for line in lines if line[:5] == "model"), "")
     facts = "\n".join(lines) or platform.processor() or platform.machine()
@@ -20,12 +20,12 @@ def describe_cpu() -> str:
 
 
 def read_microcode() -> str:
-    """The revision of its microcode, which may take abilities away; "" if nobody tells."""
+    """Return the microcode revision, which may remove features; "" if it is unknown."""
     return "\n".join(_lines("microcode"))
 
 
 def _lines(*beginnings: str) -> list[str]:
-    """What /proc/cpuinfo says of the first processor, the lines that begin so."""
+    """Return the lines of /proc/cpuinfo, for the first processor, that begin like this."""
     with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
         return [

@@ -1,4 +1,4 @@
-"""Small, safe file operations: atomic JSON, locks, tails."""
+"""Small, safe file operations: atomic JSON files, locks, the ends of logs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.errors import DiskSpaceError, PathError
+from quicksand.host.removal import NotOursError
 
 JSON_MAX = 4 * 1024 * 1024
-"""Bytes. No record of ours comes near; a larger one is not ours."""
+"""Bytes. Our own records are far smaller."""
 
-_EXCHANGE = 2  # RENAME_EXCHANGE (linux/fs.h)
+_EXCHANGE = 2  # RENAME_EXCHANGE (linux/fs.h); AT_FDCWD (linux/fcntl.h)
 _AT_FDCWD = -100
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
-"""What the system says where no space is left."""
+"""The errors that mean that no space is left."""
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
-    """Write ``value`` so that a crash at any instruction leaves the old file or the new one.
+    """Replace a JSON file, so that a crash at any point leaves the old file or the new one.
 
-    ``durable=False`` leaves out fsync, for directories that a reboot empties.
-    Raises DiskSpaceError or PathError; the old file stays then.
+    ``durable=False`` omits fsync, for directories that a reboot empties. Raises DiskSpaceError or
+    PathError and then leaves the old file.
     """
     pending = PendingJson(path, value, durable=durable)
     try:
@@ -39,9 +40,9 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 
 
 class PendingJson:
-    """A value that is on disk beside its place: to `put` it there takes no more space.
+    """A JSON value written beside its final path, so that `put` needs no more space.
 
-    To make one raises what `write_json` raises, and leaves nothing.
+    Making one raises DiskSpaceError or PathError and then leaves nothing.
     """
 
     def __init__(self, path: Path, value: Any, *, durable: bool = True) -> None:
@@ -65,21 +66,21 @@ class PendingJson:
                 os.fsync(file.fileno())
 
     def put(self) -> None:
-        """Have it take its place. Raises DiskSpaceError, PathError; the old file stays then."""
+        """Move it to its path. Raises DiskSpaceError or PathError and then leaves the old file."""
         with map_os_errors(self._path):
             self._temporary.replace(self._path)
             if self._durable:
                 sync_dir(self._path.parent)
 
     def drop(self) -> None:
-        """Remove it, if it has not taken its place. Idempotent."""
-        # Where it could not be made it cannot be removed either; that is no error of its own.
+        """Remove it unless `put` has moved it. Idempotent."""
+        # If it could not be written, removing it may fail too; the first error counts.
         with contextlib.suppress(OSError):
             self._temporary.unlink()
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises OSError, or ValueError for anything but one."""
+    """Read a JSON object of at most 4 MiB. Raises OSError, ValueError for anything else."""
     with path.open("rb") as file:
         text = file.read(JSON_MAX + 1)
     if len(text) > JSON_MAX:
@@ -94,7 +95,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def sync_dir(path: Path) -> None:
-    """fsync a directory, so that renames in it last. Raises DiskSpaceError, PathError."""
+    """fsync a directory, which makes renames in it durable. Raises DiskSpaceError, PathError."""
     with map_os_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -105,20 +106,23 @@ def sync_dir(path: Path) -> None:
 
 @contextlib.contextmanager
 def map_os_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into DiskSpaceError or PathError that names ``path``."""
+    """Turn an OSError into a DiskSpaceError or PathError that names ``path``."""
     try:
         yield
+    except NotOursError as error:
+        raise PathError(
+            f"{error.filename} was not removed: {error.why}",
+            hint="look at what is in it; if nobody needs it, remove it yourself",
+        ) from error
     except OSError as error:
         if error.errno in FULL:
-            raise DiskSpaceError(
-                f"no space left for {path}", hint="free some disk space and try again"
-            ) from error
+            raise DiskSpaceError(f"no space left for {path}") from error
         raise PathError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Have two files or directories change places in one instant; False where the system cannot.
-    Raises OSError."""
+    """Atomically exchange two files or directories (renameat2(2)); return False where the system
+    cannot. Raises OSError."""
     if not sys.platform.startswith("linux"):
         return False
     import ctypes
@@ -136,15 +140,15 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where an open file of ``size`` bytes has data: (start, end), ascending. The rest are holes,
-    which read as zeros. A file system that has no holes has data everywhere. Raises OSError."""
+    """Yield where an open file of ``size`` bytes has data: (start, end) in bytes, ascending. The
+    rest are holes. A file system without holes reports one range. Raises OSError."""
     end = 0
     while end < size:
         try:
             start = os.lseek(descriptor, end, os.SEEK_DATA)
             end = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:  # only a hole up to the end
                 return
             if error.errno != errno.EINVAL:
                 raise
@@ -153,9 +157,8 @@ def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | None:
-    """Take the flock on ``path`` if nobody has it. Returns the open descriptor, or None.
-
-    The descriptor is not inherited unless made so; closing its last copy frees the lock.
+    """Take the flock on ``path``; return the open descriptor, or None if it is held or, without
+    ``create``, missing. Closing the last copy of the descriptor frees the lock. Raises OSError.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
@@ -174,7 +177,7 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the exclusive flock on ``path``."""
+    """Whether any process holds the exclusive flock on ``path``. Raises OSError."""
     if not path.exists():
         return False
     descriptor = try_lock(path, shared=True, create=False)
@@ -185,10 +188,8 @@ def is_locked(path: Path) -> bool:
 
 
 def lock_within(path: Path, seconds: float) -> int | None:
-    """As `try_lock`, but try for ``seconds``: `is_locked` of others holds it for an instant.
-
-    Blocks the thread; meant for waits of milliseconds.
-    """
+    """Like `try_lock`, but retry for ``seconds``, because `is_locked` in another process holds the
+    lock for an instant. Blocks the thread. Raises OSError."""
     deadline = time.monotonic() + seconds
     while True:
         descriptor = try_lock(path)
@@ -198,7 +199,7 @@ def lock_within(path: Path, seconds: float) -> int | None:
 
 
 def tail(path: Path, *, limit: int = 4096) -> str:
-    """The last ``limit`` bytes of a log and its rotated piece as text; "" if there is none."""
+    """Return the last ``limit`` bytes of a log and its rotated part; "" if there is none."""
     data = b""
     for piece in (path, path.with_name(path.name + ".1")):
         with contextlib.suppress(FileNotFoundError), piece.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What was found out about programs, so that nobody has to run them again to know it."""
+"""Remembers facts about programs, so that they need not be run again to find them out."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from quicksand.host.files import read_json, write_json
 from quicksand.host.paths import make_private_dir, paths
 
 KEPT_MAX = 50
-"""Findings in a file, the latest: nobody has more QEMUs."""
+"""The latest facts that a file keeps: no host has more QEMUs."""
 
 
 class Findings:
-    """A JSON file in the cache. Losing it, or a part of it, costs time and nothing else."""
+    """A JSON file in the cache. Losing any of it only costs time."""
 
     def __init__(self, name: str) -> None:
         self._path = paths().cache / name
 
     def get(self, key: str) -> Any:
-        """None if nothing is known."""
+        """Return the value for ``key``, or None if it is unknown."""
         return self._read().get(key)
 
     def put(self, key: str, value: Any) -> None:
-        """Remember ``value``, which JSON can hold. Raises HostError."""
-        known = self._read()  # anew: others find out things, too
+        """Remember ``value``, which must fit into JSON. Raises DiskSpaceError, PathError."""
+        known = self._read()  # read again: other processes add facts too
         known.pop(key, None)
         known = dict([*known.items()][-KEPT_MAX + 1 :])
         make_private_dir(self._path.parent)
@@ -38,7 +38,7 @@ class Findings:
 
 
 def program_key(program: Path) -> str:
-    """Names a program as it is now, wherever links lead to it from. Raises OSError."""
+    """Return a key for a program that changes with its file; links are resolved. Raises OSError."""
     real = program.resolve()
     found = real.stat()
     return f"{real}:{found.st_size}:{found.st_mtime_ns}"

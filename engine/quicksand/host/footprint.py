@@ -1,4 +1,4 @@
-"""What files take on the disk, each counted once however many names it has."""
+"""Sums the disk space of files, counting each once however many names it has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BLOCK = 512
-"""Bytes of a unit of ``st_blocks``, on every system that we know."""
+"""Bytes of one unit of ``st_blocks`` on Linux and macOS (stat(2))."""
 
 
 @dataclass(slots=True)
@@ -18,12 +18,12 @@ class _File:
     allocated: int
     links: int
     seen: int = 0
-    """Of its links, how many we have come across."""
+    """How many of its links were found."""
 
 
 class Footprint:
-    """Files and directories under some roots. Links are not followed; what cannot be looked at, or
-    goes meanwhile, takes nothing. Blocks that copies share (reflinks) count with each copy."""
+    """The files and directories below some roots. Symbolic links are not followed; what cannot be
+    read, or vanishes meanwhile, counts nothing. Blocks shared by reflinks count in each copy."""
 
     def __init__(self, *roots: Path) -> None:
         self._files: dict[tuple[int, int], _File] = {}
@@ -33,7 +33,7 @@ class Footprint:
 
     @classmethod
     def together(cls, parts: Iterable[Footprint]) -> Footprint:
-        """Several ones, of different roots, as one."""
+        """Combine several footprints of different roots."""
         whole = cls()
         for part in parts:
             whole._directories |= part._directories
@@ -43,7 +43,7 @@ class Footprint:
         return whole
 
     def add(self, root: Path) -> None:
-        """Count a file or a directory and all below it, unless it has been counted."""
+        """Count a file, or a directory with all below it, unless it was counted before."""
         pending = [os.fspath(root)]
         while pending:
             path = pending.pop()
@@ -53,7 +53,7 @@ class Footprint:
                         pending += [entry.path for entry in entries]
 
     def _count(self, found: os.stat_result) -> bool:
-        """Whether it is a directory, and new."""
+        """Count one entry; return whether it is a directory that was not counted before."""
         key, allocated = (found.st_dev, found.st_ino), found.st_blocks * BLOCK
         if stat.S_ISDIR(found.st_mode):
             is_new = key not in self._directories
@@ -64,23 +64,23 @@ class Footprint:
 
     @property
     def size(self) -> int:
-        """Bytes that all of it has allocated."""
+        """Bytes allocated by all files and directories."""
         return sum(self._directories.values()) + sum(f.allocated for f in self._files.values())
 
     @property
     def own(self) -> int:
-        """Bytes that would be free if it were deleted: of files that have no link elsewhere."""
+        """Bytes that deleting it would free: those of files without links elsewhere."""
         return self.size - self.shared
 
     @property
     def shared(self) -> int:
-        """Bytes of files that have links elsewhere too."""
+        """Bytes of files that also have links elsewhere."""
         return sum(allocated for allocated, _, _ in self.shared_files.values())
 
     @property
     def shared_files(self) -> dict[tuple[int, int], tuple[int, int, int]]:
-        """Files that have links elsewhere too, by device and inode: bytes allocated, links, and how
-        many of these are here."""
+        """Files that also have links elsewhere, by (device, inode): (bytes allocated, links, links
+        found here)."""
         return {
             key: (file.allocated, file.links, file.seen)
             for key, file in self._files.items()

@@ -1,5 +1,5 @@
-"""Leases: which client owns which of a sandbox's sockets. A lease is a flock, so it cannot outlive
-its owner."""
+"""Leases: which client owns which socket of a sandbox. A lease is a flock, so it ends with its
+owner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLL_S = 0.05
 
 @dataclass(slots=True)
 class Lease:
-    """The right to connect to ``socket``. Close it after the connection."""
+    """The right to connect to ``socket``. Release it after closing the connection."""
 
     socket: Path
     _descriptor: int | None
@@ -31,17 +31,17 @@ class Lease:
 
 
 def is_leased(socket: Path) -> bool:
-    """Whether a client has it now."""
+    """Whether a client owns ``socket`` now. Raises OSError."""
     return is_locked(socket.with_suffix(".lock"))
 
 
 async def take_lease(sockets: Sequence[Path], *, what: str, timeout: float) -> Lease:
-    """The lease of a free one of ``sockets``, waiting up to ``timeout`` seconds for one.
+    """Take the lease of a free socket, waiting up to ``timeout`` seconds for one.
 
-    Raises StateError when all stay taken or the sandbox is gone.
+    Raises StateError, naming ``what``, if all stay taken or the sandbox is not running.
     """
     deadline = asyncio.get_running_loop().time() + timeout
-    # A port that was just left may still have to be reset by the guest: spread over all of them.
+    # The guest may still have to reset a port that was just released, so pick at random.
     order = random.sample(list(sockets), len(sockets))
     while True:
         for socket in order:

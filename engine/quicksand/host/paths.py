@@ -1,9 +1,8 @@
-"""Where things live on this host (docs/internals/layout.md)."""
+"""The directories of this user (docs/internals/layout.md)."""
 
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,26 +10,27 @@ import platformdirs
 
 from quicksand.errors import DiskSpaceError, PathError
 from quicksand.host.files import FULL
+from quicksand.host.removal import NotOursError, open_own
 
 APP = "quicksand"
 
 SOCKET_PATH_MAX = 104
-"""Longest Unix socket path in bytes that works everywhere: ``sun_path`` has 108 on Linux and 104
-on macOS, with the closing NUL."""
+"""Bytes of a Unix socket path, with its NUL, that work everywhere: ``sun_path`` has 108 on Linux
+(unix(7)) and 104 on macOS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """The three places of this user. Each ends in ``quicksand``; none need exist yet."""
+    """The directories of this user. None of them need exist yet."""
 
     runtime: Path
     """Sockets of running sandboxes; empty after a reboot."""
     data: Path
-    """Disks, images, records: what must not be lost."""
+    """Disks, images and records, which must not be lost."""
     cache: Path
-    """What can be made again."""
+    """Files that can be made again."""
     memory: Path | None = None
-    """Where pages of guest memory go instead of the sandboxes' own directories."""
+    """A directory for guest memory; None keeps it in the sandboxes' own directories."""
 
     @property
     def sandboxes(self) -> Path:
@@ -38,7 +38,7 @@ class Paths:
 
     @property
     def saves(self) -> Path:
-        """Saves that were not put elsewhere."""
+        """The saves that belong to no workspace."""
         return self.data / "saves"
 
     @property
@@ -47,10 +47,10 @@ class Paths:
 
 
 def paths() -> Paths:
-    """The places of this user; the environment variables ``QUICKSAND_*_DIR`` win."""
+    """Return the directories of this user; the variables ``QUICKSAND_*_DIR`` take precedence."""
     memory = os.environ.get("QUICKSAND_MEMORY_DIR")
     return Paths(
-        memory=Path(memory).absolute() if memory else None,
+        memory=_memory_place(Path(memory)) if memory else None,
         runtime=_place("QUICKSAND_RUNTIME_DIR", _runtime_default()),
         data=_place("QUICKSAND_DATA_DIR", platformdirs.user_data_path(APP)),
         cache=_place("QUICKSAND_CACHE_DIR", platformdirs.user_cache_path(APP)),
@@ -58,8 +58,8 @@ def paths() -> Paths:
 
 
 def _runtime_default() -> Path:
-    """The session's runtime directory where the system has one, else a directory of our own in
-    /tmp: one level, so that its owner can be checked."""
+    """Return a directory in the session's runtime directory or else in /tmp: directly in it, so
+    that its owner can be checked."""
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
         if parent and Path(parent).is_dir():
             return Path(parent) / APP
@@ -68,36 +68,49 @@ def _runtime_default() -> Path:
     return Path(tempfile.gettempdir()) / f"{APP}-{os.getuid()}"
 
 
+def _memory_place(named: Path) -> Path:
+    """Return the directory that the user named for memory or, if others can write to it, as to
+    /dev/shm, a directory of our own in it."""
+    real = named.absolute().resolve()
+    try:
+        os.close(open_own(real))
+    except NotOursError:
+        return real / f"{APP}-{os.getuid()}"
+    except OSError:
+        return real  # it does not exist yet, or making files in it will report the error
+    return real
+
+
 def _place(variable: str, default: Path) -> Path:
     value = os.environ.get(variable)
     return Path(value).absolute() if value else default
 
 
 def make_private_dir(path: Path) -> Path:
-    """Make ``path`` (and parents) so that only this user can enter it; return it.
+    """Make ``path`` and its parents for this user only, unless they exist, and return it.
 
-    Raises PathError when it cannot be made or written, or belongs to another user: the runtime
-    directory may lie in /tmp, where others can be first. DiskSpaceError when the disk is full.
+    Raises PathError if it cannot be made or written, is a link, belongs to another user or can be
+    written by others (in /tmp, somebody else could make the runtime directory first), and
+    DiskSpaceError if the disk is full.
     """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.lstat()
+        for place in (*reversed(path.parents), path):
+            if not place.exists():
+                place.mkdir(mode=0o700, exist_ok=True)
+        os.close(open_own(path))
+    except NotOursError as error:
+        raise PathError(
+            f"{path} cannot be used: {error.why}",
+            hint="have a look at it; then mend or remove it, or choose another place",
+        ) from error
     except OSError as error:
         if error.errno in FULL:
-            raise DiskSpaceError(
-                f"no space left for {path}", hint="free some disk space and try again"
-            ) from error
+            raise DiskSpaceError(f"no space left for {path}") from error
         raise PathError(
             f"cannot make the directory {path}: {error.strerror}",
             hint="set QUICKSAND_RUNTIME_DIR, QUICKSAND_DATA_DIR or QUICKSAND_CACHE_DIR "
             "to a directory that you can write",
         ) from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PathError(
-            f"{path} is not a directory of yours", hint="remove it, or choose another place"
-        )
-    if found.st_mode & 0o077:
-        path.chmod(0o700)
     if not os.access(path, os.W_OK | os.X_OK):
         raise PathError(f"the directory {path} cannot be written", hint=f"chmod u+rwx {path}")
     return path

@@ -1,4 +1,5 @@
-"""One file in two places, without its bytes being there twice where the file system can do that."""
+"""Copies files by hard links, shared blocks (reflinks) or sparse copies, the cheapest that
+works."""
 
 from __future__ import annotations
 
@@ -19,8 +20,11 @@ FICLONE = 0x40049409
 BLOCK = 4096
 STEP = 1 << 26
 """Bytes between two reports of progress."""
+
 COPY_MAX = 1 << 30
 PLAIN_MAX = 1 << 20
+"""Bytes that one call copies within the kernel, and through this process."""
+
 NOT_BY_THE_KERNEL = {
     errno.EXDEV,
     errno.EINVAL,
@@ -28,14 +32,12 @@ NOT_BY_THE_KERNEL = {
     errno.EOPNOTSUPP,
     errno.EPERM,
 }
-"""copy_file_range(2): some file systems, or two of them, cannot do it."""
+"""Errors of copy_file_range(2) where the file systems do not support it."""
 
 
 def share_file(source: Path, target: Path) -> None:
-    """Have the file ``source``, which is never written to again, as ``target`` too: by a hard link,
-    on another file system by a copy. No error if it is there.
-
-    Raises DiskSpaceError, PathError.
+    """Make ``target`` a hard link to ``source``, which must never change again, or a copy on
+    another file system. An existing target may stay. Raises DiskSpaceError, PathError.
     """
     with map_os_errors(target):
         if not link_file(source, target):
@@ -43,8 +45,8 @@ def share_file(source: Path, target: Path) -> None:
 
 
 def link_file(source: Path, target: Path) -> bool:
-    """Make ``target`` a hard link, or find it there; False where there can be none. Raises
-    OSError."""
+    """Make ``target`` a hard link unless it exists; return False where links are not possible.
+    Raises OSError."""
     try:
         os.link(source, target)
     except FileExistsError:
@@ -57,7 +59,7 @@ def link_file(source: Path, target: Path) -> bool:
 
 
 def copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file; holes stay holes. ``target`` appears only when it is whole. Raises OSError."""
+    """Copy a file and keep its holes. ``target`` appears only when it is whole. Raises OSError."""
     with source.open("rb") as old:
         copy_open_file(old.fileno(), target)
 
@@ -65,8 +67,8 @@ def copy_sparse(source: Path, target: Path) -> None:
 def copy_open_file(
     source: int, target: Path, progress: Callable[[int], None] | None = None
 ) -> None:
-    """As `copy_sparse`, of a file that is open and may have lost its name. ``progress`` is told
-    how many bytes have been copied, and may raise."""
+    """Copy an open file, which may have no name any more, as `copy_sparse` does. ``progress`` gets
+    the number of bytes copied and may raise. Raises OSError."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("xb") as new:
@@ -79,7 +81,8 @@ def copy_open_file(
 
 
 def share_blocks(target: int, source: int) -> bool:
-    """Make an empty file a copy of another one that takes no space; False where that cannot be."""
+    """Make an empty file share all blocks of ``source``; return False where that is not
+    possible."""
     try:
         fcntl.ioctl(target, FICLONE, source)
     except OSError:
@@ -88,9 +91,9 @@ def share_blocks(target: int, source: int) -> bool:
 
 
 def can_share_blocks(directory: Path) -> bool:
-    """Whether files of this directory's file system can share their blocks.
+    """Whether files in this directory can share blocks, found by trying it with two small files.
 
-    Tries it with two small files. Raises DiskSpaceError, PathError.
+    Raises DiskSpaceError, PathError.
     """
     if sys.platform != "linux":
         return False
@@ -117,7 +120,7 @@ def _copy_extents(target: int, source: int, progress: Callable[[int], None] | No
 
 
 def copy_range(target: int, source: int, start: int, end: int) -> None:
-    """Copy bytes to the same place in another file, within the kernel where it can.
+    """Copy a range of bytes to the same offsets, within the kernel where possible.
 
     Raises OSError, also if ``source`` ends before ``end``.
     """
@@ -134,7 +137,7 @@ def copy_range(target: int, source: int, start: int, end: int) -> None:
 
 
 def write_at(descriptor: int, data: memoryview, offset: int) -> None:
-    """Write all of ``data`` there. Raises OSError."""
+    """Write all of ``data`` at ``offset``. Raises OSError."""
     while data:
         moved = os.pwrite(descriptor, data, offset)
         data, offset = data[moved:], offset + moved

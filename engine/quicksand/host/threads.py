@@ -1,4 +1,4 @@
-"""Work that a cancellation must not leave behind half done."""
+"""Runs work that a cancellation must not leave half done."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await ``work`` to its end, however often this task is cancelled meanwhile (Ctrl-C pressed
-    twice); the cancellation is raised after that."""
+    """Await ``work`` to its end even if this task is cancelled meanwhile, perhaps repeatedly
+    (Ctrl-C pressed twice); raise the cancellation afterwards. Raises what ``work`` raises."""
     task = asyncio.create_task(work, name="quicksand-to-the-end")
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -22,24 +22,24 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # seen: the cancellation is what counts
+            task.exception()  # retrieved, since only the cancellation is raised
         raise cancelled
     return task.result()
 
 
 async def in_thread_to_the_end(function: Callable[[], T]) -> T:
-    """Run ``function`` in a thread. A cancellation waits for it: what it makes must not appear
-    after the clearing up."""
+    """Run ``function`` in a thread. A cancellation waits for its end, so that the caller cleans up
+    after it and not before it. Raises what ``function`` raises."""
     return await to_the_end(asyncio.to_thread(function))
 
 
 class Stopped(Exception):  # noqa: N818 - reads as a fact
-    """The task that waits for this thread was cancelled."""
+    """Raised in the thread: the task that waits for it was cancelled."""
 
 
 async def in_stoppable_thread(function: Callable[[Callable[[], None]], T]) -> T:
-    """Run ``function`` in a thread. It is given a callable that raises Stopped once this task is
-    cancelled; the cancellation waits until it has cleared up."""
+    """Run ``function`` in a thread. It gets a callable that raises Stopped once this task is
+    cancelled; the cancellation waits until it has ended. Raises what ``function`` raises."""
     stop = threading.Event()
 
     def check() -> None:
@@ -58,4 +58,4 @@ async def in_stoppable_thread(function: Callable[[Callable[[], None]], T]) -> T:
 async def _ended(work: asyncio.Task[T]) -> None:
     await asyncio.wait((work,))
     if not work.cancelled():
-        work.exception()  # seen: the cancellation is what counts
+        work.exception()  # retrieved, since only the cancellation is raised

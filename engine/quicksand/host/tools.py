@@ -1,4 +1,4 @@
-"""Running helper programs: argument lists only, output kept, no process left behind."""
+"""Runs helper programs: argument lists only, output kept, no process left behind."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from pathlib import Path
 from quicksand.errors import HostError
 
 Progress = Callable[[str, int, int], None]
-"""Called with a stage, what is done of it and the total (0 if unknown)."""
+"""Called with a stage, how much of it is done, and the total (0 if unknown)."""
 
 TAIL_LINES = 25
 """Lines of a failed program's output that its error shows."""
 
 OUTPUT_LINES_MAX = 200_000
-"""Lines of output that are kept at the most; older ones are dropped."""
+"""Lines of output that are kept; older ones are dropped."""
 
 TERM_GRACE_S = 5.0
-"""How long a program may take to clean up after SIGTERM."""
+"""Seconds that a program may take to clean up after SIGTERM."""
 
 _LINE_MAX = 1024 * 1024
 _NOT_FOUND = 127
 
 
 class ToolError(HostError):
-    """A helper program failed. ``output`` is the end of what it wrote."""
+    """A helper program failed. ``output`` is the end of its output; ``exit_code`` is None after a
+    timeout and negative after a signal."""
 
     def __init__(
         self, message: str, *, hint: str = "", output: str = "", exit_code: int | None = None
@@ -48,10 +49,10 @@ async def run_tool(
     on_line: Callable[[str], None] | None = None,
     timeout_s: float | None = None,
 ) -> str:
-    """Run a program to its end; return what it wrote to stdout and stderr.
+    """Run a program to its end; return its stdout and stderr as one text.
 
-    ``env`` is added to this process's environment, in which the locale is made C.UTF-8. Cancelled
-    or late, the program's whole process group has ended when this returns. Raises ToolError.
+    ``env`` is added to this process's environment, with LC_ALL=C.UTF-8. After a cancellation or
+    ``timeout_s`` seconds the program's whole process group is ended first. Raises ToolError.
     """
     words = [os.fspath(word) for word in argv]
     try:
@@ -92,7 +93,7 @@ async def _collect(
     while True:
         try:
             raw = await process.stdout.readline()
-        except ValueError:  # a line longer than the limit: its pieces do
+        except ValueError:  # a line longer than the limit is read in pieces
             raw = await process.stdout.read(_LINE_MAX)
         if not raw:
             return
@@ -103,7 +104,7 @@ async def _collect(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Make sure that the process group is gone. Does not raise, but for a second cancellation."""
+    """End the process group. Raises nothing except a second cancellation."""
     if process.returncode is not None:
         return
     for number, grace_s in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, TERM_GRACE_S)):

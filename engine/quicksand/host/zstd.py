@@ -1,5 +1,5 @@
-"""Zstandard through libzstd: the clusters of our own images are packed with it, and bundles may be.
-Python has it from 3.14 on only; dpkg needs the library, so it is on every Debian and Ubuntu."""
+"""Zstandard through libzstd, for the clusters of our images and for bundles. Python includes it
+only since 3.14; dpkg needs the library, so every Debian and Ubuntu has it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NAMES = (
 MAGIC = b"\x28\xb5\x2f\xfd"
 
 WINDOW_LOG_MAX = 26
-"""A stream that asks for more than 64 MiB of memory to be unpacked is refused."""
+"""Streams that need more than 64 MiB to decompress are refused."""
 
 PIECE = 1 << 18
-"""Bytes that are unpacked at one time, at most."""
+"""Bytes that are decompressed in one step."""
 
 _LEVEL, _CHECKSUM, _WINDOW = 100, 201, 100  # ZSTD_cParameter, ZSTD_dParameter (zstd.h)
 _GO_ON, _END = 0, 2  # ZSTD_EndDirective
@@ -31,7 +31,7 @@ _DAMAGED = "its compressed data are damaged"
 
 
 class _Buffer(ctypes.Structure):
-    """ZSTD_inBuffer and ZSTD_outBuffer."""
+    """ZSTD_inBuffer and ZSTD_outBuffer (zstd.h)."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -41,10 +41,10 @@ class _Buffer(ctypes.Structure):
 
 
 class Zstd:
-    """The library."""
+    """The functions of libzstd."""
 
     def __init__(self, what: str = "the image's disk") -> None:
-        """``what`` is or shall be compressed. Raises HostError if it is not on this host."""
+        """``what`` needs the library: errors name it. Raises HostError if this host lacks it."""
         self.library = _load(what)
         context, size, data = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
         parameter = [context, ctypes.c_int, ctypes.c_int]
@@ -68,8 +68,8 @@ class Zstd:
         self.library.ZSTD_isError.restype = ctypes.c_uint
 
     def decompress(self, data: bytes, size: int) -> bytes:
-        """The first frame of ``data``, whatever follows it, if it holds at least ``size`` bytes.
-        Raises ValueError if not."""
+        """Decompress the first frame of ``data``, which must hold ``size`` bytes, and ignore what
+        follows it. Raises ValueError."""
         packed = self.check(self.library.ZSTD_findFrameCompressedSize(data, len(data)))
         buffer = ctypes.create_string_buffer(size)
         if self.library.ZSTD_decompress(buffer, size, data, packed) != size:
@@ -77,17 +77,17 @@ class Zstd:
         return buffer.raw
 
     def check(self, code: int) -> int:
-        """What a function has returned, unless it was an error: then raises ValueError."""
+        """Return a function's result. Raises ValueError if it is an error code."""
         if self.library.ZSTD_isError(code):
             raise ValueError(_DAMAGED)
         return code
 
 
 class Packer:
-    """Compresses a stream to one frame with a checksum. Use it with ``with``."""
+    """Compresses a stream into one frame with a checksum. A context manager."""
 
     def __init__(self, write: Callable[[bytes], None], *, level: int = 3) -> None:
-        """``write`` takes what has been compressed. Raises HostError without the library."""
+        """``write`` takes the compressed bytes. Raises HostError if libzstd is missing."""
         self._zstd = Zstd("a compressed bundle")
         self._write = write
         self._out = ctypes.create_string_buffer(PIECE)
@@ -102,7 +102,7 @@ class Packer:
         self._zstd.library.ZSTD_freeCCtx(self._context)
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
-        """Compress ``data``; it is the last if ``final``."""
+        """Compress ``data``, the last piece if ``final``. Raises what ``write`` raises."""
         source = _Buffer(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data), 0)
         left = 1
         while left if final else source.at < source.size:
@@ -120,8 +120,8 @@ class Packer:
 
 
 def unpack(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The content of the one frame that ``pieces`` are. Raises ValueError if it is damaged, cut off
-    or followed by something else, HostError without the library."""
+    """Decompress the one frame that ``pieces`` hold. Raises ValueError if it is damaged, cut off or
+    followed by something else, HostError if libzstd is missing."""
     zstd = Zstd("the bundle")
     library = zstd.library
     context = _require(library.ZSTD_createDCtx())
@@ -141,7 +141,7 @@ def unpack(pieces: Iterator[bytes]) -> Iterator[bytes]:
                         context, ctypes.byref(target), ctypes.byref(source)
                     )
                 )
-                # More may be waiting inside.
+                # The library may hold more output.
                 full = target.at == PIECE and left != 0
                 if target.at:
                     yield ctypes.string_at(out, target.at)

@@ -1,1 +1,1 @@
-"""Images: the store, resolution of names, and their files."""
+"""Images: the store, the resolution of names, and reading and writing their files."""

@@ -1,5 +1,5 @@
-"""cpio archives in the "newc" form that the kernel unpacks as an initramfs
-(kernel doc, early-userspace/buffer-format.rst). The same entries give the same bytes."""
+"""Writes cpio archives in the "newc" format, which the kernel unpacks as an initramfs (Linux
+Documentation/driver-api/early-userspace/buffer-format.rst). Equal entries give equal bytes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _NAME_MAX = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpioEntry:
-    """A file, directory, symlink or device node, owned by root, with time 0."""
+    """A file, directory, symbolic link or device node, owned by root, with time 0."""
 
     name: str
-    """Path without a leading slash."""
+    """The path without a leading slash."""
     mode: int
     """Type and permission bits, as in st_mode."""
     data: bytes = b""
-    """Content of a file, target of a symlink."""
+    """The content of a file, or the target of a symbolic link."""
     device: tuple[int, int] = (0, 0)
-    """Major and minor number of a device node."""
+    """The major and minor number of a device node."""
 
 
 def build_cpio(entries: Iterable[CpioEntry]) -> bytes:
-    """An archive of ``entries`` in their order. Raises ValueError for a bad name."""
+    """Make an archive of ``entries`` in their order. Raises ValueError for a bad name."""
     parts = [
         part
         for number, entry in enumerate(entries, start=1)

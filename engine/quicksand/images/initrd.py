@@ -1,5 +1,5 @@
-"""The initrd a guest boots with: the image's own, and the agent appended to it. The kernel unpacks
-archives one after the other, so agent and engine always fit each other, whatever the image."""
+"""Makes the initrd that a guest boots with: the image's own with the agent appended. The kernel
+unpacks one archive after the other, so the agent always matches the engine, whatever the image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGENT = "quicksand-agent"
 
 
 def find_agent(arch: Architecture) -> Path:
-    """The agent's binary for guests of ``arch``. Raises ImageError if this build has none."""
+    """Find the agent's binary for guests of ``arch``. Raises ImageError if there is none."""
     package = Path(__file__).resolve().parents[1]
     checkout = package.parents[1]
     for root in (package / "_agent", checkout / "guest-agent" / "prebuilt"):
@@ -29,7 +29,10 @@ def find_agent(arch: Architecture) -> Path:
 
 
 def compose_initrd(initrd: Path, arch: Architecture, cache: Path) -> Path:
-    """The file of ``initrd`` with the agent, made once and kept in ``cache``. Blocks for I/O."""
+    """Return a file with ``initrd`` and the agent, made once and kept in ``cache``. Blocks for I/O.
+
+    Raises ImageError if there is no agent, DiskSpaceError, PathError.
+    """
     agent = find_agent(arch)
     target = cache / "initrd" / f"{_key(initrd, agent)}.cpio"
     if target.is_file():
@@ -45,7 +48,7 @@ def compose_initrd(initrd: Path, arch: Architecture, cache: Path) -> Path:
     try:
         with map_os_errors(target), temporary.open("xb") as file:
             image = initrd.read_bytes()
-            # An archive has to start on a 4-byte boundary (kernel doc, early-userspace).
+            # An archive has to start on a 4-byte boundary (buffer-format.rst).
             file.write(image + bytes(-len(image) % 4) + archive)
             file.flush()
             os.fsync(file.fileno())
@@ -56,7 +59,7 @@ def compose_initrd(initrd: Path, arch: Architecture, cache: Path) -> Path:
 
 
 def _key(*files: Path) -> str:
-    """Identity of files by what the file system says; published files never change in place."""
+    """Identify files by inode, size and time, since published files never change in place."""
     parts = []
     for file in files:
         found = file.stat()

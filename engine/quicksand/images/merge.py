@@ -1,4 +1,4 @@
-"""One qcow2 overlay out of many, written without QEMU."""
+"""Merges qcow2 layers into one file, without QEMU."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from quicksand.images.visible import MIXED, NOTHING, Part, Visible, open_visible
 from quicksand.images.writer import Qcow2Writer, new_file
 
 PIECE_CLUSTERS = 64
-"""That are read, and written, at once: 4 MiB."""
+"""Clusters that are read and written in one step: 4 MiB."""
 
 DEFLATE_WINDOW = -12
-"""As QEMU has it (block/qcow2-threads.c): no header, and a window of 4 KiB."""
+"""As in QEMU (block/qcow2-threads.c): raw deflate with a window of 4 KiB."""
 
 DEFLATE_MEMORY = 9
 THREADS_MAX = 8
 _ZEROS = bytes(CLUSTER)
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes that are done, and all of them."""
+"""Called with the bytes done and the total."""
 
 Store = Callable[[memoryview], list[int]]
-"""Writes whole clusters; returns their entries."""
+"""Writes whole clusters and returns their table entries."""
 
 
 def write_merged(
@@ -45,16 +45,16 @@ def write_merged(
     hide_base: bool = False,
     progress: Progress | None = None,
 ) -> None:
-    """Write what ``layers``, from the bottom to the top, have above their base as one overlay.
+    """Merge ``layers``, the lowest first, into one layer above their base.
 
-    ``backing`` is the name of the base for the header; with neither it nor ``base`` the result is a
-    disk of its own. ``base`` are the base's own files: they are read only where a layer covers
-    a part of a cluster of 64 KiB (because its clusters are smaller, or it ends there), and no zeros
-    are kept beyond their end. A ``size`` that is larger than the highest layer adds zeros.
-    ``hide_base``: where no layer has anything there are zeros, whatever the base has.
+    ``backing`` is the name of the base in the header; without it and ``base`` the result is a
+    complete disk. ``base`` lists the base's own files: they are read only where a layer covers part
+    of a 64 KiB cluster (because its clusters are smaller, or it ends there), and zeros beyond their
+    end are not stored. ``size`` is in bytes; beyond the highest layer it adds zeros. ``hide_base``
+    makes the disk read as zeros wherever no layer has data.
 
-    ``target`` appears, or is replaced, when it is whole; whatever goes wrong, nothing else is left.
-    Raises ImageError naming a layer that is damaged or the want of ``base``, ConfigError,
+    ``target`` appears, or is replaced, only when it is whole; a failure leaves nothing else.
+    Raises ImageError naming a damaged layer, or if ``base`` is missing and needed, ConfigError,
     DiskSpaceError, PathError.
     """
     if not layers:
@@ -84,7 +84,7 @@ def write_merged(
 
 
 def _pieces(disk: Visible, part: Part) -> Iterator[tuple[int, bytes]]:
-    """The part's clusters that are in layers: a number in the part, and the content from there."""
+    """Read the clusters of ``part`` that layers hold: (number in the part, content from there)."""
     at = 0
     while at < len(part.entries):
         if part.entries[at] in (NOTHING, ZERO):
@@ -96,7 +96,7 @@ def _pieces(disk: Visible, part: Part) -> Iterator[tuple[int, bytes]]:
 
 
 def _read(disk: Visible, part: Part, at: int) -> bytes:
-    """The cluster of that number in the part, with those after it that follow it in its file."""
+    """Read cluster ``at`` of the part, with the next ones if they follow it in its file."""
     place, owner = part.entries[at], part.owners[at]
     if place == MIXED or place & COMPRESSED or owner is None:
         return disk.read(part.start + at * CLUSTER)
@@ -109,7 +109,7 @@ def _read(disk: Visible, part: Part, at: int) -> bytes:
 
 
 def _store(data: bytes, store: Store) -> list[int]:
-    """Write clusters, except those that are all zeros."""
+    """Write clusters except those of zeros, and return the entries of all."""
     entries: list[int] = []
     view = memoryview(data)
     for is_zero, run in itertools.groupby(

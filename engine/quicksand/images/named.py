@@ -1,4 +1,4 @@
-"""Sandboxes whose image is given by their class; for the rest they take what `Sandbox` takes."""
+"""Sandbox classes with a fixed image; all other options are those of `Sandbox`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from quicksand.sandbox import Sandbox
 
 
 class DebianSandbox(Sandbox):
-    """A sandbox of the default image."""
+    """A sandbox with the default image."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="debian", **options)
 
 
 class UbuntuSandbox(Sandbox):
-    """A sandbox of the image "ubuntu", which a package or a recipe of yours has to bring."""
+    """A sandbox with the image "ubuntu", which a package or your own recipe has to provide."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="ubuntu", **options)
 
 
 class AlpineSandbox(Sandbox):
-    """A sandbox of the image "alpine", which a package or a recipe of yours has to bring."""
+    """A sandbox with the image "alpine", which a package or your own recipe has to provide."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="alpine", **options)

@@ -1,7 +1,8 @@
-"""Our own look at a qcow2 header, before any QEMU tool opens it (QEMU docs/interop/qcow2.txt).
+"""Checks a qcow2 header before any QEMU tool opens the file, and reads refcounts (QEMU
+docs/interop/qcow2.txt).
 
-An image from elsewhere may name backing files or external data files on the host, or claim sizes
-that exhaust it. What is not plainly harmless is refused here.
+A file from elsewhere may name backing files or external data files of the host, or claim sizes that
+exhaust it. Whatever is not plainly harmless is refused.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from quicksand.errors import ImageError
 
 MAGIC = b"QFI\xfb"
 VIRTUAL_SIZE_MAX = 16 * 1024**4
-"""Bytes. 60 TiB fit into a file of 1.2 MiB; no sandbox of ours needs more than this."""
+"""Bytes. A file of 1.2 MiB can claim 60 TiB; no sandbox needs more than this."""
 
 INCOMPATIBLE_DIRTY = 1 << 0
 INCOMPATIBLE_COMPRESSION = 1 << 3
 INCOMPATIBLE_EXTENDED_L2 = 1 << 4
 INCOMPATIBLE_ALLOWED = INCOMPATIBLE_DIRTY | INCOMPATIBLE_COMPRESSION | INCOMPATIBLE_EXTENDED_L2
-"""Bit 1 (corrupt) and bit 2 (external data file) are not among them."""
+"""Without bit 1 (corrupt) and bit 2 (external data file)."""
 
 L1_SIZE_MAX = 32 * 1024 * 1024 // 8
 """Entries; QEMU's own limit (block/qcow2.h, QCOW_MAX_L1_SIZE)."""
@@ -34,9 +35,14 @@ SNAPSHOTS_MAX = 65536
 """QEMU's own limit (QCOW_MAX_SNAPSHOTS)."""
 
 SNAPSHOT_MIN = 40
-"""Bytes of the shortest entry in the table of snapshots."""
+"""Bytes of the shortest entry in the snapshot table."""
+
+HEAD = 1 << 16
+"""Bytes at the beginning of a file that are parsed."""
 
 _HEADER_LENGTH_2 = 72
+_REFCOUNTS_HEAD = 104
+_REFCOUNT_ORDER_2 = 4
 _COMPRESSION_TYPES = (0, 1)  # deflate, zstd
 _EXT_END = 0x00000000
 _EXT_DATA_FILE = 0x44415441
@@ -45,42 +51,52 @@ _EXTENSIONS_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qcow2Header:
-    """What the engine needs to know of a qcow2 file."""
+    """The facts of a qcow2 file that the engine needs."""
 
     version: int
     virtual_size: int
     """Bytes that the guest sees."""
     cluster_bits: int
+    l1_offset: int
+    l1_size: int
+    """The first-level table: its offset in bytes, and its number of 8-byte entries."""
     backing_file: str | None
-    """The name in the header; never opened by us."""
+    """The name in the header; the engine never opens it."""
     snapshots: int
+
+    @property
+    def mapped_max(self) -> int:
+        """Bytes of content that the first-level table can map."""
+        return self.l1_size * (1 << self.cluster_bits) * (1 << self.cluster_bits - 3)
 
 
 def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
-    """Read and check the header of ``path``; the file is opened for nothing else.
+    """Read and check the header of ``path``.
 
     Raises ImageError naming the file and what is wrong with it.
     """
     try:
-        # Not to wait for a writer, should it be a FIFO.
+        # O_NONBLOCK: opening a FIFO must not wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise ImageError(f"{path} is no file")
+                raise ImageError(f"{path} is not a regular file")
             size = found.st_size
-            head = os.pread(descriptor, 1 << 16, 0)
+            head = os.pread(descriptor, HEAD, 0)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from error
     try:
-        return _parse(head, size, allow_backing=allow_backing)
+        return parse_header(head, size, allow_backing=allow_backing)
     except (ValueError, struct.error) as error:
         raise ImageError(f"{path} is not a usable qcow2 image: {error}") from error
 
 
-def _parse(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
+def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
+    """Parse ``head``, the first HEAD bytes of a file of ``file_size`` bytes. Raises ValueError,
+    struct.error."""
     _require(head[:4] == MAGIC, "it does not begin like one")
     _require(len(head) >= 72, "it is cut off in its header")
     version, backing_offset, backing_size, cluster_bits, virtual_size, crypt, l1_size, l1_offset = (
@@ -110,7 +126,7 @@ def _parse(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
         _require(length == 0 or offset > 0, f"its {what} lies in its header")
         _require(offset + length <= file_size, f"it is cut off: its {what} lies beyond the end")
     header_length = _check_version_3(head, cluster_bits) if version == 3 else _HEADER_LENGTH_2
-    # As QEMU does: they end where the backing file's name begins, else with the first cluster.
+    # As in QEMU: extensions end where the backing file's name begins, else with the first cluster.
     _check_extensions(head, header_length, end=backing_offset or min(cluster, len(head)))
     backing = _backing_file(head, backing_offset, backing_size)
     _require(backing is None or allow_backing, f"it names a backing file ({backing!r})")
@@ -118,13 +134,15 @@ def _parse(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
         version=version,
         virtual_size=virtual_size,
         cluster_bits=cluster_bits,
+        l1_offset=l1_offset,
+        l1_size=l1_size,
         backing_file=backing,
         snapshots=snapshots,
     )
 
 
 def _check_version_3(head: bytes, cluster_bits: int) -> int:
-    """Check what version 2 has not; return the header's length."""
+    """Check the fields that version 3 adds; return the header's length in bytes."""
     incompatible, _, _, refcount_order, header_length = struct.unpack_from(">QQQII", head, 72)
     unknown = incompatible & ~INCOMPATIBLE_ALLOWED
     _require(unknown == 0, f"it needs features {unknown:#x}, such as an external data file")
@@ -162,3 +180,41 @@ def _backing_file(head: bytes, offset: int, size: int) -> str | None:
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
+
+
+def is_used(descriptor: int, start: int, end: int) -> bool:
+    """Whether any cluster with bytes from ``start`` to before ``end`` is in use.
+
+    The header must have passed `check_qcow2`. If the file was not closed properly (dirty bit), its
+    refcounts are not reliable and every cluster counts as used. Raises ValueError, OSError.
+    """
+    head = os.pread(descriptor, _REFCOUNTS_HEAD, 0).ljust(_REFCOUNTS_HEAD, b"\0")
+    version, bits = struct.unpack_from(">I12xI", head, 4)
+    table, table_clusters = struct.unpack_from(">QI", head, 48)
+    order = _REFCOUNT_ORDER_2
+    if version == 3:
+        features, order = struct.unpack_from(">Q16xI", head, 72)
+        if features & INCOMPATIBLE_DIRTY:
+            return True
+    per_block = (8 << bits) >> order
+    for cluster in range(start >> bits, (end + (1 << bits) - 1) >> bits):
+        block, number = divmod(cluster, per_block)
+        if block >= table_clusters << bits >> 3:
+            return False
+        place = int.from_bytes(_read_refcounts(descriptor, table + 8 * block, 8)) & ~511
+        if place and _count(descriptor, place, number, order):
+            return True
+    return False
+
+
+def _count(descriptor: int, block: int, number: int, order: int) -> int:
+    width, bit = 1 << order, number << order
+    data = _read_refcounts(descriptor, block + bit // 8, max(1, width // 8))
+    return int.from_bytes(data) >> bit % 8 & ((1 << width) - 1)
+
+
+def _read_refcounts(descriptor: int, place: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, place)
+    if len(data) != length:
+        raise ValueError("its refcounts lie beyond its end")
+    return data

@@ -1,10 +1,11 @@
-"""From the name of an image to its files: a path, the store, or an installed package."""
+"""Finds the files of an image by its name: a path, the store, or an installed package."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,7 +17,10 @@ from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.store import ImageStore, StoredImage
 
 GROUP = "quicksand.images"
-"""Entry-point group of image packages; the name is part of the specification."""
+"""The entry-point group of image packages (fixed by the specification)."""
+
+SHIPPED = ("debian",)
+"""Images that come with a recipe: built or not, these names mean them and no save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +29,19 @@ class ResolvedImage:
 
     name: str
     chain: tuple[Path, ...]
-    """chain[0] is the root base qcow2, the rest overlays, bottom to top. Never written to."""
+    """qcow2 files, the lowest first. They are never written to."""
     kernel: Path
     initrd: Path
     guest_arch: Architecture
     digest: str = ""
-    """Identity of all files; "" where nothing vouches for them."""
+    """The digest of all files; "" for an image outside the store."""
     version: str = ""
     cmdline: str = ""
 
 
 @runtime_checkable
 class ImageProvider(Protocol):
-    """What an image package registers (`quicksand.images` entry points)."""
+    """The interface of an image package (entry point group `quicksand.images`)."""
 
     name: str
 
@@ -46,7 +50,7 @@ class ImageProvider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """A line of `quicksand-tui images`."""
+    """An image as `quicksand-tui images` lists it."""
 
     name: str
     source: str
@@ -57,20 +61,23 @@ class ImageInfo:
     size: int | None = None
     """Allocated bytes, None if unknown."""
     created: float | None = None
+    """Unix time of the newest file it was built from."""
+    built: float | None = None
+    """Unix time at which it was put into the store."""
     error: str = ""
-    """Why it cannot be used, or ""."""
+    """Why it cannot be used; "" if it can."""
 
 
 class ImageResolver:
-    """Finds images by name. Holds no state but where to look."""
+    """Finds images by name."""
 
     def __init__(self, paths: Paths) -> None:
         self.store = ImageStore(paths.images)
 
     def resolve(self, name: str, arch: Architecture) -> ResolvedImage:
-        """The image called ``name`` for guests of ``arch``, its disks checked by our own parser.
+        """Find the image ``name`` for guests of ``arch`` and check the headers of its disks.
 
-        Raises ImageNotFound (near names are suggested) or ImageError for a damaged one.
+        Raises ImageNotFound with similar names, ImageError for a damaged or unfit image.
         """
         image = self._find(name, arch)
         if image.guest_arch is not arch:
@@ -82,14 +89,20 @@ class ImageResolver:
             if not path.is_file():
                 raise ImageError(f"the image {name!r} is incomplete: {path} does not exist")
         for number, disk in enumerate(image.chain):
-            # The block graph is given to QEMU whole, so what an overlay names as its backing file
-            # is never opened; a base must name none.
+            # QEMU gets the whole block graph from us, so the backing file that an upper layer names
+            # is never opened; the lowest layer must not name one.
             check_qcow2(disk, allow_backing=number > 0)
-        # By one name, whichever way they were found: that of the header above (layout.layer_name).
+        # Resolve links, since headers of upper layers name their base that way (layout.layer_name).
         return replace(image, chain=tuple(path.resolve() for path in image.chain))
 
+    def knows(self, name: str) -> bool:
+        """Whether ``name`` is a path, or an image in the store or a package, usable or not."""
+        if "/" in name or name.endswith(".qcow2") or self.store.get(name) is not None:
+            return True
+        return any(entry.name in (name, f"quicksand-{name}") for entry in _packages())
+
     def _find(self, name: str, arch: Architecture) -> ResolvedImage:
-        if "/" in name or name.endswith(".qcow2"):
+        if is_file(name):
             return _from_path(Path(name).expanduser(), arch)
         stored = self.store.get(name)
         if stored is not None:
@@ -99,6 +112,16 @@ class ImageResolver:
                 if entry.name == candidate:
                     return _from_package(entry, arch)
         raise self._not_found(name)
+
+    def has(self, name: str) -> bool:
+        """Whether an image has that name, even if it is broken or not built yet."""
+        if name in SHIPPED or self.store.get(name) is not None:
+            return True
+        return not self._package_names.isdisjoint((name, f"quicksand-{name}"))
+
+    @cached_property
+    def _package_names(self) -> frozenset[str]:
+        return frozenset(entry.name for entry in _packages())
 
     def _not_found(self, name: str) -> ImageNotFound:
         names = [info.name for info in self.list()]
@@ -112,13 +135,18 @@ class ImageResolver:
         return ImageNotFound(f"Image not found: {name!r}; {hint}", hint=hint)
 
     def list(self) -> list[ImageInfo]:
-        """Every image, also the broken ones. Never raises for one of them."""
+        """List all images by name. A broken one carries its error; it never raises."""
         found = [_stored_info(image) for image in self.store.list()]
         seen = {info.name for info in found}
         for entry in _packages():
             if entry.name not in seen:
                 found.append(_package_info(entry))
         return sorted(found, key=lambda info: info.name)
+
+
+def is_file(name: str) -> bool:
+    """Whether ``name`` is the path of an image rather than a name."""
+    return "/" in name or name.endswith(".qcow2")
 
 
 def _packages() -> list[EntryPoint]:
@@ -134,6 +162,7 @@ def _stored_info(image: StoredImage) -> ImageInfo:
         arch=image.arch,
         size=image.size,
         created=image.created,
+        built=image.built,
         error="; ".join(image.errors),
     )
 
@@ -166,7 +195,7 @@ def _from_store(image: StoredImage) -> ResolvedImage:
 
 
 def _from_path(path: Path, arch: Architecture) -> ResolvedImage:
-    """A directory of the store's form, or a qcow2 with its .kernel and .initrd beside it."""
+    """Load a directory as in the store, or a qcow2 file with .kernel and .initrd beside it."""
     if path.is_dir():
         return _from_store(ImageStore.load(path))
     if not path.exists():
@@ -182,7 +211,7 @@ def _from_path(path: Path, arch: Architecture) -> ResolvedImage:
 
 
 def _from_package(entry: EntryPoint, arch: Architecture) -> ResolvedImage:
-    """Ask an image package. Its code is foreign: whatever it raises is shown as its error."""
+    """Ask an image package. Its code is not ours: whatever it raises becomes an ImageError."""
     try:
         provider = entry.load()
         provider = provider() if isinstance(provider, type) else provider

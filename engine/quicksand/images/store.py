@@ -1,4 +1,4 @@
-"""The image store: images by name, each version in a directory named by its digest.
+"""The image store: images by name, each version in a directory named after its digest.
 
 ::
 
@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +22,18 @@ from typing import Any
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.host.files import map_os_errors, read_json, sync_dir, try_lock, write_json
 from quicksand.host.paths import make_private_dir
+from quicksand.host.removal import mark, remove
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
 CURRENT = "current"
 REMOVED = ".removed-"
 PARTS = ("disk", "kernel", "initrd")
+NAME_MAX = 200
+"""Characters of an image's name, which names a directory too."""
+
 DIGEST_SHOWN = 12
-"""Hexadecimal digits of a digest that name its directory."""
+"""Hexadecimal digits of a digest that make the directory's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +46,15 @@ class StoredImage:
     digest: str = ""
     arch: str = ""
     created: float | None = None
+    """Unix time of the newest file it was built from, so equal sources give equal times."""
+    built: float | None = None
+    """Unix time at which it was put into the store."""
     recipe: str = ""
-    """Digest of the recipe that it was built from, "" if unknown."""
+    """The digest of its recipe, "" if unknown."""
     cmdline: str = ""
-    """Words for the kernel."""
+    """Additional words for the kernel's command line."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By part ("disk", "kernel", "initrd"): its name, size and sha256."""
+    """By part ("disk", "kernel", "initrd"): name, size in bytes and sha256."""
     errors: tuple[str, ...] = ()
     """Why it cannot be used."""
 
@@ -66,7 +72,7 @@ class StoredImage:
 
     @property
     def size(self) -> int:
-        """Allocated bytes of all files."""
+        """Bytes that all files take on the disk."""
         if not self.root.is_dir():
             return 0
         return sum(path.stat().st_blocks * 512 for path in self.root.iterdir())
@@ -76,20 +82,20 @@ class StoredImage:
 
 
 class ImageStore:
-    """The images under one directory. Published versions are never changed."""
+    """The images below one directory. Published versions never change."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def list(self) -> builtins.list[StoredImage]:
-        """The current version of every image; a broken one carries its errors."""
+        """List the current version of every image; a broken one carries its errors."""
         if not self.root.is_dir():
             return []
         names = sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name[0] != ".")
         return [image for name in names if (image := self.get(name)) is not None]
 
     def get(self, name: str) -> StoredImage | None:
-        """The current version of the image ``name``, or None."""
+        """Return the current version of ``name``, or None; a broken one carries its errors."""
         if not _is_name(name):
             return None
         place = self.root / name
@@ -107,8 +113,8 @@ class ImageStore:
             return StoredImage(root=place / digest, name=name, errors=(str(error),))
 
     def find_version(self, name: str, digest: str) -> StoredImage | None:
-        """The version of that digest, current or not, of the image ``name``, else of any; None if
-        there is none that can be used."""
+        """Return the usable version with that digest, current or not, of the image ``name`` or
+        else of any other image; None if there is none."""
         short = digest[:DIGEST_SHOWN]
         if not short.isalnum() or not self.root.is_dir():
             return None
@@ -121,8 +127,7 @@ class ImageStore:
         return None
 
     def versions(self, name: str) -> builtins.list[StoredImage]:
-        """Every version of an image, also those that are not in use; a broken one carries its
-        errors."""
+        """List every version of an image, old ones included; a broken one carries its errors."""
         place = self.root / name
         if not _is_name(name) or not place.is_dir():
             return []
@@ -136,9 +141,10 @@ class ImageStore:
 
     @staticmethod
     def load(directory: Path) -> StoredImage:
-        """The image in ``directory``. Files are compared with the manifest by size.
+        """Load the image in ``directory``. ``errors`` lists files that are missing or whose size
+        is not that in the manifest.
 
-        Raises ImageNotFound without a manifest, ImageError for an unreadable one.
+        Raises ImageNotFound if there is no manifest, ImageError if it is damaged.
         """
         directory = directory.absolute()
         path = directory / MANIFEST
@@ -154,6 +160,7 @@ class ImageStore:
                 digest=str(manifest["digest"]),
                 arch=str(manifest["arch"]),
                 created=float(manifest["created"]),
+                built=path.stat().st_mtime,
                 recipe=str(manifest.get("recipe", "")),
                 cmdline=str(manifest.get("cmdline", "")),
                 files=files,
@@ -168,7 +175,7 @@ class ImageStore:
 
     @staticmethod
     def verify(image: StoredImage) -> builtins.list[str]:
-        """Read every byte and compare digests; returns what is wrong. Blocks for I/O."""
+        """Read all files, compare their digests, and return what is wrong. Blocks for I/O."""
         wrong = [*image.errors]
         for part, found in image.files.items():
             path = image.root / str(found["name"])
@@ -179,10 +186,9 @@ class ImageStore:
     def publish(
         self, staging: Path, manifest: dict[str, Any], *, current: bool = True
     ) -> StoredImage:
-        """Make the finished files in ``staging`` (a directory of this store's file system) the
-        current version of the image that ``manifest`` describes. Atomic: old version or new one.
-
-        ``current=False`` leaves the version in use as it is, if there is one.
+        """Move the finished files in ``staging``, a directory on the store's file system, into the
+        store and atomically make them the current version; ``current=False`` does that only if the
+        image has none. Raises ImageError, DiskSpaceError, PathError.
         """
         files = {}
         for part in PARTS:
@@ -202,6 +208,7 @@ class ImageStore:
                 {**manifest, "schema_version": SCHEMA, "files": files, "digest": digest},
             )
             if not target.exists():
+                mark(staging, as_=target.name)
                 staging.rename(target)
                 sync_dir(place)
             if not current and (place / CURRENT).exists():
@@ -214,25 +221,31 @@ class ImageStore:
         return self.load(target)
 
     def remove(self, name: str) -> None:
-        """Remove an image with all versions. Raises ImageNotFound.
+        """Remove an image with all versions. The caller makes sure that nothing uses it.
 
-        Whoever calls has made sure that no sandbox lies on it.
+        Raises ImageNotFound, DiskSpaceError, PathError.
         """
         place = self.root / name
         if not _is_name(name) or not place.is_dir():
             raise ImageNotFound(f"Image not found: {name!r} is not in the store")
         with map_os_errors(place):
-            self._remove_tree(place)
+            # The pointer goes first, so that nothing starts from a half-removed image.
+            (place / CURRENT).unlink(missing_ok=True)
+            for version in place.iterdir():
+                if version.is_dir():
+                    self._remove_tree(version)
+            for left in place.glob(f".{CURRENT}.*"):
+                left.unlink()
+            with contextlib.suppress(OSError):  # other files in there are not ours
+                place.rmdir()
 
     def remove_old(self, image: StoredImage) -> bool:
-        """Remove one version, unless it is the one in use or an image of that name is being built;
-        returns whether it was removed. Raises PathError.
-
-        Whoever calls has made sure that nothing lies on it.
+        """Remove one version, unless it is the current one or that image is being built; return
+        whether it was removed. The caller makes sure that nothing uses it. Raises PathError.
         """
         name = image.root.parent.name
         with map_os_errors(image.root):
-            # Who builds an image that is there already makes it the one in use again.
+            # A build whose result exists already makes that version the current one again.
             lock = try_lock(self.root / f".{name}.lock")
             if lock is None:
                 return False
@@ -246,21 +259,24 @@ class ImageStore:
         return True
 
     def _remove_tree(self, place: Path) -> None:
-        # Out of sight first, so that nothing starts from a half-removed image.
-        doomed = self.root / f"{REMOVED}{secrets.token_hex(4)}"
+        # Renamed first, so that nothing starts from a half-removed image.
+        doomed = self.root / f"{REMOVED}{place.name}"
+        remove(doomed)
         place.rename(doomed)
-        shutil.rmtree(doomed)
+        remove(doomed)
 
 
 def sha256_file(path: Path) -> str:
-    """The digest of a file's content. Blocks for I/O."""
+    """Return the hexadecimal SHA-256 of a file. Blocks for I/O. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_name(name: str) -> bool:
-    """Whether it can name an image, and so a directory of the store."""
-    return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
+    """Whether ``name`` can name an image, and so a directory of the store."""
+    if len(name) > NAME_MAX or "/" in name or "\0" in name:
+        return False
+    return bool(name) and not name.startswith(".")
 
 
 def _checked_file(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,7 +309,7 @@ def _with_errors(image: StoredImage) -> StoredImage:
 
 
 def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str, recipe: str = "") -> str:
-    """The identity of an image: of everything that a guest boots from, and of its recipe."""
+    """Return the digest of everything that a guest boots from, and of the recipe."""
     words = [*(f"{part} {files[part]['sha256']}" for part in PARTS), f"cmdline {cmdline}"]
     if recipe:
         words.append(f"recipe {recipe}")

@@ -1,4 +1,4 @@
-"""Who needs an image of the store: sandboxes that lie on it, saves, also those in the trash."""
+"""Finds the sandboxes and saves that need an image of the store, those in the trash included."""
 
 from __future__ import annotations
 
@@ -9,37 +9,41 @@ from pathlib import Path
 
 from quicksand.host.paths import Paths
 from quicksand.images.store import DIGEST_SHOWN, ImageStore, StoredImage
-from quicksand.registry import Entry, Registry
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
+from quicksand.sandbox_trash import SandboxTrash
 from quicksand.saves.census import base_of
 from quicksand.saves.finding import all_stores
 from quicksand.saves.store import Save
 from quicksand.saves.workspaces import known_stores
 
 FRESH_S = 600.0
-"""A version that has been here for less is left alone: somebody may be about to use it."""
+"""Seconds. A newer version is left alone, because it may be about to be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """Names of those who need an image."""
+    """The names of what needs an image."""
 
     sandboxes: tuple[str, ...] = ()
     saves: tuple[str, ...] = ()
-    """Of other workspaces their paths."""
+    """Names of saves, or paths of those in other workspaces."""
     trashed: tuple[str, ...] = ()
-    """Saves that can still be brought back."""
+    """Sandboxes and saves in the trash."""
 
     def __bool__(self) -> bool:
         return bool(self.sandboxes or self.saves or self.trashed)
 
 
 class ImageUsers:
-    """All sandboxes and saves at one moment. Blocks for I/O."""
+    """All sandboxes and saves as they are when this is made. Blocks for I/O."""
 
     def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
         near = {store.root for store in all_stores(paths, cwd)}
         stores = known_stores(paths, cwd)
-        self._sandboxes = Registry(paths).list()
+        registry = Registry(paths)
+        self._sandboxes = [(entry.name, entry.record) for entry in registry.list()]
+        self._trashed = [(found.name, found.record) for found in SandboxTrash(registry).list()]
         self._saves = [
             (save.name if store.root in near else str(save.root), save)
             for store in stores
@@ -48,15 +52,17 @@ class ImageUsers:
         self._trash = [(found.save.name, found.save) for s in stores for found in s.trash()]
 
     def of(self, image: StoredImage) -> Users:
-        """Who needs this version."""
+        """Return what needs this version of an image."""
+        trashed = [name for name, record in self._trashed if _lies_on(record, image)]
+        trashed += [name for name, save in self._trash if _needs(save, image)]
         return Users(
-            sandboxes=tuple(e.name for e in self._sandboxes if _lies_on(e, image)),
+            sandboxes=tuple(n for n, record in self._sandboxes if _lies_on(record, image)),
             saves=tuple(name for name, save in self._saves if _needs(save, image)),
-            trashed=tuple(name for name, save in self._trash if _needs(save, image)),
+            trashed=tuple(trashed),
         )
 
     def of_all(self, images: list[StoredImage]) -> Users:
-        """Who needs any of these."""
+        """Return what needs any of these versions."""
         found = [self.of(image) for image in images]
         return Users(
             sandboxes=_once(name for users in found for name in users.sandboxes),
@@ -66,12 +72,12 @@ class ImageUsers:
 
 
 def find_unneeded(paths: Paths, cwd: Path | None = None) -> list[StoredImage]:
-    """Versions of images that are not in use any more and that nothing lies on."""
+    """List old versions of images that no sandbox and no save needs. Blocks for I/O."""
     store, users = ImageStore(paths.images), ImageUsers(paths, cwd)
     found = []
     for current in store.list():
         if current.errors:
-            continue  # an older one may be what is wanted again
+            continue  # an older version may be needed to replace it
         for image in store.versions(current.name):
             if image.root == current.root or _is_fresh(image.root):
                 continue
@@ -80,13 +86,12 @@ def find_unneeded(paths: Paths, cwd: Path | None = None) -> list[StoredImage]:
     return found
 
 
-def _lies_on(entry: Entry, image: StoredImage) -> bool:
-    record = entry.record
+def _lies_on(record: Record | None, image: StoredImage) -> bool:
     if record is None:
         return False
     if record.image_digest:
         return _is(record.image_digest, image)
-    if not record.chain:  # it is starting for the first time
+    if not record.chain:  # its first start is under way
         return record.config.image == image.name
     place = image.root.resolve()
     return any(Path(layer).resolve().is_relative_to(place) for layer in record.chain)
@@ -100,13 +105,13 @@ def _needs(save: Save, image: StoredImage) -> bool:
 
 
 def _is(digest: str, image: StoredImage) -> bool:
-    # By the directory: the manifest of a damaged one cannot be read.
+    # By the directory's name, since a damaged manifest cannot be read.
     return digest[:DIGEST_SHOWN] == image.root.name
 
 
 def _is_fresh(path: Path) -> bool:
     try:
-        # Not when its files were made: when it came here.
+        # The time of the inode, not of the contents: it tells when the version was put here.
         return time.time() - path.stat().st_ctime < FRESH_S
     except OSError:
         return True

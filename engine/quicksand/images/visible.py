@@ -1,4 +1,4 @@
-"""What is to be seen of each layer of a disk from above, and what of its base."""
+"""Finds which layer of a disk decides each cluster, and where its base shows through."""
 
 from __future__ import annotations
 
@@ -17,42 +17,43 @@ from quicksand.images.overlay import CLUSTER, L2_COVERS
 from quicksand.images.qcow2 import VIRTUAL_SIZE_MAX
 
 NOTHING = 0
-"""No layer has the cluster: the base is to be seen."""
+"""No layer has the cluster, so the base shows."""
 
 MIXED = 2
-"""More than one layer has a part of it, or it is cut off. (`ZERO` and these are no places.)"""
+"""More than one layer has a part of the cluster, or the disk ends within it. No place in a file is
+as small as `NOTHING`, `ZERO` and this."""
 
 
 class Source(Layer):
-    """A layer that is read once, from its start to its end."""
+    """A layer that is read once, from its start to its end. Its methods raise ImageError."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        # There may be hundreds of them: one table and one unpacked cluster each will do.
+        # There may be hundreds of layers, so each caches one table and one decompressed cluster.
         self._tables = Cache(self.cluster)
         self._unpacked = Cache(self.cluster)
 
     def check(self) -> None:
-        """Refuse first-level entries that lead to one table: a small file would be a huge disk."""
+        """Refuse first-level entries that share a table: a small file could claim a huge disk."""
         places = [self._l1_entry(number) for number in range(len(self._l1) // 8)]
         if any(many > 1 for place, many in Counter(places).items() if place):
             raise self._bad("two parts of the disk have one second-level table")
 
     def check_plain(self, clusters: int) -> None:
-        """Refuse as many plain clusters as its file has no places for."""
+        """Refuse more uncompressed clusters than the file has room for."""
         if (clusters - 1) * self.cluster >= self._file_size:
             raise self._bad("clusters of the disk have one place in the file")
 
     def mapped(self) -> Iterator[tuple[int, int]]:
-        """From where to before where on the disk each of its second-level tables counts."""
+        """Yield the range of the disk, (start, end) in bytes, that each second-level table maps."""
         covers = self._table_entries * self.cluster
         for number in range(len(self._l1) // 8):
             if self._l1_entry(number):
                 yield number * covers, (number + 1) * covers
 
     def clusters(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Its clusters between two bytes of the disk for which no layer below counts: number, and
-        the place in the file, or `ZERO`, or a compressed cluster's entry. Raises ImageError."""
+        """Yield the clusters between two bytes of the disk that this layer allocates: number, and
+        place in the file, `ZERO`, or the entry of a compressed cluster."""
         first, last = start // self.cluster, -(-min(end, self.size) // self.cluster)
         for number in range(first // self._table_entries, -(-last // self._table_entries)):
             if (table := self._table(number)) is None:
@@ -72,19 +73,19 @@ class Source(Layer):
         return entry & OFFSET_MASK
 
     def read_run(self, place: int, count: int) -> bytes:
-        """Clusters that follow each other in the file. Raises ImageError."""
+        """Read clusters that follow each other in the file."""
         if place % self.cluster:
             raise self._bad("a cluster is not aligned")
         length = count * self.cluster
         data = self._read(place, length)
         if length - len(data) >= self.cluster:
             raise self._bad("a cluster lies beyond its end")
-        # QEMU leaves the last one's end out where it is zeros.
+        # QEMU may leave out zeros at the end of the last cluster.
         return data.ljust(length, b"\0")
 
 
 class _NoBase(Layer):
-    """In place of a base that was not given."""
+    """Stands for a base that was not given: reading it raises ImageError."""
 
     def __init__(self) -> None:
         self.size = VIRTUAL_SIZE_MAX
@@ -99,40 +100,40 @@ class _NoBase(Layer):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one second-level table maps: 512 MiB of the disk."""
+    """The 512 MiB of the disk that one second-level table maps."""
 
     number: int
     entries: list[int]
-    """For each cluster its place in the owner's file, or an entry of its that is compressed,
+    """For each cluster its place in the owner's file, the owner's entry for a compressed one,
     `NOTHING`, `ZERO` or `MIXED`."""
     owners: list[Source | None]
 
     @property
     def start(self) -> int:
-        """Byte of the disk."""
+        """The first byte on the disk."""
         return self.number * L2_COVERS
 
     def filled(self) -> int:
-        """Clusters that have to be read."""
+        """Return the number of clusters that have to be read."""
         return len(self.entries) - self.entries.count(NOTHING) - self.entries.count(ZERO)
 
 
 class Visible:
-    """Layers above a base, in clusters of 64 KiB whatever their own are."""
+    """Layers above a base, cut into clusters of 64 KiB. Its methods raise ImageError."""
 
     def __init__(self, layers: Sequence[Source], below: Sequence[Layer], *, size: int) -> None:
-        """``below`` is the base. A disk that is larger than the highest layer has zeros there."""
+        """``below`` is the base. Beyond the highest layer the disk, of ``size`` bytes, is zeros."""
         self.size = -(-size // SECTOR) * SECTOR
-        """Bytes of disk."""
+        """Bytes of the disk."""
         self._layers = layers
         self._shown = below[-1].size if below else 0
-        """Where nothing of the base is to be seen any more."""
+        """The byte from which on nothing of the base shows."""
         self._disk = Chain([*below, *layers])
         all_parts = range(-(-self.size // L2_COVERS))
         self._numbers = sorted(set().union(*self._candidates()).intersection(all_parts))
 
     def parts(self) -> Iterator[Part]:
-        """Those of which a layer has something, ascending. Raises ImageError."""
+        """Yield the parts in which a layer has something, ascending."""
         for number in self._numbers:
             part = self._part(number)
             if any(part.entries):
@@ -146,8 +147,8 @@ class Visible:
                 yield range(layer.size // L2_COVERS, -(-self._shown // L2_COVERS))
 
     def filled(self) -> int:
-        """Clusters that have to be read, of all parts. Raises ImageError, also where layers claim
-        to hold more than their files do."""
+        """Return the number of clusters to read in all parts. Also raises ImageError if a layer
+        claims to hold more than its file can."""
         total, plain = 0, Counter[Source]()
         for part in self.parts():
             total += part.filled()
@@ -161,7 +162,7 @@ class Visible:
         return total
 
     def read(self, offset: int) -> bytes:
-        """A cluster of the disk, with zeros beyond its end. Raises ImageError."""
+        """Read a cluster of the disk, with zeros beyond its end."""
         data = self._disk.read(offset, min(CLUSTER, self.size - offset))
         return data.ljust(CLUSTER, b"\0")
 
@@ -178,14 +179,14 @@ class Visible:
         return part
 
     def _hide(self, part: Part, end: int) -> None:
-        """A layer ends there: beyond it is nothing of what is below."""
+        """Hide what lies below a layer beyond its end."""
         at, within = divmod(max(0, end - part.start), CLUSTER)
         entries = part.entries
         if at < len(entries) and within:
             if entries[at] > ZERO or (entries[at] == NOTHING and end < self._shown):
                 entries[at] = MIXED
             at += 1
-        # Zeros that nothing shows through need no entries.
+        # Beyond the end of the base nothing could show through, so no zero entries are needed.
         shown = min(len(entries), max(at, -(-(self._shown - part.start) // CLUSTER)))
         entries[at:] = [ZERO] * (shown - at) + [NOTHING] * (len(entries) - max(at, shown))
 
@@ -208,8 +209,8 @@ def _lay_over(part: Part, layer: Source) -> None:
 def open_visible(
     layers: Sequence[Path], base: Sequence[Path] | None, *, size: int | None
 ) -> Iterator[Visible]:
-    """Open the files, each list from the bottom to the top. ``base`` is None where it is not known:
-    reading a cluster fails that needs it. Raises ImageError."""
+    """Open the files, each list from the lowest layer up. With ``base`` None, reading a cluster
+    that needs the base fails. Raises ImageError."""
     with contextlib.ExitStack() as stack:
         below = [stack.enter_context(contextlib.closing(Layer(path))) for path in base or ()]
         opened = [stack.enter_context(contextlib.closing(Source(path))) for path in layers]

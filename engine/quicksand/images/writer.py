@@ -1,16 +1,16 @@
-"""A qcow2 file that is written from front to back (QEMU docs/interop/qcow2.txt).
+"""Writes a qcow2 file from front to back (QEMU docs/interop/qcow2.txt).
 
 ::
 
     cluster 0               the header, written last
     cluster 1               refcounts of the file's first part
     from cluster 2          the first-level table
-    then                    data, and second-level tables, as they come
+    then                    data and second-level tables, as they come
     start of a later part   refcounts of that part
     last                    the refcount table
 
-A part is what one block of refcounts counts: 2 GiB with clusters of 64 KiB. As each block's place
-is known, one of them at a time is in memory, however large the file becomes.
+A part is what one refcount block covers: 2 GiB with clusters of 64 KiB. The place of every block is
+known in advance, so only one of them is in memory, however large the file becomes.
 """
 
 from __future__ import annotations
@@ -23,25 +23,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from quicksand.diskdiff.layer import COMPRESSED, SECTOR
-from quicksand.errors import PathError
 from quicksand.host.files import map_os_errors, sync_dir
-from quicksand.images.overlay import BACKING_NAME_MAX, CLUSTER_BITS
+from quicksand.images.overlay import CLUSTER_BITS, REFCOUNT_ORDER, encode_backing, encode_header
 
 COPIED = 1 << 63
-"""In an entry: what it leads to has a refcount of exactly 1."""
+"""Bit of an entry: the refcount of what it points to is exactly 1."""
 
-_MAGIC = 0x514649FB
-_VERSION = 3
-_HEADER_LENGTH = 104
-_EXT_BACKING_FORMAT = 0xE2792ACA
-_REFCOUNT_ORDER = 4
 _L1_AT = 2
 
 
 @contextlib.contextmanager
 def new_file(target: Path) -> Iterator[int]:
-    """The descriptor of a file that becomes ``target`` when the block ends well. Otherwise nothing
-    of it is left. Raises DiskSpaceError, PathError."""
+    """Open a file that becomes ``target`` if the block succeeds and vanishes otherwise. Yields its
+    descriptor. Raises DiskSpaceError, PathError."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     descriptor, published = -1, False
     try:
@@ -66,7 +60,7 @@ def new_file(target: Path) -> Iterator[int]:
 
 
 class Qcow2Writer:
-    """Fills an empty file. What is added is never changed; `finish` makes it an image."""
+    """Fills an empty file. `finish` makes it an image. Methods raise DiskSpaceError, PathError."""
 
     def __init__(
         self,
@@ -77,32 +71,28 @@ class Qcow2Writer:
         backing: Path | None = None,
         cluster_bits: int = CLUSTER_BITS,
     ) -> None:
-        """``target`` is for errors. Clusters other than ours make the tables of small files large,
-        for tests. Raises PathError if the name of ``backing`` is too long."""
+        """``target`` is named in errors; ``size`` is in bytes. Tests use small clusters, so that
+        small files have large tables. Raises PathError if the name of ``backing`` is too long."""
         self._descriptor = descriptor
         self._target = target
         self._bits = cluster_bits
         self.cluster = 1 << cluster_bits
         self._size = size
-        self._name = b"" if backing is None else os.fsencode(backing)
-        if len(self._name) > BACKING_NAME_MAX:
-            raise PathError(
-                f"the path {backing} is longer than the {BACKING_NAME_MAX} bytes of qcow2"
-            )
+        self._name = encode_backing(backing)
         entries = self.cluster // 8
         self._l1 = [0] * -(-size // (self.cluster * entries))
         tables = -(-len(self._l1) // entries)
         self._counts = [1] * (_L1_AT + tables)
         """Refcounts of the present part's clusters."""
-        self._part_clusters = self.cluster * 8 >> _REFCOUNT_ORDER
+        self._part_clusters = self.cluster * 8 >> REFCOUNT_ORDER
         self._part = 0
         self._end = _L1_AT + tables
-        """In clusters."""
+        """The first free cluster."""
         self._packed = 0
         """The byte after the last compressed cluster."""
 
     def add_clusters(self, data: memoryview) -> list[int]:
-        """Write whole clusters; their entries for `add_table`. Raises DiskSpaceError, PathError."""
+        """Write whole clusters; return their entries for `add_table`."""
         entries: list[int] = []
         while data:
             place, count = self._allocate(len(data) >> self._bits)
@@ -113,8 +103,8 @@ class Qcow2Writer:
         return entries
 
     def add_compressed(self, data: bytes) -> int:
-        """Write one cluster's compressed content, shorter than a cluster, right after the one
-        before; its entry for `add_table`. Raises DiskSpaceError, PathError."""
+        """Write the compressed content of one cluster, shorter than a cluster, right behind the
+        last one; return its entry for `add_table`."""
         room = -self._packed % self.cluster
         if len(data) <= room:
             self._counts[self._number_in_part(self._packed)] += 1
@@ -131,31 +121,34 @@ class Qcow2Writer:
         return COMPRESSED | further << (62 - (self._bits - 8)) | place
 
     def add_table(self, number: int, entries: Sequence[int]) -> None:
-        """Write the second-level table of that number. Raises DiskSpaceError, PathError."""
+        """Write the second-level table ``number``."""
         place, _ = self._allocate(1)
         self._write(_numbers(entries).ljust(self.cluster, b"\0"), place)
         self._l1[number] = place | COPIED
 
     def add_missing_tables(self, entry: int) -> None:
-        """Give all clusters that have no second-level table this entry. Raises DiskSpaceError,
-        PathError."""
+        """Write tables full of ``entry`` for all clusters that have none."""
         entries = [entry] * (self.cluster // 8)
         for number in [number for number, table in enumerate(self._l1) if not table]:
             self.add_table(number, entries)
 
     def finish(self) -> None:
-        """Write what leads to the rest. Raises DiskSpaceError, PathError."""
+        """Write the refcount table, the first-level table and, last, the header."""
         place, count = self._place_refcount_table()
         blocks = [self._block_place(part) for part in range(self._part + 1)]
         self._write(_numbers(blocks).ljust(count << self._bits, b"\0"), place)
         self._write_counts()
         self._write(_numbers(self._l1), _L1_AT << self._bits)
-        self._write(self._header(place, count), 0)
+        l1 = (len(self._l1), _L1_AT << self._bits)
+        header = encode_header(
+            self._size, self._name, l1=l1, refcounts=(place, count), cluster_bits=self._bits
+        )
+        self._write(header, 0)
         with map_os_errors(self._target):
             os.ftruncate(self._descriptor, self._end << self._bits)
 
     def _place_refcount_table(self) -> tuple[int, int]:
-        """Where it begins, and its clusters, which are all in one part."""
+        """Allocate the refcount table within one part; return its place and its clusters."""
         while True:
             need = -(-8 * (self._part + 1) // self.cluster)
             if need <= self._left_in_part():
@@ -163,8 +156,8 @@ class Qcow2Writer:
             self._next_part()
 
     def _allocate(self, count: int) -> tuple[int, int]:
-        """As many of ``count`` clusters as there are in one piece, at least one: their place in
-        bytes and their number."""
+        """Allocate up to ``count`` consecutive clusters, at least one; return their place in bytes
+        and their number."""
         if self._left_in_part() == 0:
             self._next_part()
         count = min(count, self._left_in_part())
@@ -184,7 +177,7 @@ class Qcow2Writer:
         self._part += 1
         self._counts = [1]
         self._end = self._part * self._part_clusters + 1
-        # Compressed clusters go on in the new part: the old one's counts are written.
+        # The old part's refcounts are written, so compressed clusters continue in the new part.
         self._packed = 0
 
     def _block_place(self, part: int) -> int:
@@ -193,34 +186,6 @@ class Qcow2Writer:
     def _write_counts(self) -> None:
         data = struct.pack(f">{len(self._counts)}H", *self._counts)
         self._write(data.ljust(self.cluster, b"\0"), self._block_place(self._part))
-
-    def _header(self, refcounts: int, refcount_clusters: int) -> bytes:
-        extensions = struct.pack(">II", 0, 0)
-        if self._name:
-            kind = struct.pack(">II", _EXT_BACKING_FORMAT, 5) + b"qcow2".ljust(8, b"\0")
-            extensions = kind + extensions
-        header = struct.pack(
-            ">IIQIIQIIQQIIQQQQII",
-            _MAGIC,
-            _VERSION,
-            _HEADER_LENGTH + len(extensions) if self._name else 0,
-            len(self._name),
-            self._bits,
-            self._size,
-            0,  # no encryption
-            len(self._l1),
-            _L1_AT << self._bits,
-            refcounts,
-            refcount_clusters,
-            0,  # no snapshots, and no table of them
-            0,
-            0,  # no features: incompatible, compatible, autoclear
-            0,
-            0,
-            _REFCOUNT_ORDER,
-            _HEADER_LENGTH,
-        )
-        return header + extensions + self._name
 
     def _write(self, data: bytes | memoryview, place: int) -> None:
         left = memoryview(data)

@@ -1,1 +1,1 @@
-"""Everything that is specific to QEMU."""
+"""Everything specific to QEMU: finding it, its command line, its processes, QMP."""

@@ -1,5 +1,5 @@
-"""Which accelerator works here: found out by running a few guest instructions, not by looking for
-device files. On some hosts /dev/kvm opens and a guest on it still aborts or never gets anywhere."""
+"""Finds the accelerator that works here by running a few guest instructions. Device files prove
+little: on some hosts /dev/kvm opens, and yet guests abort or hang."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from quicksand.qemu import probe_guard
 from quicksand.qemu.binaries import QemuBinaries
 
 PROBE_TIMEOUT_S = 4.0
-"""A working accelerator needs 0.1 s for the probe, on a loaded host a second."""
+"""A working accelerator needs 0.1 s for the probe, a second on a loaded host."""
 
 EXIT_PORT = 0x501
 PROBE_VALUE = 0x2A
 PROBE_STATUS = PROBE_VALUE << 1 | 1
-"""isa-debug-exit ends QEMU with (value << 1) | 1 (QEMU, hw/misc/debugexit.c)."""
+"""isa-debug-exit ends QEMU with the status (value << 1) | 1 (QEMU hw/misc/debugexit.c)."""
 
 ROM_SIZE = 64 * 1024
-"""The least that QEMU takes as -bios on x86."""
+"""Bytes of the smallest file that QEMU accepts as -bios on x86."""
 
 X86_CODE = bytes.fromhex(
     "fa 31c0 8ed8"  # cli; xor ax,ax; mov ds,ax
     "66c706001003200000"  # movl 0x2003 -> [0x1000]: the PML4's entry for the first GiB
     "66c706002003300000"  # movl 0x3003 -> [0x2000]: page directory pointer
-    "66c706003083000000"  # movl 0x83 -> [0x3000]: one 2 MiB page, ourselves in it
+    "66c706003083000000"  # movl 0x83 -> [0x3000]: one 2 MiB page, which holds this code
     "0f20e0 6683c820 0f22e0"  # cr4 |= PAE
     "66b800100000 0f22d8"  # cr3 = 0x1000
     "66b9800000c0 0f32 660d00010000 0f30"  # EFER |= LME
@@ -48,11 +48,11 @@ X86_CODE = bytes.fromhex(
     "0000000000000000 ffff0000009aaf00"  # gdt: null, 64-bit code
     "0f00 68000f00"  # gdtr: 15 bytes at 0xf0068
 )
-"""From the reset into long mode with paging, as every Linux guest goes. Real mode alone proves
-nothing: on a host where KVM is broken it runs, and the guest hangs here."""
+"""From reset into long mode with paging, the way every Linux guest goes. Real mode alone proves
+nothing: there are hosts with a broken KVM where it runs, and where this code hangs."""
 
 X86_RESET = bytes.fromhex("ea000000f0").ljust(16, b"\x90")
-"""At FFFF:FFF0, where a CPU starts: ljmp F000:0000, the start of the ROM."""
+"""At the reset vector FFFF:FFF0: ljmp F000:0000, the start of the ROM."""
 
 ARM_CODE = b"".join(
     word.to_bytes(4, "little") for word in (0x52800100, 0x72B08000, 0xD4000002, 0x14000000)
@@ -62,22 +62,22 @@ ARM_CODE = b"".join(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the probe of one accelerator found."""
+    """The result of probing one accelerator."""
 
     accelerator: Accelerator
     works: bool
     reason: str
-    """Why it does not; "" if it does."""
+    """Why it does not work; "" if it does."""
     seconds: float
-    """How long the probe took."""
+    """The duration of the probe."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorStatus:
-    """The accelerator to use on this host, and why not a faster one."""
+    """The accelerator to use on this host, and why no faster one works."""
 
     available: Accelerator | None
-    """The hardware accelerator that works, if any."""
+    """The hardware accelerator that works, or None."""
     fallback: Accelerator = Accelerator.TCG
     error: str | None = None
     hint: str | None = None
@@ -88,7 +88,7 @@ class AcceleratorStatus:
 
 
 def native_accelerator(platform: str = sys.platform) -> Accelerator | None:
-    """The hardware accelerator that this kind of host could have."""
+    """Return the hardware accelerator that this kind of host could have, or None."""
     if platform.startswith("linux"):
         return Accelerator.KVM
     return {"darwin": Accelerator.HVF, "win32": Accelerator.WHPX}.get(platform)
@@ -97,9 +97,10 @@ def native_accelerator(platform: str = sys.platform) -> Accelerator | None:
 async def find_accelerator(
     binaries: QemuBinaries, arch: Architecture | None = None, *, fresh: bool = False
 ) -> AcceleratorStatus:
-    """The fastest accelerator that works for guests of ``arch``. Never raises for a broken one.
+    """Find the fastest accelerator that works for guests of ``arch``; a broken one is no error.
 
-    Verdicts are kept until the host boots anew or QEMU changes; ``fresh`` probes again.
+    Verdicts are cached until the host reboots or QEMU changes; ``fresh`` probes again. Raises
+    HostError if the cache cannot be written.
     """
     arch = arch or Architecture.host()
     native = native_accelerator()
@@ -118,7 +119,8 @@ async def find_accelerator(
 async def choose_accelerator(
     binaries: QemuBinaries, wanted: Accelerator | str | None, arch: Architecture
 ) -> AcceleratorStatus:
-    """Resolve the caller's wish. Raises AcceleratorError when it cannot be had."""
+    """Resolve an accelerator setting: "auto", a name, or None for TCG. Raises AcceleratorError if
+    the accelerator that was asked for does not work, ValueError for an unknown name."""
     if wanted == "auto":
         return await find_accelerator(binaries, arch)
     if wanted is None or wanted == Accelerator.TCG:
@@ -141,7 +143,7 @@ async def choose_accelerator(
 async def probe_cached(
     binaries: QemuBinaries, accelerator: Accelerator, arch: Architecture, *, fresh: bool = False
 ) -> Verdict:
-    """The probe's verdict, from the cache if it was made since boot with this very QEMU."""
+    """Return the verdict on an accelerator, cached since boot for this QEMU unless ``fresh``."""
     key = _cache_key(binaries, accelerator, arch)
     verdicts = Findings("accelerators.json")
     found = verdicts.get(key)
@@ -159,7 +161,7 @@ async def probe_cached(
 
 
 async def probe(binaries: QemuBinaries, accelerator: Accelerator, arch: Architecture) -> Verdict:
-    """Run a few instructions of a throw-away guest on ``accelerator``. Leaves nothing behind."""
+    """Run a few instructions of a throw-away guest on ``accelerator``. Raises OSError."""
     started = time.monotonic()
     reason = _obvious_reason(accelerator)
     if not reason:
@@ -172,7 +174,7 @@ async def probe(binaries: QemuBinaries, accelerator: Accelerator, arch: Architec
 
 
 def plan_probe(accelerator: Accelerator, arch: Architecture, rom: Path) -> list[str]:
-    """QEMU's arguments for the probe."""
+    """Return QEMU's arguments for the probe."""
     model = "max" if accelerator in (Accelerator.TCG, Accelerator.WHPX) else "host"
     machine = "q35,usb=off,vmport=off,graphics=off" if arch is Architecture.X86_64 else "virt"
     arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-machine", machine]
@@ -191,7 +193,7 @@ def _rom(arch: Architecture) -> bytes:
 async def _run_probe(
     binaries: QemuBinaries, accelerator: Accelerator, arch: Architecture, rom: Path
 ) -> str:
-    """ "" if the guest's instructions ran, else why not."""
+    """Run the probe; return "" if the guest's instructions ran, else why they did not."""
     argv = [sys.executable, "-I", "-S", probe_guard.__file__]
     argv += [*(f"{name}={value}" for name, value in binaries.env.items()), "--"]
     argv += [str(binaries.system), *binaries.firmware_arguments]
@@ -226,7 +228,7 @@ async def _run_probe(
 
 
 def _obvious_reason(accelerator: Accelerator) -> str:
-    """What can be known without running anything."""
+    """Return why ``accelerator`` cannot work, if that shows without running anything, else ""."""
     if accelerator is Accelerator.KVM:
         if not Path("/dev/kvm").exists():
             return "/dev/kvm does not exist"

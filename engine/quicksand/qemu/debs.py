@@ -1,4 +1,4 @@
-"""Debian's and Ubuntu's packages: installed as root, or unpacked by anybody into a directory."""
+"""Gets Debian and Ubuntu packages: installs them as root, or unpacks them without root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quicksand.host.tools import Progress, ToolError, run_tool
 LISTS = Path("/var/lib/apt/lists")
 STATUS = Path("/var/lib/dpkg/status")
 LISTS_FRESH_S = 7 * 24 * 3600.0
-"""Older lists name files that mirrors may have dropped."""
+"""Seconds. Older lists may name files that mirrors have dropped."""
 
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
 _RELATIONS = (
@@ -34,7 +34,7 @@ _INSTALLED = re.compile(r"^Status: \S+ ok installed$", re.MULTILINE)
 
 
 def is_apt_host() -> bool:
-    """Whether this host has what this module runs."""
+    """Whether this host has the programs that this module runs."""
     return all(shutil.which(program) for program in ("apt-get", "apt-cache", "dpkg-deb"))
 
 
@@ -43,7 +43,7 @@ def is_root() -> bool:
 
 
 async def install(packages: Sequence[str], progress: Progress | None = None) -> None:
-    """Install packages on this host; needs root. Raises ToolError."""
+    """Install packages on this host. Needs root. Raises ToolError."""
     say = _sayer(progress, 2)
     if not lists_are_fresh():
         say("updating the lists of packages", 0)
@@ -57,11 +57,11 @@ async def install(packages: Sequence[str], progress: Progress | None = None) -> 
 async def unpack(
     packages: Sequence[str], root: Path, *, ignoring: str = "", progress: Progress | None = None
 ) -> str:
-    """Unpack ``packages``, and what they need and this host lacks, below ``root``. Needs no root.
+    """Unpack ``packages``, with the dependencies that this host lacks, below ``root``.
 
     Installed packages whose names match the regular expression ``ignoring`` count as missing.
-    Returns the version of the first package. Raises ToolError or HostError; ``root`` may then be
-    half filled.
+    Returns the version of the first package. Raises ToolError or HostError and may then leave
+    ``root`` half filled.
     """
     say = _sayer(progress, 3)
     with tempfile.TemporaryDirectory(prefix="quicksand-apt-") as name:
@@ -84,13 +84,13 @@ async def unpack(
 
 
 def lists_are_fresh() -> bool:
-    """Whether the host's lists of packages are there and young."""
+    """Whether the host has package lists younger than LISTS_FRESH_S."""
     newest = max((p.stat().st_mtime for p in LISTS.glob("*Packages*")), default=0.0)
     return time.time() - newest < LISTS_FRESH_S
 
 
 def filter_status(status: str, ignoring: str) -> str:
-    """dpkg's status file without the packages whose names match ``ignoring``."""
+    """Return dpkg's status file without the packages whose names match ``ignoring``."""
     if not ignoring:
         return status
     pattern = re.compile(ignoring)
@@ -103,7 +103,7 @@ def filter_status(status: str, ignoring: str) -> str:
 
 
 def installed_packages(status: str) -> set[str]:
-    """The names of installed packages in dpkg's status file."""
+    """Return the names of the installed packages in dpkg's status file."""
     return {
         name[1]
         for paragraph in status.split("\n\n")
@@ -112,13 +112,14 @@ def installed_packages(status: str) -> set[str]:
 
 
 def parse_depends(output: str) -> list[str]:
-    """The real packages in what `apt-cache depends --recurse` prints: the lines that stand out."""
+    """Return the packages in the output of `apt-cache depends --recurse`: its unindented lines."""
     names = {line.split(":")[0] for line in output.splitlines() if line[:1].isalnum()}
     return sorted(names)
 
 
 def mend_links(root: Path) -> None:
-    """Point absolute symlinks below ``root`` to what they mean there, if that exists."""
+    """Redirect absolute links below ``root`` to targets below ``root``, if those exist. Raises
+    OSError."""
     for directory, directories, files in os.walk(root):
         for name in (*directories, *files):
             link = Path(directory, name)
@@ -133,7 +134,7 @@ def mend_links(root: Path) -> None:
 
 @dataclass(slots=True)
 class _Apt:
-    """apt with a cache of its own, and lists of its own where the host's are of no use."""
+    """apt with a private cache and, if the host's package lists are too old, private lists."""
 
     place: Path
     options: list[str]
@@ -146,7 +147,7 @@ class _Apt:
         self.options += own
 
     async def download(self, packages: Sequence[str]) -> list[Path]:
-        """The files of ``packages`` and of what they need and the host lacks."""
+        """Download ``packages`` with the dependencies that the host lacks; return the files."""
         try:
             # apt's solver chooses among alternatives as an installation would.
             only_download = ("-y", "--no-install-recommends", "--download-only", "install")
@@ -156,8 +157,8 @@ class _Apt:
         return sorted((self.place / "archives").glob("*.deb"))
 
     async def _download_each(self, packages: Sequence[str]) -> None:
-        """Where the solver sees a contradiction, such as a library from elsewhere: everything
-        that is named and not installed, alternatives included."""
+        """Download every dependency that is not installed, alternatives included. This works where
+        the solver finds a conflict, such as a library from another archive."""
         command = ["apt-cache", *self.options, "depends", "--recurse", *_RELATIONS, *packages]
         names: Iterable[str] = parse_depends(await run_tool(command))
         missing = [name for name in names if name not in self.installed]
@@ -177,7 +178,7 @@ def _private_apt(place: Path, ignoring: str) -> _Apt:
         "Dir::Cache": place,
         "Dir::Cache::archives": place / "archives",
         "Debug::NoLocking": 1,
-        # The directory is ours alone, so apt's own user could not write there.
+        # apt's own user cannot write to the private directory.
         "APT::Sandbox::User": "root",
     }
     options = ["-q"]

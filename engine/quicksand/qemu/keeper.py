@@ -1,35 +1,44 @@
-"""The keeper: the small parent process of a sandbox's QEMU. Run as a script, never imported;
-its parts are in `keeping`.
+"""The keeper: the small parent process of a sandbox's QEMU. It runs as a script and is never
+imported; its parts are in `keeper_parts`.
 
-It exists because these things must happen when no client is there to do them: QEMU's exit status is
-recorded, the logs that a guest can write to without end stay bounded, a guest that was paused by a
-full host disk or by a client that died goes on, and a sandbox that belongs to a script dies with
-it, even on kill -9. It imports as little as it can, to start in milliseconds.
+It does what must happen while no client runs: it records QEMU's exit status, bounds the logs that a
+guest can write without end, resumes a guest that was paused by a full host disk or by a client that
+died, and kills a sandbox together with the script that owns it, even on kill -9. It imports little,
+so that it starts in milliseconds.
 
-    keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD {keep|discard} [NAME=VALUE...] -- QEMU ARG...
+    keeper.py SANDBOX_DIR RUNTIME_DIR LOCK_FD LEASH_FD {keep|discard} [NAME=VALUE...] -- QEMU ARG...
+    keeper.py --adopt SANDBOX_DIR RUNTIME_DIR {keep|discard} PID FORWARDS [NAME=VALUE...]
 
-stdin   lifeline: when it closes, the sandbox dies at once. The byte ``D`` detaches it: from then on
-        it lives by itself. (Every start begins attached, so that a cancelled one leaves nothing.)
-        The byte ``K`` ends QEMU while the owner looks after the rest.
+The second form replaces a keeper that was killed, for the QEMU with that process id
+(`keeper_parts.adopting`). FORWARDS are its port forwards in the form of its monitor, separated by
+spaces.
+
+LEASH   the read end of a pipe whose other end the owner holds. When that closes, the kernel itself
+        kills every QEMU of the sandbox (`keeper_parts.leash`), even if the keeper is dead already.
+stdin   the lifeline: when it closes, the keeper kills the sandbox at once. The byte ``D`` detaches
+        the sandbox from its owner. (Every start is attached first, so that a cancelled one leaves
+        nothing.) The byte ``K`` ends QEMU and leaves the rest to the owner.
 stdout  one line, ``started KEEPER_PID QEMU_PID`` or ``failed ERRNO``; it closes when all is over.
 SIGTERM ends QEMU and then the keeper.
 
-A sandbox can change its QEMU: going back to a checkpoint, a new process takes over from the old
-one. So the runtime directory has a directory for each (the first is ``1``) and a symbolic link,
-``current``. Clients ask for all that on the socket ``keeper.sock`` (see `Keeper.serve`).
+A revert gives a sandbox a new QEMU process, which takes over from the old one. So the runtime
+directory has a directory for each of them (the first is ``1``) and a symbolic link ``current``.
+Clients send their requests to the socket ``keeper.sock`` (see `Keeper.serve`).
 
-At the end the runtime directory is removed; the sandbox's directory too if it is to be discarded
-and no owner is left who would look at it first.
+At the end the keeper removes the runtime directory. It removes the sandbox's directory too if that
+is to be discarded and no owner is left who could look at it first.
 
-All inherited descriptors from 3 up are QEMU's (listening sockets, the lock).
+All inherited descriptors from 3 up are for QEMU (listening sockets, the lock).
 """
 
 import os
 import sys
 
 if __name__ == "__main__":
-    # Started without the directory of the script (-I). As a package it is compiled once only.
-    sys.path.append(os.path.dirname(__file__))
-    from keeping.loop import main  # type: ignore[import-not-found]
+    # -I leaves the script's directory out of sys.path. A package's bytecode is cached.
+    engine = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # host/removal.py and host/processes.py need nothing else of the engine.
+    sys.path += [os.path.join(engine, "qemu"), os.path.join(engine, "host")]
+    from keeper_parts.loop import main  # type: ignore[import-not-found]
 
     main()

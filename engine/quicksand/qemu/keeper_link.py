@@ -15,8 +15,9 @@ REPLY_MAX = 64 * 1024
 
 
 class KeeperLink:
-    """What a client has launched or paused lasts no longer than its link, unless it says so: so
-    that the death of a client at any moment leaves neither a process nor a paused VM."""
+    """A connection to the keeper. The keeper undoes what a client has launched or paused when its
+    link closes, unless the client has said otherwise, so a client that dies leaves neither a
+    process nor a paused VM."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -25,7 +26,7 @@ class KeeperLink:
 
     @classmethod
     async def connect(cls, path: Path) -> KeeperLink:
-        """Raises StateError if no keeper is there."""
+        """Connect to the keeper's socket. Raises StateError if no keeper listens."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
@@ -52,7 +53,7 @@ class KeeperLink:
     ) -> dict[str, Any]:
         """Send a request and return its reply. Raises MachineError for a refusal or a dead keeper.
 
-        After a cancellation the link is closed: nobody would know whose reply comes next.
+        A cancellation closes the link, because the reply to this request could still arrive.
         """
         message = json.dumps({"op": op, **values}).encode() + b"\n"
         async with self._busy:
@@ -77,7 +78,7 @@ class KeeperLink:
     async def _exchange(self, message: bytes, descriptors: Sequence[int]) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         if descriptors:
-            # Descriptors go with the first bytes; the socket's buffer is empty, so this is at once.
+            # Descriptors go with the first bytes; the socket's buffer is empty, so it cannot block.
             sent = socket.send_fds(self._connection, [message], list(descriptors))
             message = message[sent:]
         await loop.sock_sendall(self._connection, message)
@@ -92,5 +93,5 @@ class KeeperLink:
         return dict(json.loads(line))
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the connection. Idempotent."""
         self._connection.close()

@@ -1,10 +1,10 @@
-"""Runs a program that may never end, and kills it as soon as stdin closes: whoever started it has
-waited long enough, or was killed. Run as a script:
+"""Runs a program that may never end, and kills it as soon as stdin closes, that is when its caller
+gives up or dies. It is run as a script:
 
     probe_guard.py [NAME=VALUE...] -- PROGRAM ARG...
 
-Its status is the program's; 128 + N if that was ended by signal N, as in a shell. The variables are
-the program's alone: its libraries are not this interpreter's.
+It exits with the program's status, or 128 + N after signal N, as a shell does. The variables are
+set for the program only, because they may name libraries that do not fit this interpreter.
 """
 
 import os

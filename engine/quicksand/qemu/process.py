@@ -1,4 +1,4 @@
-"""Starting QEMU under its keeper, and knowing when it has ended."""
+"""Starts QEMU under its keeper and tells when it has ended."""
 
 from __future__ import annotations
 
@@ -12,32 +12,44 @@ from pathlib import Path
 
 from quicksand.errors import QemuDiedError
 from quicksand.host.threads import to_the_end
-from quicksand.layout import AGENT_PORTS, QMP_MONITORS, MachineDir, RuntimeDir, SandboxDir
+from quicksand.layout import (
+    AGENT_PORTS,
+    QMP_MONITORS,
+    SHARES,
+    MachineDir,
+    RuntimeDir,
+    SandboxDir,
+)
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
+from quicksand.qemu.keeper_parts.leash import let_off
 
 KEEPER = Path(__file__).with_name("keeper.py")
 LINE_MAX = 256
 LAUNCH_TIMEOUT_S = 20.0
 """The keeper needs milliseconds; a host that swaps may need seconds."""
+
 LEAN = {"MALLOC_ARENA_MAX": "1"}
-"""QEMU's threads hardly ever allocate at once: heaps of their own cost it 0.4 MiB (mallopt(3))."""
+"""QEMU's threads rarely allocate at the same time: separate heaps would waste 0.4 MiB
+(mallopt(3))."""
 
 
 class Listeners:
-    """The Unix sockets that QEMU will serve, bound before it runs: no client ever polls for one."""
+    """The Unix sockets that QEMU will serve, bound before it runs, so that clients need not
+    poll."""
 
     def __init__(self, machine: MachineDir) -> None:
-        """Raises OSError when one cannot be made."""
+        """Raises OSError if a socket cannot be made."""
         self._sockets: list[socket.socket] = []
         try:
             qmp = [self._bind(machine.qmp_socket(n)) for n in range(QMP_MONITORS)]
             agent = [self._bind(machine.agent_socket(n)) for n in range(AGENT_PORTS)]
+            shares = [self._bind(machine.share_socket(n)) for n in range(SHARES)]
         except BaseException:
             self.close()
             raise
-        self.inherited = Inherited(qmp=qmp, agent=agent)
-        """By the numbers that QEMU has them under."""
+        self.inherited = Inherited(qmp=qmp, agent=agent, shares=shares)
+        """The descriptors, which have the same numbers in QEMU."""
 
     def _bind(self, path: Path) -> int:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -49,17 +61,26 @@ class Listeners:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """This process's, those for QMP first."""
+        """The descriptors in this process: those for QMP, for the agent, for shares."""
         return tuple(listener.fileno() for listener in self._sockets)
 
+    def renumber(self, numbers: Sequence[int]) -> None:
+        """Say which numbers the descriptors will have in QEMU, in the order of `descriptors`."""
+        rest = iter(numbers)
+        qmp, agent, shares = (
+            [next(rest) for _ in group]
+            for group in (self.inherited.qmp, self.inherited.agent, self.inherited.shares)
+        )
+        self.inherited = Inherited(qmp=qmp, agent=agent, shares=shares)
+
     def close(self) -> None:
-        """Close this process's copies; QEMU's stay."""
+        """Close the copies of this process; those of QEMU stay open."""
         for listener in self._sockets:
             listener.close()
 
 
 class _Status(asyncio.Protocol):
-    """The keeper's stdout: one line at the start, the end of file when all is over."""
+    """The keeper's stdout: one line at the start, and the end of file when all is over."""
 
     def __init__(self) -> None:
         self._text = b""
@@ -77,11 +98,27 @@ class _Status(asyncio.Protocol):
         self.ended.set()
 
 
-class OwnedProcess:
-    """A QEMU that this process started. It dies when the lifeline is cut, unless detached."""
+class Leash:
+    """The pipe that ends QEMU when its owner's end closes (keeper_parts/leash.py)."""
 
-    def __init__(self, lifeline: int, status: _Status, transport: asyncio.BaseTransport) -> None:
+    def __init__(self) -> None:
+        """Raises OSError if there are no descriptors left."""
+        self.theirs, self._ours = os.pipe()
+
+    def close(self) -> None:
+        """Close both ends. To be called once."""
+        os.close(self._ours)
+        os.close(self.theirs)
+
+
+class OwnedProcess:
+    """A QEMU that this process started and that dies when the lifeline is cut, unless detached."""
+
+    def __init__(
+        self, lifeline: int, leash: Leash, status: _Status, transport: asyncio.BaseTransport
+    ) -> None:
         self._lifeline: int | None = lifeline
+        self._leash = leash
         self._status = status
         self._transport = transport
         self.keeper_pid = 0
@@ -90,29 +127,32 @@ class OwnedProcess:
     def detach(self) -> None:
         """Let QEMU outlive this process."""
         if self._lifeline is not None:
+            # This comes first and works alone, because the keeper may be dead.
+            let_off(self._leash.theirs)
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._lifeline, b"D")
             self.cut()
             self._transport.close()
 
     def kill(self) -> None:
-        """End QEMU; the sandbox's directory stays, even if it is to be discarded."""
+        """End QEMU and keep the sandbox's directory, even if it is to be discarded."""
         if self._lifeline is not None:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._lifeline, b"K")
 
     def cut(self) -> None:
-        """Close the lifeline: an attached QEMU is killed at once. Idempotent."""
+        """Close the lifeline, which kills an attached QEMU at once. Idempotent."""
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
+            self._leash.close()
 
     async def started(self) -> bytes:
-        """The keeper's line."""
+        """Wait for the keeper's first line and return it."""
         return await asyncio.shield(self._status.line)
 
     async def wait(self) -> None:
-        """Return when QEMU has ended and the keeper has cleaned up."""
+        """Wait until QEMU has ended and the keeper has cleaned up."""
         await self._status.ended.wait()
 
 
@@ -126,16 +166,18 @@ async def launch(
     listeners: Listeners,
     discard: bool,
 ) -> OwnedProcess:
-    """Start QEMU under a keeper. On failure or cancellation nothing is left running.
+    """Start QEMU under a keeper. A failure or a cancellation leaves nothing running.
 
-    Raises QemuDiedError if the program cannot be executed.
+    Raises QemuDiedError if the program cannot be executed, TimeoutError after LAUNCH_TIMEOUT_S,
+    OSError.
     """
     argv = [sys.executable, "-I", "-S", str(KEEPER), str(sandbox.root), str(runtime.root)]
-    argv += [str(lock), "discard" if discard else "keep"]
+    leash = Leash()
+    argv += [str(lock), str(leash.theirs), "discard" if discard else "keep"]
     environment = {**LEAN, **binaries.env}
     argv += [*(f"{name}={value}" for name, value in environment.items()), "--"]
     argv += [str(binaries.system), *binaries.firmware_arguments, *arguments]
-    owned = await _start_keeper(argv, (lock, *listeners.descriptors))
+    owned = await _start_keeper(argv, (lock, *listeners.descriptors), leash)
     try:
         await _await_started(owned, binaries.system)
     except BaseException:
@@ -145,7 +187,9 @@ async def launch(
     return owned
 
 
-async def _start_keeper(argv: Sequence[str], descriptors: Sequence[int]) -> OwnedProcess:
+async def _start_keeper(
+    argv: Sequence[str], descriptors: Sequence[int], leash: Leash
+) -> OwnedProcess:
     lifeline_read, lifeline = os.pipe()
     status_read, status_write = os.pipe()
     try:
@@ -154,8 +198,9 @@ async def _start_keeper(argv: Sequence[str], descriptors: Sequence[int]) -> Owne
     except BaseException:
         for descriptor in (lifeline_read, lifeline, status_write):
             os.close(descriptor)
+        leash.close()
         raise
-    owned = OwnedProcess(lifeline, status, transport)
+    owned = OwnedProcess(lifeline, leash, status, transport)
     try:
         try:
             process = await asyncio.create_subprocess_exec(
@@ -163,7 +208,7 @@ async def _start_keeper(argv: Sequence[str], descriptors: Sequence[int]) -> Owne
                 stdin=lifeline_read,
                 stdout=status_write,
                 stderr=asyncio.subprocess.DEVNULL,
-                pass_fds=descriptors,
+                pass_fds=(*descriptors, leash.theirs),
                 env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
                 start_new_session=True,
             )
@@ -172,8 +217,8 @@ async def _start_keeper(argv: Sequence[str], descriptors: Sequence[int]) -> Owne
             os.close(status_write)
         await process.wait()
     except BaseException:
-        # Whatever has been started sees its lifeline cut. It writes to the sandbox's directory
-        # until it ends, and our caller removes that.
+        # Cutting the lifeline ends what has started. Wait for it, since it writes to the sandbox's
+        # directory, which our caller removes.
         owned.cut()
         await to_the_end(owned.wait())
         raise

@@ -1,6 +1,6 @@
-"""Getting QEMU: what is there, else what the distribution has, installed or unpacked.
+"""Provides QEMU: one that is there, or the distribution's packages, installed or unpacked.
 
-Everything that is returned has been run: a machine was started and ended over QMP.
+Whatever it returns has been tried: a machine was started and ended over QMP.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from quicksand.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.removal import make_marked, remove
 from quicksand.host.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
-from quicksand.qemu.binaries import QemuBinaries, find_binaries
+from quicksand.qemu.binaries import QemuBinaries, find_binaries, loader_env
 
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}
@@ -30,18 +30,19 @@ TOOLS_PACKAGE = "qemu-utils"
 VERIFY_TIMEOUT_S = 60.0
 
 _OURS = r"qemu-.*"
-"""Installed packages that do not count when QEMU is unpacked: their versions may conflict."""
+"""Installed packages to ignore when QEMU is unpacked, because their versions may conflict."""
 
 _MISSING_LIBRARY = re.compile(r"loading shared libraries: (\S+): cannot open")
 _LIBRARIES_MAX = 32
 
 
 async def ensure_qemu(progress: Progress | None = None, *, arch: str = "x86_64") -> QemuBinaries:
-    """The QEMU for guests of ``arch``, got if there is none; it has been started once.
+    """Return a working QEMU for guests of ``arch``, getting it if there is none.
 
-    In this order: what `find_binaries` finds; the system's package manager, as root; the
-    distribution's packages unpacked in the user's data directory. Raises QemuNotFound or QemuTooOld
-    with what to do, and leaves no half-made copy behind, also when cancelled.
+    It tries what `find_binaries` finds, the system's package manager (as root), and the
+    distribution's packages unpacked in the user's data directory, in this order. Raises
+    QemuNotFound, QemuTooOld or another HostError; neither that nor a cancellation leaves a
+    half-made copy.
     """
     try:
         return await _find_verified(arch)
@@ -107,7 +108,7 @@ async def _start_and_quit(binaries: QemuBinaries, arch: str) -> None:
 
 
 def plan_trial(binaries: QemuBinaries, arch: str) -> list[str]:
-    """Arguments for a machine that runs nothing, controlled over stdin and stdout."""
+    """Return the arguments for a machine that runs nothing, controlled over stdin and stdout."""
     return [
         *binaries.firmware_arguments,
         *("-nodefaults", "-no-user-config", "-display", "none", "-S"),
@@ -140,7 +141,7 @@ async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
             await debs.install(packages, progress)
             return await _find_verified(arch)
         except QuicksandError:
-            # Held, pinned or conflicting versions, a read-only system: unpacking touches nothing.
+            # Unpacking works despite held or conflicting versions and on a read-only system.
             if progress is not None:
                 progress("the packages cannot be installed here: unpacking them instead", 0, 1)
     try:
@@ -153,10 +154,10 @@ async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
 
 
 async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> None:
-    """Make the relocated copy `<data>/qemu/<version>/`; it appears whole or not at all."""
+    """Make the relocated copy `<data>/qemu/<version>/`, which appears whole or not at all."""
     place = await asyncio.to_thread(make_private_dir, paths().data / "qemu")
     with map_os_errors(place):
-        staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=place))
+        staging = make_marked(place / f".unpacking-{secrets.token_hex(4)}")
     try:
         root = staging / "root"
         root.mkdir()
@@ -165,17 +166,18 @@ async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> 
         target = place / version.rpartition(":")[2]
         with map_os_errors(target):
             if target.exists():
-                # It was found and did not work, or is of no use: else nothing would be unpacked.
+                # It exists and yet we are unpacking, so it does not work.
                 target.rename(staging / "old")
             root.rename(target)
             sync_dir(place)
     finally:
-        await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(remove, staging)
 
 
 async def _complete_libraries(root: Path, arch: str) -> None:
-    """Link libraries from private directories to where the loader is told to look: programs name
-    those by absolute paths that are not there in a relocated copy."""
+    """Link libraries from private directories into the loader's path: programs refer to them by
+    absolute paths that do not exist in a relocated copy. Raises ToolError, HostError."""
     libraries = next(iter(sorted(root.glob("usr/lib/*-linux-gnu*"))), root / "usr" / "lib")
     libraries.mkdir(parents=True, exist_ok=True)
     env = loader_env(root)
@@ -194,12 +196,6 @@ async def _complete_libraries(root: Path, arch: str) -> None:
                         f"{program.name} needs {missing[1]}, which is not here"
                     ) from error
                 (libraries / missing[1]).symlink_to(os.path.relpath(found, libraries))
-
-
-def loader_env(root: Path) -> Mapping[str, str]:
-    """Where the loader is to look for the libraries of a relocated copy."""
-    found = sorted((*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")))
-    return {"LD_LIBRARY_PATH": ":".join(str(directory) for directory in found)}
 
 
 def _hint() -> str:

@@ -1,10 +1,12 @@
-"""QMP through the qemu.qmp library, with what it lacks: leases, bounded events, our errors."""
+"""QMP through the qemu.qmp library, with what that lacks: leases, bounded events, our errors,
+jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,12 +18,16 @@ from quicksand.host.lease import Lease, take_lease
 from quicksand.layout import QMP_MONITORS, MachineDir
 
 CONNECT_TIMEOUT_S = 20.0
+JOB_POLL_S = 0.005
+"""While QEMU saves or loads a snapshot it answers nobody, so most jobs have ended at the first
+look."""
+
 EVENTS_MAX = 1000
-"""Events kept for a slow reader; the oldest go first. The guest can cause them at will."""
+"""Events that are kept for a slow reader; the guest can cause any number of them."""
 
 
 class _BoundedListener(EventListener):
-    """Keeps the latest events only: the library's own listener keeps all of them for ever."""
+    """Keeps only the latest events, where the library's own listener keeps all of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +46,7 @@ class _BoundedListener(EventListener):
 
 
 class Monitor:
-    """A QMP connection. Make one with `connect`; close it when done."""
+    """A QMP connection, made by `connect`. The user has to close it."""
 
     def __init__(self, client: QMPClient, lease: Lease, listener: _BoundedListener) -> None:
         self._client = client
@@ -52,13 +58,13 @@ class Monitor:
     async def connect(cls, machine: MachineDir, *, timeout: float = CONNECT_TIMEOUT_S) -> Monitor:
         """Connect to a free monitor of the sandbox.
 
-        Raises StateError when none is free or the sandbox is not running, QemuDiedError when QEMU
-        closes the connection, MachineError when it does not answer within ``timeout`` seconds.
+        Raises StateError if none is free or the sandbox is not running, QemuDiedError if QEMU
+        closes the connection, MachineError if it does not answer within ``timeout`` seconds.
         """
         sockets = [machine.qmp_socket(n) for n in range(QMP_MONITORS)]
         lease = await take_lease(sockets, what="QMP monitors", timeout=timeout)
         client = QMPClient("quicksand")
-        # A QEMU that dies is no news for the log of the caller's program; we raise instead.
+        # We raise an error when QEMU dies, so the library need not log it.
         client.logger = _quiet_logger()
         # The library's own listener cannot be removed: let it refuse every event instead.
         client.events.event_filter = lambda _: False
@@ -79,7 +85,7 @@ class Monitor:
     async def execute(self, command: str, **arguments: Any) -> Any:
         """Run one QMP command and return its result.
 
-        Raises StateError with QEMU's words when it refuses, QemuDiedError when it is gone.
+        Raises StateError with QEMU's words if it refuses, QemuDiedError if it is gone.
         """
         from qemu.qmp import ExecuteError
 
@@ -92,7 +98,7 @@ class Monitor:
             raise QemuDiedError(f"QEMU ended during {command}") from error
 
     async def pass_descriptor(self, descriptor: int, name: str) -> None:
-        """Give QEMU a copy of a file descriptor, under ``name``. Raises as `execute` does."""
+        """Give QEMU a copy of a file descriptor under ``name`` (QMP getfd). Raises as `execute`."""
         try:
             self._client.send_fd_scm(descriptor)
         except (QMPError, OSError) as error:
@@ -100,7 +106,7 @@ class Monitor:
         await self.execute("getfd", fdname=name)
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """QMP events as they come. Ends with the connection."""
+        """Yield QMP events as they come, until the connection ends."""
         ended = asyncio.ensure_future(self._until_ended())
         arrived: asyncio.Future[Message] | None = None
         try:
@@ -116,17 +122,39 @@ class Monitor:
                 arrived.cancel()
 
     async def _until_ended(self) -> None:
-        """Return when the connection has ended, also if it has long since."""
+        """Wait until the connection has ended."""
         if self._client.runstate is Runstate.RUNNING:
             await self._client.runstate_changed()
 
     async def close(self) -> None:
-        """Disconnect and give the monitor back. Idempotent."""
+        """Disconnect and release the monitor. Idempotent."""
         try:
             with contextlib.suppress(QMPError, EOFError, OSError):
                 await self._client.disconnect()
         finally:
             self._lease.release()
+
+
+async def run_job(monitor: Monitor, command: str, **arguments: Any) -> None:
+    """Run a QMP command that starts a background job (QMP query-jobs) and wait for its end.
+
+    Raises MachineError with QEMU's words if the job failed, StateError if QEMU did not start it,
+    QemuDiedError. After a cancellation the job still ends, but it is not dismissed.
+    """
+    name = f"quicksand-{secrets.token_hex(4)}"
+    await monitor.execute(command, **{"job-id": name}, **arguments)
+    while (job := await _find_job(monitor, name))["status"] != "concluded":  # noqa: ASYNC110
+        await asyncio.sleep(JOB_POLL_S)
+    await monitor.execute("job-dismiss", id=name)
+    if job.get("error") is not None:
+        raise MachineError(f"QEMU failed at {command}: {job['error']}")
+
+
+async def _find_job(monitor: Monitor, name: str) -> dict[str, Any]:
+    for job in await monitor.execute("query-jobs"):
+        if job["id"] == name:
+            return dict(job)
+    raise MachineError(f"QEMU has forgotten its job {name}: nobody knows how it ended")
 
 
 def _quiet_logger() -> logging.Logger:

@@ -1,7 +1,8 @@
-"""Saves: disks that outlive their sandbox (format 6 of the specification, with additions).
+"""Saves: copies of a sandbox's disk that outlive it (format 6 of the specification, with
+additions). A store is a directory of saves.
 
-Those of the workspace in the current directory come first, then the user's own. All functions
-raise QuicksandError.
+A name is looked for first in the workspace of the current directory (``.quicksand/sandboxes``),
+then among the user's own saves. All errors are QuicksandErrors.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from quicksand.progress import Progress
     from quicksand.saves.bundle.exporting import Exported
-    from quicksand.saves.bundle.importing import Imported
-    from quicksand.saves.bundle.receiving import Progress
+    from quicksand.saves.bundle.receiving import Imported
     from quicksand.saves.census import SaveInfo
-    from quicksand.saves.keeping import Removed
+    from quicksand.saves.removing import Removed
     from quicksand.saves.store import Save
     from quicksand.saves.verifying import Report, Verdict
 
@@ -23,8 +24,8 @@ __all__ = ["delete", "export", "import_", "list", "restore", "verify"]
 
 
 def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:  # noqa: A001 - saves.list()
-    """All saves with their sizes, base, descent and problems; ``everywhere``: also those of other
-    workspaces. Never raises for one of them."""
+    """All saves with their sizes, images, parents and problems; with ``everywhere`` also those of
+    other workspaces. A damaged save is listed with its problem, not raised."""
     from quicksand.host.paths import paths
     from quicksand.saves.census import Census
 
@@ -32,12 +33,14 @@ def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:  # noqa: A001 
 
 
 def delete(name: str | Path, *, now: bool = False) -> Removed:
-    """Move a save to the trash, where it is kept for a week, or remove it for good ``now``.
+    """Move a save to the trash, where it is kept for a week, or with ``now`` remove it for good.
+    Saves and sandboxes made from it are not affected.
 
-    Saves and sandboxes that came from it keep what they share with it.
+    Raises SaveNotFoundError, SaveError if it is needed (a sandbox is starting from it, or another
+    save lies on it), HostError.
     """
     from quicksand.host.paths import paths
-    from quicksand.saves.keeping import remove_save, sweep
+    from quicksand.saves.removing import remove_save, sweep
 
     removed = remove_save(name, paths(), now=now)
     sweep(paths())
@@ -45,9 +48,14 @@ def delete(name: str | Path, *, now: bool = False) -> Removed:
 
 
 def restore(name: str, *, new_name: str | None = None) -> Save:
-    """Bring back the save of that name, or of that id in the trash, which was removed last."""
+    """Bring a save back from the trash: the one with that id there, or the most recently removed
+    one with that name. ``new_name`` renames it.
+
+    Raises SaveNotFoundError, SaveError if the name is taken, ConfigError for a bad new name,
+    HostError.
+    """
     from quicksand.host.paths import paths
-    from quicksand.saves.keeping import restore_save, sweep
+    from quicksand.saves.removing import restore_save, sweep
 
     restored = restore_save(name, paths(), new_name=new_name)
     sweep(paths())
@@ -57,8 +65,12 @@ def restore(name: str, *, new_name: str | None = None) -> Save:
 async def verify(
     name: str | Path, *, deep: bool = False, progress: Report | None = None
 ) -> Verdict:
-    """Look at a save, or the file of a snapshot, from outside, or ``deep`` at every byte of it and
-    of what it lies on."""
+    """Check a save or a snapshot file: manifest, sizes and headers, or with ``deep`` every byte of
+    it and of the image below. ``progress`` is called with bytes done and bytes in all, from another
+    thread.
+
+    Raises SaveNotFoundError; what is wrong with the save is in the result.
+    """
     from quicksand.host.paths import paths
     from quicksand.saves.verifying import find_any, verify_saves
 
@@ -75,13 +87,14 @@ async def export(
     compress: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write a save as one file that `import_` takes on another host; or, with ``tree``, a sandbox
-    with all its checkpoints.
+    """Write a save or, with ``tree``, a sandbox with all its checkpoints to one file, a bundle,
+    which `import_` reads on another host.
 
-    ``full``: with the image inside that it lies on; otherwise whoever imports it must have that
-    image. ``compress``: with Zstandard. ``progress`` is told the stage, bytes done and their total.
+    ``full`` includes the image; otherwise the other host must have it. ``compress`` uses Zstandard.
+    ``progress`` is called with the stage, bytes done and bytes in all.
 
-    After an error ``file`` is what it was; after a cancellation too, or it is the new bundle.
+    Raises SaveNotFoundError, SaveError, SandboxNotFoundError, HistoryError, ImageError, HostError.
+    After an error ``file`` is unchanged; after a cancellation it is unchanged or complete.
     """
     from quicksand.saves.bundle.service import export_any
 
@@ -99,12 +112,15 @@ async def import_(
     trusted: bool = False,
     progress: Progress | None = None,
 ) -> Imported:
-    """Take what is in a bundle: a save goes to the user's saves, an image to the image store, and
-    checkpoints make a new, stopped sandbox. Whatever is in the file, nothing else is touched. After
-    an error nothing has changed; after a cancellation nothing, or, if that came too late, all.
+    """Import a bundle: a save goes to the user's saves, an image to the image store, and
+    checkpoints become a new, stopped sandbox. Nothing else is written, whatever the file contains.
 
-    ``replace``: a save of that name goes to the trash. ``trusted``: you know who made the bundle;
-    it may have QEMU arguments and mounts of its own.
+    ``replace``: an existing save of that name goes to the trash. ``trusted``: you know who made the
+    bundle, so its network, ports and QEMU arguments are accepted. Without it, its network and ports
+    are left out at the start (`confine`), and a bundle with QEMU arguments or mounts is refused.
+
+    Raises BundleError for a damaged or refused bundle, SaveError, ConfigError, ImageError,
+    HostError. After an error nothing has changed; after a cancellation nothing or everything.
     """
     from quicksand.saves.bundle.service import import_any
 

@@ -1,4 +1,4 @@
-"""Saving when a block ends, however it ends."""
+"""Saving when an ``async with`` block ends, even by SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quicksand.saves.store import SaveStore
 
 
 class AutoSave:
-    """The save that a sandbox's stop makes, and SIGTERM turned into such a stop."""
+    """The save that is made when a sandbox stops. It also turns SIGTERM into a normal stop."""
 
     def __init__(self, name: str, store: SaveStore) -> None:
         self.name = name
@@ -20,8 +20,8 @@ class AutoSave:
         self._terminated = False
 
     def watch(self) -> None:
-        """From now on SIGTERM cancels this task, so that its blocks end in order; unless the
-        program has a handler of its own."""
+        """Let SIGTERM cancel the present task, so that its blocks are left in order. Does nothing
+        if the program has its own handler, or outside of the main thread."""
         task = asyncio.current_task()
         if threading.current_thread() is not threading.main_thread() or task is None:
             return
@@ -37,7 +37,8 @@ class AutoSave:
         self._watching = True
 
     def release(self) -> None:
-        """The sandbox is saved and stopped: a SIGTERM that has come ends this process."""
+        """Restore SIGTERM's default when the sandbox is stopped; a SIGTERM that came before now
+        ends this process."""
         if self._watching:
             self._watching = False
             asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)

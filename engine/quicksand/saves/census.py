@@ -1,4 +1,5 @@
-"""What is known of all saves: what they take, what they lie on, what came from them."""
+"""Everything about all saves at one moment: their sizes, the images below them, and the saves and
+sandboxes that were made from them."""
 
 from __future__ import annotations
 
@@ -9,20 +10,24 @@ from pathlib import Path
 
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
+from quicksand.images.resolve import ImageResolver
 from quicksand.images.store import ImageStore
-from quicksand.registry import Entry, Registry
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Entry
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import Base, Parent
+from quicksand.saves.ownership import is_own
+from quicksand.saves.resolving import left_out_of
 from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore, Trashed
 from quicksand.saves.workspaces import known_stores
 
 
 class BaseState(StrEnum):
-    """Whether the image that a save lies on is here."""
+    """Whether the image below a save is on this host."""
 
     HERE = "here"
     OTHER = "another version"
-    """One of its name is here, but not that one."""
+    """An image of its name is here, but another version."""
     MISSING = "missing"
     UNKNOWN = "unknown"
     """The save cannot be read."""
@@ -30,30 +35,33 @@ class BaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveInfo:
-    """A save among all others."""
+    """What is known about one save."""
 
     save: Save
     store: SaveStore
     own: int
     """Bytes that deleting it would free."""
     shared: int
-    """Bytes of files that other saves or sandboxes have too."""
+    """Bytes of files that it shares with other saves or sandboxes."""
     created: float
-    """Unix time; of a save that does not tell, of its last change."""
+    """Unix time; if the save does not record it, the time of its last change."""
     base: Base | None
     base_state: BaseState
     parent: Parent | None
     children: tuple[str, ...]
-    """Names of the saves that were made of sandboxes that began with this one; they need it no
-    more."""
+    """Names of the saves made from sandboxes that started with this one; they do not need it."""
     above: tuple[str, ...]
-    """Names of the saves that lie on this one, as only those of the published packages do: they
-    cannot be used without it."""
+    """Names of the saves that lie on this one and cannot be used without it; only saves of the
+    published packages lie on others."""
     sandboxes: tuple[str, ...]
-    """Names of the sandboxes that began with it."""
+    """Names of the sandboxes that started with it."""
     problems: tuple[str, ...]
+    is_own: bool
+    """This user made it on this host; only then are all its options accepted."""
+    left_out: tuple[str, ...]
+    """The options in it that sandboxes which start with it do not get."""
     footprint: Footprint = field(repr=False, compare=False)
-    """Its files: what several saves free together is more than the sum of what each does."""
+    """Its files. Deleting several saves may free more than the sum of what each would free."""
 
     @property
     def name(self) -> str:
@@ -68,7 +76,8 @@ class Census:
     """All saves, images and sandboxes at one moment. Blocks for I/O."""
 
     def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
-        self._paths = paths
+        self.paths = paths
+        self._images = ImageResolver(paths)
         self._stores = all_stores(paths, cwd)
         self._known = known_stores(paths, cwd)
         self._saves = [(store, save) for store in self._known for save in store.list()]
@@ -85,16 +94,16 @@ class Census:
         self._states: dict[tuple[Base, Path], BaseState] = {}
 
     def list(self, *, everywhere: bool = False) -> Sequence[SaveInfo]:
-        """The saves that are found by name, those of the workspace first; or ``everywhere`` those
-        of all workspaces that are known. Never raises for one of them."""
+        """The saves that can be found by name, those of the workspace first; with ``everywhere``
+        those of all known workspaces. A damaged save is listed with its problem, not raised."""
         roots = {store.root for store in (self._known if everywhere else self._stores)}
         return [self.look_at(save, store) for store, save in self._saves if store.root in roots]
 
     def look_at(self, save: Save, store: SaveStore) -> SaveInfo:
-        """What is known of one save."""
+        """What is known about one save."""
         footprint, manifest = Footprint(save.root), save.manifest
         base = None if manifest is None else base_of(save)
-        state = self._base_state(save)
+        state, own = self._base_state(save), is_own(save.root, self.paths)
         return SaveInfo(
             save=save,
             store=store,
@@ -108,19 +117,23 @@ class Census:
             above=self.above(save),
             sandboxes=self.sandboxes(save),
             problems=tuple(filter(None, (save.error, _base_problem(base, state)))),
+            is_own=own,
+            left_out=() if manifest is None or own else left_out_of(manifest.config),
             footprint=footprint,
         )
 
     def _find_lower(self, save: Save, store: SaveStore) -> Save | None:
-        """The save that one of the published packages lies on, if it lies on one."""
+        """The save below ``save``, if that was made by the published packages and lies on one."""
         manifest = save.manifest
         if manifest is None or manifest.base is not None:
             return None
+        # As `resuming` finds it: beside it or, unless an image has the name, by name.
         places = dict.fromkeys((store.root, *(near.root for near in self._stores)))
-        for place in places:
+        is_image = self._images.has(manifest.config.image)
+        for place in (store.root,) if is_image else places:
             for other_store, other in self._saves:
                 if other_store.root == place and other.name == manifest.config.image:
-                    # One that has the name of its image lies on the image.
+                    # A save with the same name as its image lies on the image, not on itself.
                     return None if other.root == save.root else other
         return None
 
@@ -133,7 +146,7 @@ class Census:
             return BaseState.UNKNOWN
         key = base_of(save), save.root.parent
         if key not in self._states:
-            self._states[key] = base_state(key[0], self._paths, key[1])
+            self._states[key] = base_state(key[0], self.paths, key[1])
         return self._states[key]
 
     def above(self, save: Save) -> tuple[str, ...]:
@@ -146,11 +159,11 @@ class Census:
         return tuple(self._children.get(id_, ())) if id_ else ()
 
     def sandboxes(self, save: Save, *, starting: bool = False) -> tuple[str, ...]:
-        """Names of the sandboxes that began with it; of those that are just ``starting`` from it,
-        and so still need it, as it is now."""
+        """Names of the sandboxes that started with it. With ``starting``, read anew, only those
+        that are just starting from it and so still need it."""
         return tuple(
             entry.name
-            for entry in (Registry(self._paths).list() if starting else self._sandboxes)
+            for entry in (Registry(self.paths).list() if starting else self._sandboxes)
             if (_starts_with(entry, save) if starting else _began_with(entry, save))
         )
 
@@ -172,14 +185,14 @@ def _starts_with(entry: Entry, save: Save) -> bool:
 
 
 def base_of(save: Save) -> Base:
-    """What a save lies on; of one that does not tell, the image of its config. Raises SaveError if
-    it cannot be used."""
+    """The image below a save; if the save does not record it, that of its config. Raises SaveError
+    if the save cannot be used."""
     manifest = save.require()
     return manifest.base or Base(name=manifest.config.image)
 
 
 def base_state(base: Base, paths: Paths, near: Path) -> BaseState:
-    """Whether an image is here, as its manifest says; ``near`` is the directory of the save."""
+    """Whether an image is on this host; ``near`` is the directory of the save."""
     images = ImageStore(paths.images)
     if base.digest:
         from quicksand.saves.portable import find_image
@@ -209,7 +222,7 @@ def _base_problem(base: Base | None, state: BaseState) -> str:
 
 
 def created_at(save: Save) -> float:
-    """When it was made, as well as can be known."""
+    """When a save was made (Unix time): by its manifest, else by its directory's last change."""
     if save.manifest is not None and save.manifest.created > 0:
         return save.manifest.created
     try:
@@ -224,18 +237,19 @@ def freed_by(roots: Iterable[Path]) -> int:
 
 
 def list_trash(stores: Iterable[SaveStore]) -> list[Trashed]:
-    """What is in the trash of all these, the latest last."""
+    """The trash of all these stores, the most recently removed last."""
     return sorted(
         (found for store in stores for found in store.trash()), key=lambda found: found.removed
     )
 
 
 def expire_trash(stores: Iterable[SaveStore], now: float) -> list[Trashed]:
-    """Remove for good what has been in the trash for longer than it is kept; returns it. Raises
-    HostError, SaveError."""
+    """Remove for good what has been in the trash for longer than TRASH_KEPT_S before ``now`` (Unix
+    time); returns it. Raises HostError, SaveError."""
     gone = []
     for store in stores:
-        old = [found for found in store.trash() if now - found.removed > TRASH_KEPT_S]
+        trash = [found for found in store.trash() if found.was_save]
+        old = [found for found in trash if now - found.removed > TRASH_KEPT_S]
         if old:
             store.empty_trash([found.id for found in old])
             gone += old

@@ -1,65 +1,136 @@
-"""From a name to a save: a path, the workspace of the current directory, the user's own saves."""
+"""Finding a save by name or path. Saves that this user has made come before those of others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from quicksand.errors import SaveNotFoundError
 from quicksand.host.paths import Paths
+from quicksand.saves.links import is_kept
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
-from quicksand.saves.store import Save, SaveStore, load_save
+from quicksand.saves.ownership import is_own, was_made_at
+from quicksand.saves.store import HOUSE, LOCK, PLAIN, Save, SaveStore, load_save
 
 WORKSPACE = ".quicksand"
-"""Of a directory; the saves are in its ``sandboxes`` (the specification's names)."""
+"""The directory of a workspace's files; saves are in its ``sandboxes`` (names from the
+specification)."""
 
 NEAR = 3
 
 
 def workspace_store(workspace: Path | None = None) -> SaveStore:
-    """The saves in ``workspace``, that of the current directory if None."""
-    return SaveStore((workspace or Path.cwd() / WORKSPACE) / "sandboxes")
+    """The store in ``workspace``, by default ``.quicksand/sandboxes`` in the current directory."""
+    return store_at(_usual_root(Path.cwd()) if workspace is None else workspace)
+
+
+def store_at(root: Path, paths: Paths | None = None) -> SaveStore:
+    """The store in a directory. Unless ``paths`` say that this user has saved there, it is only
+    read."""
+    root = root.absolute()
+    kept = paths is not None and is_kept(root, paths)
+    is_plain = _is_plain(root) or (paths is not None and root == paths.saves)
+    return SaveStore(root, is_shared=not is_plain, is_kept=kept)
+
+
+def _is_plain(root: Path) -> bool:
+    """Whether the directory is only for saves, by its name or because an earlier version used it
+    like that."""
+    if root.name != PLAIN:
+        return False
+    is_used = (root / LOCK).exists() and not (root / HOUSE).exists()
+    return root.parent.name == WORKSPACE or is_used
+
+
+def _usual_root(cwd: Path) -> Path:
+    return cwd / WORKSPACE / PLAIN
 
 
 def all_stores(paths: Paths, cwd: Path | None = None) -> tuple[SaveStore, ...]:
-    """Where saves are looked for by name, in this order; they need not exist."""
-    return workspace_store((cwd or Path.cwd()) / WORKSPACE), SaveStore(paths.saves)
+    """The stores in which a name is looked for: the current directory's workspace, the user's own
+    saves, and the current directory itself. They need not exist."""
+    here = cwd or Path.cwd()
+    roots = (_usual_root(here), paths.saves, here)
+    return tuple(store_at(root, paths) for root in roots)
 
 
 def find_save(name_or_path: str | Path, paths: Paths, cwd: Path | None = None) -> Save:
-    """The save at a path, else of that name in the workspace, else among the user's saves.
+    """The save at a path or with that name (`find_named`). ``./NAME`` also finds NAME in the
+    current directory's workspace.
 
-    One that cannot be used is found too, and says why. Raises SaveNotFoundError, with near names.
+    A save that cannot be used is returned too, with its error. Raises SaveNotFoundError, whose hint
+    suggests similar names.
     """
-    if (save := _at_path(name_or_path, cwd or Path.cwd())) is not None:
-        return save
-    name = str(name_or_path)
-    stores = all_stores(paths, cwd)
-    for store in stores:
-        if (save := store.get(name)) is not None:
-            return save
-    places = " or ".join(str(store.root) for store in stores)
+    name, here = str(name_or_path), cwd or Path.cwd()
+    stores = all_stores(paths, here)
     if is_path(name_or_path):
+        if (save := _find_by_path(name_or_path, here, stores[0])) is not None:
+            return save
         message = f"there is no save at {name}: it has no {MANIFEST}"
     else:
+        for save, _ in find_named(name, paths, here):
+            return save
+        places = " or ".join(str(store.root) for store in stores)
         message = f"there is no save {name!r} in {places}"
     raise SaveNotFoundError(message, hint=_near(name, stores))
 
 
+def find_named(
+    name: str, paths: Paths, cwd: Path | None = None, workspace: Path | None = None
+) -> Iterator[tuple[Save, bool]]:
+    """The saves with that name, and whether this user made each. Those come first, then imported
+    ones, then those of other directories. Within each group the order is: ``workspace``, the
+    current directory's workspace, the user's saves, the current directory."""
+    stores = list(all_stores(paths, cwd))
+    if workspace is not None:
+        # Earlier versions put them into a subdirectory.
+        stores[:0] = [store_at(workspace, paths), store_at(workspace / PLAIN, paths)]
+    found = [save for store in stores if (save := store.get(name)) is not None]
+    ranked = [(save, _counts_as_own(save, paths)) for save in found]
+    return iter(sorted(ranked, key=lambda pair: rank(pair[0].root, paths, is_own=pair[1])))
+
+
+def rank(root: Path, paths: Paths, *, is_own: bool) -> int:
+    """The rank of a save among those of the same name; the lowest comes first."""
+    if is_own:
+        return 0
+    return 1 if root.parent == paths.saves else 2
+
+
+def _counts_as_own(save: Save, paths: Paths) -> bool:
+    """Whether this user made the save. A damaged one counts if it was made here, so that no other
+    save silently takes its place."""
+    if save.manifest is None and was_made_at(save.root, paths):
+        return True
+    return is_own(save.root, paths)
+
+
 def is_path(name_or_path: str | Path) -> bool:
-    """Whether it can only be a path."""
+    """Whether it is a path and cannot be a name."""
     return isinstance(name_or_path, Path) or "/" in name_or_path
+
+
+def _find_by_path(path: str | Path, cwd: Path, workspace: SaveStore) -> Save | None:
+    there = _at_path(path, cwd)
+    if there is not None and (there.manifest is not None or (there.root / OVERLAYS).exists()):
+        return there
+    # A directory with a manifest of another kind is no save.
+    return _in_workspace(str(path), workspace) or there
 
 
 def _at_path(name_or_path: str | Path, cwd: Path) -> Save | None:
     # Relative to `cwd`; what begins with ~ is absolute then.
     try:
         root = (cwd / Path(name_or_path).expanduser()).resolve()
-        # A directory of a program may be called as an image is, and have a manifest of its own.
-        marks = (MANIFEST,) if is_path(name_or_path) else (MANIFEST, OVERLAYS)
-        found = str(name_or_path) != "" and all((root / mark).exists() for mark in marks)
+        found = (root / MANIFEST).exists()
     except (OSError, RuntimeError, ValueError):  # no such user, a loop of links, a NUL
         return None
     return load_save(root) if found else None
+
+
+def _in_workspace(path: str, store: SaveStore) -> Save | None:
+    start, _, name = path.partition("/")
+    return store.get(name) if start == "." else None
 
 
 def _near(name: str, stores: tuple[SaveStore, ...]) -> str:

@@ -1,4 +1,4 @@
-"""A save as it lies on the disk, looked at from outside: manifest, files, sizes, headers."""
+"""Reading a save's manifest and checking its files, sizes and qcow2 headers, but no data."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from quicksand.images.qcow2 import check_qcow2
 from quicksand.saves.manifest import OVERLAYS, SaveManifest, read_manifest
 
 _LOOKS = 4
-"""At one that cannot be used, before that is said."""
+"""Attempts to read a save before it counts as damaged: it may be replaced meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    """A save as it lies on the disk."""
+    """A save on disk, usable or not."""
 
     name: str
     root: Path
     manifest: SaveManifest | None
     """None if it cannot be used."""
     error: str = ""
-    """Why not."""
+    """Why it cannot be used."""
     identity: tuple[int, int] | None = None
-    """Device and inode of its directory when it was looked at."""
+    """Device and inode of its directory when it was read."""
 
     def is_still_there(self) -> bool:
-        """Whether its path still leads to it, and not to one that has replaced it. Whoever has used
-        its files by their paths asks this afterwards."""
+        """Whether its path still leads to it and not to a replacement. To be called after its files
+        were used by their paths."""
         return self.identity is not None and identity_of(self.root) == self.identity
 
     def require(self) -> SaveManifest:
@@ -39,12 +39,12 @@ class Save:
 
 
 def load_save(root: Path, name: str | None = None) -> Save:
-    """The save in the directory ``root``. Never raises for one that cannot be used."""
+    """The save in the directory ``root``; if it cannot be used, its ``error`` says why."""
     for _ in range(_LOOKS):
         save = _load(root, name or root.name)
         if save.error == "" and save.is_still_there():
             break
-        # Of one that is replaced or removed meanwhile, manifest and files do not fit.
+        # While a save is replaced or removed, its manifest and files do not match.
     return save
 
 
@@ -57,7 +57,7 @@ def _load(root: Path, name: str) -> Save:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Device and inode of what is there; None if nothing is."""
+    """Device and inode of what is at ``path``; None if nothing is."""
     try:
         found = path.stat()
     except OSError:
@@ -66,9 +66,9 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def check_save(root: Path) -> SaveManifest:
-    """Look at a save from outside: manifest, files, their sizes and headers. Reads no data.
+    """Check a save's manifest, files, sizes and qcow2 headers; reads no data.
 
-    Raises SaveNotFoundError without a manifest, SaveError naming what is wrong.
+    Raises SaveNotFoundError if there is no manifest, SaveError naming what is wrong.
     """
     manifest = read_manifest(root)
     for number, path in enumerate(overlay_paths(root, manifest)):
@@ -88,8 +88,7 @@ def check_save(root: Path) -> SaveManifest:
 
 
 def overlay_paths(root: Path, manifest: SaveManifest) -> tuple[Path, ...]:
-    """The files of a save's disk, bottom to top. Raises SaveError if one is missing between
-    others."""
+    """The files of a save's disk, the lowest first. Raises SaveError if one is missing."""
     directory = root / OVERLAYS
     if manifest.layers is not None:
         return tuple(directory / f"{n}.qcow2" for n in range(len(manifest.layers)))

@@ -1,13 +1,14 @@
-"""``manifest.json`` of a save, read from whoever wrote it and written so that all can read it.
+"""``manifest.json`` of a save, compatible with the published quicksand packages.
 
-Published writers put ``version``, ``config`` and ``arch`` there and nothing else; all the rest is
-ours, and is absent from theirs. What we do not know is kept as it is.
+Those write ``version``, ``config`` and ``arch``; all other fields are additions of this engine.
+Unknown fields are kept as they are.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,14 +20,14 @@ from quicksand.host.arch import Architecture
 from quicksand.host.files import read_json
 
 VERSION = 6
-"""Of the format (the specification's, "Saves")."""
+"""The version of the format (specification, "Saves")."""
 
 MANIFEST = "manifest.json"
 OVERLAYS = "overlays"
 
 LAYERS_MAX = 4096
 NAME_MAX = 200
-"""Bytes; file systems allow 255, and names of temporary directories are longer than the save's."""
+"""Bytes. File systems allow 255, and temporary names are longer than the save's."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ID = re.compile(r"[0-9a-f]{8,16}")
@@ -34,12 +35,12 @@ _ID = re.compile(r"[0-9a-f]{8,16}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The image that a save lies on."""
+    """The image below a save."""
 
     name: str
     version: str = ""
     digest: str = ""
-    """Of the image store, all files together; "" for an image outside of it."""
+    """The image store's digest of all its files; "" for an image outside of the store."""
 
     def __str__(self) -> str:
         parts = [repr(self.name)]
@@ -52,7 +53,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """The save that a sandbox was resumed from."""
+    """The save with which the saved sandbox had started."""
 
     name: str
     id: str
@@ -63,7 +64,7 @@ class SavedLayer:
     """One file of a save's disk, ``overlays/<number>.qcow2``."""
 
     id: str
-    """The layer's, the same in every save and sandbox that shares it."""
+    """The layer's id, the same in every save and sandbox that shares it."""
     size: int
     """Bytes of the file."""
     sha256: str
@@ -71,14 +72,14 @@ class SavedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveManifest:
-    """What a save says of itself."""
+    """The contents of a save's manifest."""
 
     config: SandboxConfig
-    """Of the sandbox that was saved; ``config.image`` is the base image's name."""
+    """The saved sandbox's config; ``config.image`` is the image's name."""
     arch: str
     version: int = VERSION
     id: str = ""
-    """"" for saves of the published packages, as is all that follows."""
+    """In saves of the published packages this and all following fields have their defaults."""
     created: float = 0.0
     """Unix time."""
     note: str = ""
@@ -86,20 +87,20 @@ class SaveManifest:
     base: Base | None = None
     parent: Parent | None = None
     layers: tuple[SavedLayer, ...] | None = None
-    """Bottom to top; None if the writer did not say."""
+    """The lowest first; None if the manifest does not list them."""
     frozen: bool = False
-    """The guest's file system stood still for the instant of the save."""
+    """The guest's file system was frozen at the moment of the save."""
     unsynced: bool = False
-    """It was paused, or did not answer: what it had not yet written to its disk is missing."""
+    """The guest was paused or did not answer, so what it had not yet written to disk is missing."""
     volatile: tuple[str, ...] = ()
-    """Paths of the guest with files in memory only, which the save does not hold."""
+    """Paths in the guest whose files are only in memory (tmpfs) and so not in the save."""
     other: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that we do not know."""
+    """Unknown fields."""
     other_config: Mapping[str, Any] = field(default_factory=dict)
-    """Options of ``config`` that we do not know, as mounts."""
+    """Unknown options of ``config``, and mounts of kinds that are not known here."""
 
     def to_json(self) -> dict[str, Any]:
-        config = {**self.other_config, **self.config.to_json()}
+        config = {**self.config.to_json(), **self.other_config}
         plain: dict[str, Any] = {"version": self.version, "config": config, "arch": self.arch}
         if self.id:
             plain |= {
@@ -119,7 +120,7 @@ class SaveManifest:
 
     @classmethod
     def from_json(cls, value: object) -> SaveManifest:
-        """Raises ValueError naming what is wrong."""
+        """Parse a manifest. Raises ValueError naming what is wrong."""
         if not isinstance(value, dict):
             raise ValueError("it is no JSON object")
         version = value.get("version")
@@ -153,12 +154,22 @@ _OURS = {
 def _parse_config(value: object) -> tuple[SandboxConfig, dict[str, Any]]:
     if not isinstance(value, dict):
         raise ValueError("config is no JSON object")
-    known = {f.name for f in fields(SandboxConfig)}
+    known = {f.name for f in fields(SandboxConfig)} - _unknown_mounts(value)
     try:
         config = SandboxConfig.parse({k: v for k, v in value.items() if k in known})
     except (ConfigError, TypeError) as error:
         raise ValueError(f"config: {error}") from error
     return config, {k: v for k, v in value.items() if k not in known}
+
+
+def _unknown_mounts(config: Mapping[str, Any]) -> set[str]:
+    """The name of the mounts in a config if there are some that are not understood. They are never
+    made from a save, so it can be used all the same."""
+    try:
+        SandboxConfig.parse({"image": "x", "mounts": config.get("mounts")})
+    except ConfigError:
+        return {"mounts"}
+    return set()
 
 
 def _add_ours(common: SaveManifest, value: Mapping[str, Any]) -> SaveManifest:
@@ -229,7 +240,7 @@ def _text(value: Mapping[str, Any], name: str) -> str:
 
 
 def is_sha256(value: str) -> bool:
-    """Whether it has a digest's form."""
+    """Whether ``value`` has the form of a SHA-256 digest."""
     return _SHA256.fullmatch(value) is not None
 
 
@@ -244,7 +255,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def check_save_name(name: str) -> str:
-    """Return ``name`` if a save may be called so. Raises ConfigError."""
+    """Return ``name`` if it is a valid name for a save. Raises ConfigError."""
     if not isinstance(name, str) or not name.strip() or _bytes(name) > NAME_MAX:
         raise ConfigError(
             f"{str(name)[:NAME_MAX]!r} is no name for a save", hint=f"1 to {NAME_MAX} bytes"
@@ -261,12 +272,20 @@ def _bytes(name: str) -> int:
     return len(name.encode("utf-8", "surrogatepass"))
 
 
+def require_file(path: Path) -> Path:
+    """Return ``path`` if it is a regular file. Raises ValueError for a link or a pipe (reading one
+    could block), OSError."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError("it is no file")
+    return path
+
+
 def read_manifest(root: Path) -> SaveManifest:
-    """The manifest of the save in the directory ``root``. Raises SaveNotFoundError without one,
-    SaveError naming what is wrong with it."""
+    """The manifest of the save in the directory ``root``. Raises SaveNotFoundError if there is
+    none, SaveError naming what is wrong with it."""
     path = root / MANIFEST
     try:
-        return SaveManifest.from_json(read_json(path))
+        return SaveManifest.from_json(read_json(require_file(path)))
     except FileNotFoundError:
         raise SaveNotFoundError(f"there is no save at {root}: it has no {MANIFEST}") from None
     except (OSError, ValueError, OverflowError) as error:

@@ -1,14 +1,13 @@
-"""Portable snapshots: the disk of a sandbox as one qcow2 file that says itself what it lies on."""
+"""Portable snapshots: the disk of a sandbox as one qcow2 file with metadata that names its
+image."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from quicksand.errors import ImageError, QuicksandError, SaveError, SaveNotFoundError
 from quicksand.host.files import map_os_errors, sync_dir
@@ -16,58 +15,21 @@ from quicksand.host.paths import Paths
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.resolve import ResolvedImage
 from quicksand.images.store import ImageStore, StoredImage, sha256_file
+from quicksand.progress import Progress
 from quicksand.saves.manifest import SavedLayer, SaveManifest
 from quicksand.saves.store import Save
 from quicksand.saves.trailer import read_metadata, sidecar, write_metadata
 from quicksand.snapshots.records import new_id
 
-if TYPE_CHECKING:
-    from quicksand.sandbox import Sandbox
-    from quicksand.saves.saving import Report
-
 VARIABLE = "QUICKSAND_BASE_DIR"
-"""Environment: a directory in which the images of snapshots are looked for first."""
+"""Environment variable: a directory that is searched first for the images of snapshots."""
 
 SCAN_MAX = 2000
-"""Directories that are looked into for an image."""
-
-
-class Snapshot:
-    """A file that new sandboxes can begin with, any number of them; it is never changed."""
-
-    def __init__(self, path: Path, manifest: SaveManifest, base_dir: Path | None) -> None:
-        self.path = path
-        self.manifest = manifest
-        self._base_dir = base_dir
-
-    @classmethod
-    def load(cls, path: str | Path, *, base_dir: str | Path | None = None) -> Snapshot:
-        """The snapshot in the file ``path``; its image is looked for in ``base_dir`` first.
-
-        Raises SaveNotFoundError, SaveError for a file that is none or is damaged.
-        """
-        found = Path(path).absolute()
-        return cls(found, check_portable(found), Path(base_dir) if base_dir else None)
-
-    async def resume(self, **options: Any) -> Sandbox:
-        """Start a new sandbox that begins with this disk; ``options`` as for `Sandbox`. It is the
-        caller's to stop. Raises as `Sandbox.start`."""
-        from quicksand.sandbox import Sandbox
-
-        sandbox = Sandbox(image=str(self.path), base_dir=self._base_dir, **options)
-        await sandbox.start()
-        return sandbox
-
-    def delete(self) -> None:
-        """Remove the file and what lies beside it. Sandboxes that began with it stay as they are.
-        Raises PathError."""
-        with map_os_errors(self.path):
-            self.path.unlink(missing_ok=True)
-            sidecar(self.path).unlink(missing_ok=True)
+"""Directories that are searched for an image, at most."""
 
 
 def check_portable(path: Path) -> SaveManifest:
-    """Look at a snapshot file from outside. Raises SaveNotFoundError, SaveError."""
+    """Check the header and metadata of a snapshot file. Raises SaveNotFoundError, SaveError."""
     if not path.exists():
         raise SaveNotFoundError(f"there is no snapshot {path}")
     try:
@@ -81,8 +43,8 @@ def check_portable(path: Path) -> SaveManifest:
 
 
 def find_portable(path: Path) -> Save | None:
-    """The snapshot in the file ``path`` as a save; None for any other qcow2 file. Raises SaveError
-    for one that is damaged."""
+    """The snapshot in the file ``path`` as a `Save`; None if it is another kind of file. Raises
+    SaveError if it is damaged."""
     if not path.is_file():
         return None
     with contextlib.suppress(ImageError):
@@ -98,10 +60,10 @@ def write_portable(
     image: ResolvedImage,
     *,
     compress: bool,
-    report: Report | None,
+    report: Progress | None,
 ) -> SaveManifest:
-    """Write the disk that ``layers`` make over ``image`` as one file; returns what it says of
-    itself. A file that was there is replaced in one instant.
+    """Merge ``layers``, which lie over ``image``, into the one file ``target``; returns its
+    manifest. An existing file is replaced atomically.
 
     Raises DiskSpaceError, PathError, ImageError; nothing is left then.
     """
@@ -110,15 +72,12 @@ def write_portable(
     from quicksand.images.merge import write_merged
 
     assert manifest.base is not None
-    place = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    made = place / target.name
-    with map_os_errors(target):
-        place.mkdir(mode=0o700)
+    made = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
     try:
         write_merged(
             layers,
             made,
-            # Of no use to anybody but people: on other hosts it is elsewhere.
+            # Only a label for people: on other hosts the image has another path.
             backing=Path(f"{manifest.base.name}-{manifest.base.digest[:12]}.qcow2"),
             base=image.chain,
             compress=compress,
@@ -128,18 +87,19 @@ def write_portable(
         manifest = replace(manifest, layers=(layer,))
         write_metadata(made, manifest.to_json())
         with map_os_errors(target):
-            # The file has it all; what lies beside it is for when that is lost.
+            # The file contains the metadata; the copy beside it is for when that is lost.
             sidecar(made).replace(sidecar(target))
             made.replace(target)
             sync_dir(target.parent)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        for left in (made, sidecar(made)):
+            left.unlink(missing_ok=True)
     return manifest
 
 
 def find_image(digest: str, paths: Paths, near: Sequence[Path]) -> StoredImage | None:
-    """The image of that digest: in the directories ``near``, in VARIABLE's, in the store, or
-    anywhere below these."""
+    """The image with that digest: in the directories ``near`` or VARIABLE's, in the store, or in
+    any directory below the former; None if it is not found."""
     given = [*near]
     if variable := os.environ.get(VARIABLE):
         given.append(Path(variable))

@@ -1,4 +1,4 @@
-"""Bringing a save from the image that it lies on to another one: all of its disk is copied."""
+"""Rebasing a save: moving it from its image to another one, by copying its whole disk."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from quicksand.images.merge import write_merged
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.resolve import ImageResolver
 from quicksand.images.store import sha256_file
-from quicksand.saves.keeping import find_stored
+from quicksand.progress import Progress
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer
+from quicksand.saves.ownership import is_own, mark_imported, mark_made
+from quicksand.saves.removing import find_stored
 from quicksand.saves.resuming import find_base, save_files
-from quicksand.saves.saving import Report
 from quicksand.saves.store import Save
 from quicksand.snapshots.records import new_id
 
 
-def rebase(save: Save, image: str, paths: Paths, *, report: Report | None = None) -> Save:
-    """Make a save of the same disk that lies on ``image``, in the place of the old one, which goes
-    to the trash. Its guests boot with that image's kernel, and need the old image no more.
+def rebase(save: Save, image: str, paths: Paths, *, report: Progress | None = None) -> Save:
+    """Replace a save by one with the same disk that lies on ``image``; the old one goes to the
+    trash. Its guests boot with the new image's kernel and no longer need the old image.
 
     Raises SaveError if the old image is not here or the save lies on ``image`` already, ImageError,
-    DiskSpaceError, PathError: then the save is as it was. Blocks for I/O.
+    DiskSpaceError, PathError; the save is then unchanged. Blocks for I/O.
     """
-    manifest = save.require()
-    old = find_base(save, paths)
+    manifest, was_own = save.require(), is_own(save.root, paths)
+    old = find_base(save, paths, trusted=was_own)
     new = ImageResolver(paths).resolve(image, Architecture.parse(manifest.arch))
     if old.digest and old.digest == new.digest:
         raise SaveError(f"the save {save.name!r} lies on that version of {image!r} already")
@@ -58,6 +59,11 @@ def rebase(save: Save, image: str, paths: Paths, *, report: Report | None = None
             layers=(layer,),
         )
         write_json(made / MANIFEST, changed.to_json())
+        # The options are unchanged, so the new save is trusted exactly if the old one was.
+        if was_own:
+            mark_made(made, store.root / save.name, paths)
+        else:
+            mark_imported(made)
         return store.publish(made, save.name, replace=True)
 
 

@@ -1,69 +1,38 @@
-"""Beginning a sandbox from a save. The save is only read: its layers become the sandbox's own."""
+"""Starting a sandbox with a save. The save is only read; its layers become the sandbox's own."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from quicksand.config import SandboxConfig
-from quicksand.errors import ConfigError, ImageError, ImageNotFound, SaveError, SaveNotFoundError
+from quicksand.config import check_disk_size
+from quicksand.errors import ImageError, ImageNotFound, SaveError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.paths import Paths
 from quicksand.host.sharing import copy_sparse, share_file
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
-from quicksand.images.resolve import ImageResolver, ResolvedImage
+from quicksand.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.layout import SandboxDir, layer_name
-from quicksand.qemu.keeping import FIRST
-from quicksand.saves.finding import find_save, workspace_store
+from quicksand.qemu.keeper_parts import FIRST
+from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.looking import identity_of
-from quicksand.saves.manifest import OVERLAYS, SaveManifest
-from quicksand.saves.portable import check_portable, find_image, find_portable
+from quicksand.saves.manifest import SaveManifest
+from quicksand.saves.portable import check_portable, find_image
+from quicksand.saves.resolving import find_meaning
 from quicksand.saves.source import Source
 from quicksand.saves.store import Save, check_save, overlay_paths
 from quicksand.snapshots.records import Head, new_id
 
 STACK_MAX = 64
 
-
-def look_up(name: str, paths: Paths, workspace: Path | None = None) -> Save | None:
-    """The save that ``name`` leads to, if it leads to one; in ``workspace`` before all others.
-    Raises SaveError for one that cannot be used."""
-    if workspace is not None and (found := workspace_store(workspace).get(name)) is not None:
-        found.require()
-        return found
-    if "/" in name or name.endswith(".qcow2"):
-        portable = find_portable(Path(name).expanduser().absolute())
-        if portable is not None:
-            return portable
-    try:
-        save = find_save(name, paths)
-    except SaveNotFoundError:
-        return None
-    if save.manifest is None and not (save.root / OVERLAYS).exists():
-        return None  # the directory of an image has a manifest, too
-    save.require()
-    return save
-
-
-def merge_config(save: Save, options: Mapping[str, Any]) -> SandboxConfig:
-    """The save's config with ``options`` in place of its own. Raises ConfigError."""
-    own = save.require().config.to_json()
-    if own["extra_qemu_args"] and "extra_qemu_args" not in options:
-        words = " ".join(own["extra_qemu_args"])
-        raise ConfigError(
-            f"the save {save.name!r} has arguments for QEMU, which can reach this host: {words}",
-            hint="if you want them give them as extra_qemu_args, or [] to go without",
-        )
-    # Where the disk came from decides what it can run on.
-    return SandboxConfig.parse({**own, **options, "image": own["image"]})
+NAME_SHOWN = 200
+"""Characters of a save's text in a message."""
 
 
 def source_of(save: Save, paths: Paths) -> Source:
-    """What a sandbox that begins from ``save`` is to remember."""
+    """The `Source` for the record of a sandbox that starts with ``save``. Raises SaveError."""
     manifest = save.require()
     *below, _ = stack_of(save, paths)
     return Source(
@@ -76,36 +45,50 @@ def source_of(save: Save, paths: Paths) -> Source:
 
 
 def stack_of(save: Save, paths: Paths) -> list[Save]:
-    """The saves that one lies on, and itself, the lowest first. Ours have all their layers; the
-    published packages' may name another save as their image."""
+    """The saves below ``save`` and itself, the lowest first. A save of this engine has all its
+    layers; one of the published packages may name another save as its image. Raises SaveError."""
     found = [save]
     while found[0].require().base is None and len(found) <= STACK_MAX:
-        lower = look_up(found[0].require().config.image, paths)
-        # One that has the name of its image lies on the image.
+        lower = _find_lower(found[0], paths)
+        # A save with the same name as its image lies on the image, not on itself.
         if lower is None or lower.root in [known.root for known in found]:
             break
         found.insert(0, lower)
     return found
 
 
+def _find_lower(save: Save, paths: Paths) -> Save | None:
+    """The save below one of the published packages, if that is a save. The one beside it, which
+    came with it, is preferred to others of that name."""
+    name = save.require().config.image
+    beside = None if is_path(name) else store_at(save.root.parent).get(name)
+    if beside is not None:
+        beside.require()
+        return beside
+    return find_meaning(name, paths).save
+
+
 def save_files(save: Save, paths: Paths) -> tuple[Path, ...]:
-    """All files above the image, the lowest first. Raises SaveError."""
+    """All files of the save's disk above the image, the lowest first. Raises SaveError."""
     return tuple(
         path for one in stack_of(save, paths) for path in overlay_paths(one.root, one.require())
     )
 
 
 def layers_digest(manifest: SaveManifest) -> str:
-    """One digest of all layers, "" if the save does not tell theirs."""
+    """One SHA-256 of all layers' digests; "" if the manifest does not list them."""
     if manifest.layers is None:
         return ""
     text = "\n".join(layer.sha256 for layer in manifest.layers)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find_base(save: Save, paths: Paths, base_dir: Path | None = None) -> ResolvedImage:
-    """The image that a save lies on; in ``base_dir`` it is looked for first. Raises SaveError
-    naming it if it is not here."""
+def find_base(
+    save: Save, paths: Paths, base_dir: Path | None = None, *, trusted: bool
+) -> ResolvedImage:
+    """The image below a save; ``base_dir`` is searched first. Raises SaveError if the image is not
+    on this host, or if it is given as a path and the save is not ``trusted``: the guest could then
+    read any file of this host through its disk."""
     manifest, resolver = stack_of(save, paths)[0].require(), ImageResolver(paths)
     arch = Architecture.parse(manifest.arch)
     base = manifest.base
@@ -124,6 +107,12 @@ def find_base(save: Save, paths: Paths, base_dir: Path | None = None) -> Resolve
             "where it was made",
         )
     name = base.name if base is not None else manifest.config.image
+    if not trusted and is_file(name):
+        raise SaveError(
+            f"the save {save.name!r} was not made here, and lies on a file of this host: "
+            f"{name[:NAME_SHOWN]!r}",
+            hint="if you know who made it, --trust (in Python trust=True) takes it all the same",
+        )
     try:
         return resolver.resolve(name, arch)
     except ImageNotFound as error:
@@ -137,27 +126,31 @@ def find_base(save: Save, paths: Paths, base_dir: Path | None = None) -> Resolve
 
 
 def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) -> Head:
-    """Make the layers of a save those of a new sandbox, and an empty one for the guest above them;
-    returns where it stands. ``size``: bytes that the disk is to have at least.
+    """Give a new sandbox the layers of a save and an empty one above them; returns its head.
+    ``size``: the least size of the disk in bytes.
 
-    Nothing is copied where the file system has hard links, but for saves of others: whoever made
-    those may change them. Raises SaveError if the save is not what it was, DiskSpaceError,
-    PathError.
+    Layers are hard-linked where the file system allows it. Those without digests (saves of the
+    published packages) are copied, since their owner may change them. Raises SaveError if the save
+    has changed since ``source`` was recorded, ConfigError if ``size`` is too small, ImageError,
+    DiskSpaceError, PathError.
     """
     manifest = _check(Path(source.path))
     digest = "" if source.below else layers_digest(manifest)
     if (manifest.id, digest) != (source.id, source.digest):
-        raise SaveError(f"the save at {source.path} is not the one that it was")
+        raise SaveError(f"the save at {source.path} has changed since the sandbox was made")
     ids: list[str] = []
     with map_os_errors(place.layers):
         for root in map(Path, (*source.below, source.path)):
             before = identity_of(root)
             ids += _adopt_one(root, _check(root), place)
-            # Replaced meanwhile, it may have given layers of both.
+            # If it was replaced meanwhile, the layers may come from both saves.
             if identity_of(root) != before:
-                raise SaveError(f"the save at {root} was replaced in this moment; try again")
+                raise SaveError(f"the save at {root} was just being replaced; try again")
     lower = check_qcow2(place.layer(ids[-1]), allow_backing=True).virtual_size
     base = check_qcow2(image.chain[-1], allow_backing=len(image.chain) > 1).virtual_size
+    # The size in the save's own config is no request, so it is not checked.
+    if size != (manifest.config.disk_size_bytes or 0):
+        check_disk_size(size, max(lower, base), f"the save {Path(source.path).name!r}")
     head = Head(layers=tuple(ids), top=new_id(), machine=FIRST)
     top = place.layer(head.top)
     create_overlay(top, backing=layer_name(ids[-1]), size=max(lower, base, size))
@@ -180,6 +173,6 @@ def _adopt_one(root: Path, manifest: SaveManifest, place: SandboxDir) -> list[st
             continue
         ids.append(known[number].id)
         share_file(path, place.layer(ids[-1]))
-        if not root.is_file():  # which has its metadata behind the disk
+        if not root.is_file():  # a snapshot file has metadata behind the disk, so another digest
             place.digest(ids[-1]).write_text(f"{known[number].sha256}\n", encoding="ascii")
     return ids

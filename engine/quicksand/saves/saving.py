@@ -1,4 +1,7 @@
-"""Saving the disk of a sandbox, running or not."""
+"""Saving the disk of a sandbox, running or not.
+
+The disk's layers are frozen as for a checkpoint (pivot.py), then linked or copied into the save.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,27 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from quicksand.agent.session import Ask
 from quicksand.errors import ConfigError, ImageError, PathError, QuicksandError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors, sync_dir, write_json
 from quicksand.host.paths import Paths
 from quicksand.host.sharing import copy_open_file, link_file
+from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.images.store import sha256_file
-from quicksand.planning import check_space, resolve_image
-from quicksand.registry import Record, Registry
+from quicksand.planning import resolve_image
+from quicksand.progress import Progress
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.saves.manifest import (
     MANIFEST,
     OVERLAYS,
@@ -33,33 +40,30 @@ from quicksand.saves.manifest import (
     check_save_name,
     is_sha256,
 )
+from quicksand.saves.ownership import mark_made
 from quicksand.saves.portable import write_portable
-from quicksand.saves.store import Save, SaveStore, taken
+from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History
-from quicksand.snapshots.operations import Live, working_on
 from quicksand.snapshots.pivot import Pivot, freeze_stopped
 from quicksand.snapshots.records import new_id
-
-Report = Callable[[str, int, int], None]
-
-Ask = Callable[[str, dict[str, Any], float], Awaitable[dict[str, Any]]]
-"""Asks the guest's agent: method, parameters, seconds."""
+from quicksand.snapshots.taking import Live, working_on
 
 AGENT_S = 30.0
-"""Seconds for the guest to write out what it has in memory; it may have much."""
+"""Seconds that the guest may take to flush its page cache."""
 
 FREEZE_S = 2
 """Seconds after which the guest thaws its file system by itself."""
 
 VOLATILE_MAX = 50
 PATH_MAX = 4096
-"""Of what the guest says is only in its memory: entries, and characters of each."""
+"""Limits on the guest's list of volatile paths: entries, and characters of each."""
 
 QUICK_S = 0.1
-"""A guest that syncs so quickly can be frozen without anybody noticing."""
+"""Seconds; a guest that syncs within this time can be frozen without a noticeable delay."""
 
 HASHERS = 2
+"""Threads that compute digests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,39 +74,39 @@ class Options:
     delete_checkpoints: bool = False
     note: str = ""
     replace: bool = True
-    """A save that has the name goes to the trash."""
+    """An existing save of that name goes to the trash."""
     freeze: bool | None = None
-    """Whether the guest's file system is to stand still for the instant; None: where that is
-    quick."""
-    progress: Report | None = None
-    """Told the stage, and bytes done of all."""
+    """Whether to freeze the guest's file system at the moment of the save; None: only if the guest
+    can sync within QUICK_S."""
+    progress: Progress | None = None
+    """Called with the stage, bytes done and bytes in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guest:
-    """What the guest said before its disk was saved."""
+    """What the guest reported before its disk is saved."""
 
     volatile: tuple[str, ...] = ()
     can_freeze: bool = False
-    """In no time."""
+    """It syncs within QUICK_S."""
     synced: bool = False
-    """It has written out what it had in memory."""
+    """It has flushed its page cache."""
 
 
 @dataclass(slots=True)
 class _Frozen:
-    """The frozen layers of a disk, on their way into a save."""
+    """The frozen layers of a disk that are being put into a save."""
 
     guest: _Guest
     layers: tuple[str, ...] = ()
     descriptors: dict[str, int] = field(default_factory=dict)
-    """Of those that are on another file system: still to be copied, whatever becomes of the
-    sandbox meanwhile."""
+    """Open files of layers on another file system, by id. They are still to be copied, even if the
+    sandbox is removed meanwhile."""
     digests: dict[str, str] = field(default_factory=dict)
     was_live: bool = False
-    """A machine ran, or was paused."""
+    """The sandbox was running or paused."""
     stood_still: bool = False
-    """The guest's file system did, in the instant of the save."""
+    """The guest's file system was frozen at the moment of the save."""
 
     def close(self) -> None:
         for descriptor in self.descriptors.values():
@@ -117,44 +121,46 @@ async def save(
     options: Options,
     ask: Ask | None,
 ) -> Save:
-    """Save the disk of a sandbox. ``ask``: its guest's agent, if that answers.
+    """Save the disk of a sandbox as ``name`` in ``store``. ``ask``: its guest's agent, or None if
+    that cannot answer.
 
-    A running VM goes on; its writes go to a new layer from then on. Raises ConfigError, SaveError,
-    StateError, HistoryError, HostError, ImageError, MachineError: then there is no save of that
-    name, or the one that was there before.
+    A running VM keeps running and writes to a new layer from then on. Raises ConfigError,
+    SaveError, StateError, HistoryError, HostError, ImageError, MachineError; an existing save of
+    that name is then unchanged.
     """
     await asyncio.to_thread(_check_target, registry.paths, store, name, options.replace)
     image = (await asyncio.to_thread(resolve_image, registry, record))[0]
     async with _making(store) as made:
+        # If this process dies, others know where it has left an unfinished save.
+        await asyncio.to_thread(remember, store.root, registry.paths)
         async with _frozen(registry, record, made, options, ask) as frozen:
             layers = await in_thread_to_the_end(
                 lambda: _bring(registry.history(record.id), frozen, made, options, image)
             )
         manifest = replace(_describe(record, image, frozen, options), layers=layers)
-        saved = await in_thread_to_the_end(
-            lambda: _publish(store, made, name, manifest, options.replace)
+        return await in_thread_to_the_end(
+            lambda: _publish(registry.paths, store, made, name, manifest, options.replace)
         )
-    await asyncio.to_thread(remember, store.root, registry.paths)
-    return saved
 
 
 async def write_snapshot(
     registry: Registry, record: Record, target: Path, options: Options, ask: Ask | None
 ) -> SaveManifest:
-    """Write the disk of a sandbox to one file (portable.py). Raises as `save`."""
+    """Write the disk of a sandbox to one portable file (portable.py). Raises as `save`, and
+    ImageError if the image is not in the store."""
     if not target.parent.is_dir():
         raise PathError(f"there is no directory {target.parent}", hint="make it first")
     image = (await asyncio.to_thread(resolve_image, registry, record))[0]
     if not image.digest:
         raise ImageError(
-            f"the image {image.name!r} is not in the store: nothing tells it by content"
+            f"the image {image.name!r} is not in the store, so it has no digest to find it by"
         )
-    # Beside the sandboxes, where nothing need be copied.
+    # The user's own store is beside the sandboxes, so layers can be linked there.
     store = SaveStore(registry.paths.saves)
     async with _making(store) as made, _frozen(registry, record, made, options, ask) as frozen:
         manifest = _describe(record, image, frozen, options)
         layers = [made / OVERLAYS / f"{n}.qcow2" for n in range(len(frozen.layers))]
-        return await in_thread_to_the_end(
+        made_manifest = await in_thread_to_the_end(
             lambda: write_portable(
                 _all_there(layers, frozen, options),
                 target,
@@ -164,6 +170,8 @@ async def write_snapshot(
                 report=options.progress,
             )
         )
+        await asyncio.to_thread(mark_made, target, target, registry.paths)
+        return made_manifest
 
 
 def _all_there(layers: list[Path], frozen: _Frozen, options: Options) -> list[Path]:
@@ -208,17 +216,16 @@ def _check_target(paths: Paths, store: SaveStore, name: str, replace_it: bool) -
             f"{name!r} is the name of an image, which a save of that name would hide",
             hint="choose another name",
         )
-    if not replace_it and store.get(name) is not None:
-        raise taken(name, store.root)
+    store.check_target(name, replace=replace_it)
 
 
 async def _settle(ask: Ask) -> _Guest:
-    """Have the guest write out what it has in memory and give back what it has deleted."""
+    """Have the guest flush its page cache and discard deleted blocks (fstrim)."""
     guest = _Guest()
     with contextlib.suppress(QuicksandError):
         await ask("sync", {}, AGENT_S)
         guest = _Guest(synced=True)
-        # What was deleted in the guest must not be in the save.
+        # Deleted data must not be in the save.
         await ask("trim", {}, AGENT_S)
         started = time.perf_counter()
         await ask("sync", {}, AGENT_S)
@@ -229,10 +236,10 @@ async def _settle(ask: Ask) -> _Guest:
 
 
 def _volatile_paths(reply: dict[str, Any]) -> tuple[str, ...]:
-    """What a guest says of its memory, which may be anything."""
+    """The guest's list of volatile paths; the reply may contain anything."""
     found = reply.get("paths")
     entries = found[:VOLATILE_MAX] if isinstance(found, list) else []
-    # A path that is no text is told in base64: it says as much as any.
+    # A path that is not UTF-8 comes in base64 and is kept like that.
     names = (e.get("path", e.get("path_b64")) for e in entries if isinstance(e, dict))
     return tuple(name[:PATH_MAX] for name in names if isinstance(name, str))
 
@@ -255,7 +262,7 @@ async def _freeze(
     options: Options,
     ask: Ask | None,
 ) -> None:
-    """Freeze the layers of the disk and take hold of them."""
+    """Freeze the layers of the disk, then link or open them."""
     entry = registry.inspect(record.id)
     history = registry.history(record.id)
     if entry is not None and entry.run is not None:
@@ -307,7 +314,8 @@ async def _stand_still(ask: Ask) -> bool:
 
 
 async def _thaw(ask: Ask) -> bool:
-    """Whether the file system stood still up to now. If nobody is heard, it thaws by itself."""
+    """Thaw the file system; returns whether it was frozen until now. If the guest does not answer,
+    it thaws by itself after FREEZE_S."""
     with contextlib.suppress(QuicksandError):
         await ask("thaw", {}, FREEZE_S)
         return True
@@ -315,8 +323,8 @@ async def _thaw(ask: Ask) -> bool:
 
 
 def _take_hold(history: History, frozen: _Frozen, made: Path) -> None:
-    """Have the frozen layers in the save; those that cannot be linked are only opened, since their
-    copying takes longer than others should wait for the history."""
+    """Link the frozen layers into the save. Those that cannot be linked are only opened here and
+    copied later, so that other clients need not wait for the history's lock."""
     for number, layer in enumerate(frozen.layers):
         path = history.place.layer(layer)
         with map_os_errors(path):
@@ -324,14 +332,15 @@ def _take_hold(history: History, frozen: _Frozen, made: Path) -> None:
                 frozen.descriptors[layer] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         with contextlib.suppress(OSError, UnicodeDecodeError):
             digest = history.place.digest(layer).read_text("ascii").strip()
-            if is_sha256(digest):  # and not what a crash has left of one
+            if is_sha256(digest):  # a crash may have left a part of one
                 frozen.digests[layer] = digest
 
 
 def _bring(
     history: History, frozen: _Frozen, made: Path, options: Options, image: ResolvedImage
 ) -> tuple[SavedLayer, ...]:
-    """Bring all layers to the disk, and tell what identifies them."""
+    """Copy what could not be linked, compress if asked to, sync all layers and return their
+    records."""
     overlays = made / OVERLAYS
     paths = {id_: overlays / f"{n}.qcow2" for n, id_ in enumerate(frozen.layers)}
     _copy(frozen.descriptors, paths, options)
@@ -351,7 +360,7 @@ def _bring(
 
 
 def _copy(descriptors: dict[str, int], paths: dict[str, Path], options: Options) -> None:
-    """Copy what could not be linked."""
+    """Copy the layers that could not be linked. Raises HostError."""
     sizes = {layer: os.fstat(fd).st_blocks * 512 for layer, fd in descriptors.items()}
     total, before, report = sum(sizes.values()), 0, options.progress
     for layer, descriptor in descriptors.items():
@@ -362,12 +371,12 @@ def _copy(descriptors: dict[str, int], paths: dict[str, Path], options: Options)
         before += sizes[layer]
 
 
-def _report(report: Report, before: int, total: int, done: int) -> None:
+def _report(report: Progress, before: int, total: int, done: int) -> None:
     report("copy", before + done, total)
 
 
 def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Path:
-    """One compressed layer in place of all."""
+    """Merge all layers into one compressed layer in their place."""
     from quicksand.images.merge import write_merged
 
     target = layers[0]
@@ -389,7 +398,7 @@ def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Pat
 
 
 def _seal(path: Path) -> str:
-    """The digest of a layer that is on the disk."""
+    """Sync a layer and return its SHA-256."""
     with map_os_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -400,16 +409,24 @@ def _seal(path: Path) -> str:
 
 
 def _remember(history: History, layer: str, digest: str) -> None:
-    """Note the digest beside the layer: the next save need not compute it. Only a help."""
+    """Write the digest beside the layer, so that the next save need not compute it. Failures are
+    ignored."""
     if history.place.layer(layer).exists():
         with contextlib.suppress(OSError):
             history.place.digest(layer).write_text(f"{digest}\n", encoding="ascii")
 
 
 def _publish(
-    store: SaveStore, made: Path, name: str, manifest: SaveManifest, replace_it: bool
+    places: Paths,
+    store: SaveStore,
+    made: Path,
+    name: str,
+    manifest: SaveManifest,
+    replace_it: bool,
 ) -> Save:
     write_json(made / MANIFEST, manifest.to_json())
+    # Marked before it gets its name, so that it is never there without the mark.
+    mark_made(made, store.root / name, places)
     return store.publish(made, name, replace=replace_it)
 
 

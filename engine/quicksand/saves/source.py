@@ -1,4 +1,4 @@
-"""What a sandbox remembers of the save that it began from."""
+"""The record in a sandbox of the save with which it started."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A save, as it was when the sandbox was made. It is needed for the first start only."""
+    """A save as it was when the sandbox was created. It is needed only for the first start."""
 
     path: str
-    """Its directory."""
+    """The save's directory or snapshot file."""
     below: tuple[str, ...] = ()
-    """Those of the saves that it lies on, the lowest first."""
+    """The directories of the saves below it, the lowest first."""
     name: str
     id: str
-    """"" for one of the published packages."""
+    """"" for a save of the published packages."""
     digest: str
-    """Of its layers all together; "" where nothing vouches for them."""
+    """The digest of all its layers (`layers_digest`); "" if they have no checksums."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Source | None:
-        """Raises KeyError, TypeError."""
+        """Parse the record; None stays None. Raises KeyError, TypeError."""
         if value is None:
             return None
         texts = {name: str(value[name]) for name in ("path", "name", "id", "digest")}

@@ -1,16 +1,19 @@
-"""Saves in a directory: publishing, finding, and the trash.
+"""A store: a directory with saves, in which they are published, found and moved to the trash.
 
 ::
 
     <root>/<name>/manifest.json, overlays/0.qcow2 …    a save; never changed once it is there
-    <root>/.lock                    flock'ed by whoever adds or takes away
-    <root>/.making-<random>/        one in the making; its lock is flock'ed by the maker
-    <root>/.ready-<random>/save/    a whole one on its way to its name, which is in ready.json
-    <root>/.trash/<random>/save/    what was removed or replaced; its name and when: trash.json
-    <root>/.gone-<random>/          what is being removed for good
+    <house>/.lock                   flock'ed by the process that adds or removes saves
+    <house>/.making-<random>/       an unfinished save; its maker holds a lock in it
+    <house>/.ready-<random>/save/   a finished save that is getting its name (in ready.json)
+    <house>/.trash/<random>/save/   a removed or replaced save; trash.json has its name and the time
+    <house>/.gone-<random>/         what is being removed for good
 
-``root`` is ``<workspace>/sandboxes`` or the user's own saves. At every instant the save of a name
-is the old one or the new one: they change places by one rename where the system can do that.
+``root`` is the user's own saves, ``./.quicksand/sandboxes``, or any directory that was given as a
+workspace. The latter may contain other things, so everything but the saves is in a subdirectory
+there, the ``house``; otherwise the house is the root. At any time a name leads to the old save or
+to the new one: they are exchanged by one rename (renameat2(2), RENAME_EXCHANGE) where the system
+supports that.
 """
 
 from __future__ import annotations
@@ -19,14 +22,15 @@ import builtins
 import contextlib
 import math
 import os
+import re
 import secrets
-import shutil
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.errors import ConfigError, HostError, SaveError, SaveNotFoundError
+from quicksand.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
 from quicksand.host.files import (
     exchange,
     lock_within,
@@ -36,22 +40,35 @@ from quicksand.host.files import (
     write_json,
 )
 from quicksand.host.paths import make_private_dir
+from quicksand.host.removal import make_marked, mark, marked_id, remove
 from quicksand.host.staging import remove_abandoned, staging
 from quicksand.saves.looking import Save, check_save, load_save, overlay_paths
-from quicksand.saves.manifest import OVERLAYS, check_save_name
+from quicksand.saves.manifest import MANIFEST, OVERLAYS, check_save_name, require_file
+from quicksand.saves.precious import refuse_precious
 
 __all__ = ["Save", "SaveStore", "Trashed", "check_save", "load_save", "overlay_paths", "taken"]
 
 LOCK_WAIT_S = 10.0
-"""Whoever holds the store's lock only renames."""
+"""Seconds to wait for the store's lock, which is held only for renames."""
+
+HOUSE = ".quicksand-saves"
+"""The subdirectory for the lock, the trash and so on in a directory that has other contents too."""
+
+PLAIN = "sandboxes"
+"""The name of directories that contain only saves (from the specification)."""
+
+LOCK = ".lock"
 
 TRASH = ".trash"
 MAKING = ".making-"
 READY = ".ready-"
 GONE = ".gone-"
 
+_OURS = re.compile(rf"(?:{re.escape(READY)}|{re.escape(GONE)})?[0-9a-f]{{12}}")
+"""Names that this module gives; nothing else is moved or removed."""
+
 TRASH_KEPT_S = 7 * 86400
-"""How long what was removed can be brought back."""
+"""Seconds for which removed saves are kept in the trash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,52 +76,81 @@ class Trashed:
     """A save in the trash."""
 
     id: str
-    """Of the entry in the trash."""
+    """The id of the entry in the trash."""
     save: Save
     removed: float
     """Unix time."""
     root: Path = field(repr=False)
+    was_save: bool = True
+    """If not, it is something else that a save has replaced: it does not expire."""
 
 
 class SaveStore:
     """The saves under one directory, which need not exist."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_shared: bool = False, is_kept: bool = True) -> None:
+        """``is_shared``: ``root`` may contain other things too. ``is_kept``: this user has saved
+        there; if not, reading the store changes nothing in it."""
         self.root = root.absolute()
+        self.is_shared = is_shared
+        self.is_kept = is_kept
+        self.house = self.root / HOUSE if is_shared else self.root
 
     def list(self) -> builtins.list[Save]:
-        """All saves by name; those that cannot be used say why. Never raises for one of them."""
+        """All saves, sorted by name; the ``error`` of one that cannot be used says why."""
         with contextlib.suppress(HostError, SaveError):
             self._finish_others()
         found = [load_save(self.root / name) for name in self._names()]
         return [save for save in found if save.identity is not None]
 
+    def roots(self) -> builtins.list[Path]:
+        """The directories of all saves."""
+        return [self.root / name for name in self._names()]
+
+    def left_behind(self) -> builtins.list[Path]:
+        """Paths in the house that are neither saves nor trash: unfinished work."""
+        if not _is_own_dir(self.house):
+            return []
+        hidden = sorted(path for path in self.house.iterdir() if path.name.startswith("."))
+        return [path for path in hidden if path.name not in (TRASH, LOCK, HOUSE)]
+
     def _names(self) -> builtins.list[str]:
         try:
-            return sorted(p.name for p in self.root.iterdir() if p.name[0] != "." and p.is_dir())
+            with os.scandir(self.root) as entries:
+                found = [Path(entry.path) for entry in entries if entry.is_dir()]
         except OSError:
             return []
+        return sorted(path.name for path in found if self._holds(path))
+
+    def _holds(self, path: Path) -> bool:
+        """Whether ``path`` counts as a save."""
+        marks = (MANIFEST, OVERLAYS) if self.is_shared else ()
+        try:
+            is_there = path.is_dir() and all((path / mark).exists() for mark in marks)
+        except OSError:  # it cannot be entered
+            return False
+        return is_there and not path.name.startswith(".")
 
     def get(self, name: str) -> Save | None:
-        """The save ``name``, looked at from outside (sizes, headers); None if there is none."""
+        """The save ``name``, with sizes and headers checked; None if there is none."""
         try:
             root = self.root / check_save_name(name)
         except ConfigError:
             return None
-        if not root.is_dir():
+        if not self._holds(root):
             self._finish_others()
-        if not root.is_dir():
+        if not self._holds(root):
             return None
         save = load_save(root)
         return save if save.identity is not None else None
 
     def _finish_others(self) -> None:
-        """A save that is on its way to its name, its maker dead or alive, gets there."""
-        if any(self.root.glob(f"{READY}*")):
+        """Give finished saves their names, whether their makers are dead or alive."""
+        if self._in_house(READY):
             self.recover()
 
     def find(self, name: str) -> Save:
-        """As `get`. Raises SaveNotFoundError, with a near name if there is one."""
+        """Like `get`, but raises SaveNotFoundError, whose hint suggests a similar name."""
         save = self.get(name)
         if save is None:
             raise self._not_found(name)
@@ -119,49 +165,58 @@ class SaveStore:
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Path]:
-        """A directory for a save in the making, on the store's file system. It is gone afterwards,
-        unless `publish` has taken it; also when this process dies, at the next one's turn."""
-        self.recover()
-        with staging(self.root, prefix=MAKING, gate=self._locked) as made:
+        """A directory for an unfinished save, on the store's file system. It is removed at the end
+        of the block unless `publish` has taken it; if this process dies, the next one removes it.
+        Raises HostError, SaveError if another program holds the store's lock for too long."""
+        with self._locked():
+            self._recover_all()
+        with staging(self.house, prefix=MAKING, gate=self._locked) as made:
             with map_os_errors(made):
                 (made / OVERLAYS).mkdir()
             yield made
 
     def publish(self, made: Path, name: str, *, replace: bool) -> Save:
-        """Give the whole save in ``made`` (of `making`) its name; its files are synced already, its
-        manifest is there. One that has the name goes to the trash.
+        """Give the finished save in ``made`` (from `making`), with its manifest and synced files,
+        its name. Whatever has the name goes to the trash.
 
-        Raises SaveError if the name is taken and not to be replaced; PathError, DiskSpaceError:
-        then the name leads to what it led to before, or, where only the last sync failed, to the
-        new one.
+        Raises ConfigError for a bad name; SaveError if the name is taken and ``replace`` is false,
+        or taken by something precious (precious.py); PathError, DiskSpaceError. The name then still
+        leads to what it led to before or, if only the last sync failed, to the new save.
         """
-        check_save_name(name)
         with self._locked():
+            self.check_target(name, replace=replace)
             target = self.root / name
-            if os.path.lexists(target) and not replace:
-                raise taken(name, self.root)
-            ready = self.root / f"{READY}{secrets.token_hex(6)}"
+            ready = self.house / f"{READY}{secrets.token_hex(6)}"
             is_first, inode = not os.path.lexists(target), _inode(made)
             try:
                 with map_os_errors(target):
-                    ready.mkdir(mode=0o700)
-                    # A rename keeps the inode: by it `recover` knows the new one from the old one.
+                    make_marked(ready)
+                    # A rename keeps the inode, so `recover` can tell the new save from the old.
                     write_json(ready / "ready.json", {"name": name, "inode": inode})
+                    mark(made, as_=secrets.token_hex(6))
                     made.rename(ready / "save")
                     sync_dir(ready)
-                    sync_dir(self.root)
+                    sync_dir(self.house)
                 self._finish(ready, name)
             except HostError:
                 now = _inode(target)
-                # While there is neither the old one nor the new one `recover` has to go on.
+                # If the name leads to neither the old save nor the new one, `recover` must finish.
                 if now != inode and (is_first or now is not None):
                     _remove_tree(ready)
                 raise
         return load_save(target)
 
+    def check_target(self, name: str, *, replace: bool) -> None:
+        """Check that a save may get this name. Raises ConfigError, SaveError as `publish`."""
+        target = self.root / check_save_name(name)
+        if os.path.lexists(target):
+            if not replace:
+                raise taken(name, self.root)
+            refuse_precious(target, name)
+
     def _finish(self, ready: Path, name: str) -> None:
-        """Bring the save in ``ready`` to its name. What has the name already goes to the trash, if
-        need be the next time."""
+        """Give the save in ``ready`` its name. Whatever has the name goes to the trash; if that
+        fails now, the next `recover` does it."""
         target, new = self.root / name, ready / "save"
         with map_os_errors(target):
             exchanged = os.path.lexists(target) and exchange(new, target)
@@ -176,12 +231,13 @@ class SaveStore:
             _remove_tree(ready)
 
     def remove(self, name: str) -> Trashed:
-        """Move a save to the trash. Raises SaveNotFoundError, HostError."""
+        """Move a save to the trash. Raises SaveNotFoundError, SaveError if another program holds
+        the store's lock for too long, HostError."""
         with self._locked_and_whole():
             return self._to_trash(self._require(name), name)
 
     def delete(self, name: str) -> None:
-        """Remove a save for good; needs no space on the disk. Raises as `remove`."""
+        """Remove a save for good; works on a full disk. Raises as `remove`."""
         with self._locked_and_whole():
             self._remove_for_good(self._require(name))
 
@@ -192,19 +248,25 @@ class SaveStore:
         return self.root / name
 
     def _remove_for_good(self, root: Path) -> None:
-        # Out of sight first, so that nobody sees half of it.
-        doomed = self.root / f"{GONE}{secrets.token_hex(6)}"
+        # Renamed first, so that nobody sees a part of it: to its mark's id, which takes no space on
+        # disk. A save that was copied from elsewhere has no mark.
+        doomed = self.house / f"{GONE}{marked_id(root)}"
         with map_os_errors(root):
-            root.rename(doomed)
-            sync_dir(self.root)
+            if _OURS.fullmatch(doomed.name) and not os.path.lexists(doomed):
+                root.rename(doomed)
+            else:
+                doomed = make_marked(self.house / f"{GONE}{secrets.token_hex(6)}")
+                root.rename(doomed / "save")
+            sync_dir(self.house)
         _remove_tree(doomed)
 
     def _to_trash(self, root: Path, name: str) -> Trashed:
-        entry = make_private_dir(self.root / TRASH) / secrets.token_hex(6)
+        entry = make_private_dir(self.house / TRASH) / secrets.token_hex(6)
+        about = {"name": name, "removed": time.time(), "save": _is_save(root)}
         try:
             with map_os_errors(entry):
-                entry.mkdir(mode=0o700)
-                write_json(entry / "trash.json", {"name": name, "removed": time.time()})
+                make_marked(entry)
+                write_json(entry / "trash.json", about)
                 root.rename(entry / "save")
         except HostError:
             _remove_tree(entry)
@@ -213,38 +275,49 @@ class SaveStore:
         return self._trashed(entry)
 
     def trash(self) -> builtins.list[Trashed]:
-        """What is in the trash, the latest last."""
+        """What is in the trash, the most recently removed last."""
         found = []
         for entry in self._entries():
-            # Another process may empty it now.
+            # Another process may just be removing it.
             with contextlib.suppress(OSError):
                 if os.path.lexists(entry / "save"):
                     found.append(self._trashed(entry))
         return sorted(found, key=lambda trashed: trashed.removed)
 
     def _entries(self) -> builtins.list[Path]:
-        try:
-            return builtins.list((self.root / TRASH).iterdir())
-        except OSError:
+        trash = self.house / TRASH
+        is_ours = self.is_kept and _is_own_dir(self.house) and _is_own_dir(trash)
+        return _ours(trash) if is_ours else []
+
+    def _in_house(self, prefix: str) -> builtins.list[Path]:
+        """Directories of this module in the house whose names start with ``prefix``."""
+        if not _is_own_dir(self.house):
             return []
+        return [path for path in _ours(self.house) if path.name.startswith(prefix)]
 
     @staticmethod
     def _trashed(entry: Path) -> Trashed:
+        was_save = True
         try:
-            about = read_json(entry / "trash.json")
+            about = read_json(require_file(entry / "trash.json"))
+            was_save = about.get("save") is not False
             name, removed = check_save_name(about["name"]), float(about["removed"])
             if not math.isfinite(removed):
                 raise ValueError(removed)
         except (OSError, ValueError, KeyError, TypeError, OverflowError):
-            # Its maker was killed between two writes; the save is whole all the same.
+            # The process that removed it was killed between two writes; the save is complete.
             name, removed = entry.name, entry.stat().st_mtime
         return Trashed(
-            id=entry.name, save=load_save(entry / "save", name), removed=removed, root=entry
+            id=entry.name,
+            save=load_save(entry / "save", name),
+            removed=removed,
+            root=entry,
+            was_save=was_save,
         )
 
     def restore(self, id_: str, name: str | None = None) -> Save:
-        """Bring a save back from the trash, under its old name or another one. Raises
-        SaveNotFoundError, SaveError if the name is taken."""
+        """Bring a save back from the trash, under its old name or ``name``. Raises
+        SaveNotFoundError, SaveError if the name is taken, ConfigError for a bad name, HostError."""
         with self._locked_and_whole():
             found = next((t for t in self.trash() if t.id == id_), None)
             if found is None:
@@ -260,65 +333,74 @@ class SaveStore:
         return load_save(target)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:
-        """Remove these for good. Raises HostError."""
+        """Remove the entries with these ids for good. Raises HostError, SaveError."""
         with self._locked_and_whole():
             for found in self.trash():
                 if found.id in ids:
                     self._remove_for_good(found.root)
 
     def recover(self) -> None:
-        """Finish what processes that died have begun: a whole save gets its name, a half-made one
-        goes. Raises HostError if one cannot be finished."""
-        with self._locked():
-            self._recover_all()
+        """Finish what processes that died have begun: a finished save gets its name, an unfinished
+        one is removed. Does nothing in a store where this user has not saved. Raises HostError if
+        one cannot be finished, SaveError."""
+        if self.is_kept and _is_own_dir(self.house):
+            with self._locked():
+                self._recover_all()
 
     def _recover_all(self) -> None:
         failure: HostError | None = None
-        for path in self.root.glob(f"{READY}*"):
+        for path in self._in_house(READY):
             try:
                 self._recover_ready(path)
-            except HostError as error:  # the others all the same
+            except HostError as error:  # the others are still recovered
                 failure = error
-        remove_abandoned(self.root, MAKING)
+        remove_abandoned(self.house, MAKING)
         for path in self._entries():
             if not os.path.lexists(path / "save"):
                 _remove_tree(path)
-        for path in self.root.glob(f"{GONE}*"):
+        for path in self._in_house(GONE):
             _remove_tree(path)
         if failure is not None:
             raise failure
 
     def _recover_ready(self, ready: Path) -> None:
-        """Its maker has died before or after the new save and the old one changed places, or
-        before there was one."""
+        """Finish one replacement, whose maker died before or after the two saves were exchanged, or
+        before the new one was moved to ``ready``."""
         name, is_new = f"recovered-{ready.name.removeprefix(READY)}", False
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            about = read_json(ready / "ready.json")
+            about = read_json(require_file(ready / "ready.json"))
             inode = int(about["inode"])
             name = check_save_name(about["name"])
-            is_new = (ready / "save").stat().st_ino == inode
+            is_new = (ready / "save").lstat().st_ino == inode
         if is_new:
+            try:
+                self.check_target(name, replace=True)
+            except SaveError:  # something precious has got the name meanwhile
+                name = f"recovered-{ready.name.removeprefix(READY)}"
             self._finish(ready, name)
             return
         if os.path.lexists(ready / "save"):
-            # The old one; or, where nobody can tell what it is, it can still be brought back.
+            # It is the old save, or unknown; in the trash it can still be brought back.
             self._to_trash(ready / "save", name)
         _remove_tree(ready)
 
     @contextlib.contextmanager
     def _locked_and_whole(self) -> Iterator[None]:
-        """What others have left is recovered first; where that fails, for lack of space, what takes
-        none goes on."""
+        """Hold the lock after recovering what others have left. If that fails, for lack of space
+        for instance, go on: removing needs no space."""
         with self._locked():
-            with contextlib.suppress(HostError):
-                self._recover_all()
+            if self.is_kept:
+                with contextlib.suppress(HostError):
+                    self._recover_all()
             yield
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        make_private_dir(self.root)
+        path = make_private_dir(self.house) / LOCK
+        if path.is_symlink():  # opening it would create the file that it leads to
+            raise PathError(f"{path} is a link", hint="remove it, or choose another workspace")
         with map_os_errors(self.root):
-            lock = lock_within(self.root / ".lock", LOCK_WAIT_S)
+            lock = lock_within(path, LOCK_WAIT_S)
         if lock is None:
             raise SaveError(f"another program is changing the saves in {self.root}")
         try:
@@ -328,19 +410,40 @@ class SaveStore:
 
 
 def _inode(path: Path) -> int | None:
-    """Of what is there, a link itself."""
+    """The inode of what is at ``path`` (of a link itself); None if nothing is."""
     try:
         return path.lstat().st_ino
     except OSError:
         return None
 
 
+def _is_own_dir(path: Path) -> bool:
+    """Whether it is a directory that belongs to this user, not a link to one."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+def _ours(directory: Path) -> builtins.list[Path]:
+    """The subdirectories that have names of this module."""
+    try:
+        found = sorted(directory.iterdir())
+    except OSError:
+        return []
+    return [path for path in found if _OURS.fullmatch(path.name) and _is_own_dir(path)]
+
+
+def _is_save(path: Path) -> bool:
+    """Whether what goes to the trash is a save, possibly a damaged one."""
+    return not path.is_symlink() and (path / OVERLAYS).is_dir()
+
+
 def _remove_tree(path: Path) -> None:
-    """What stays of it goes the next time."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    """Remove a tree; what cannot be removed is removed by the next `recover`."""
+    with contextlib.suppress(OSError):
+        remove(path)
 
 
 def taken(name: str, root: Path, *, hint: str = "choose another name, or replace it") -> SaveError:

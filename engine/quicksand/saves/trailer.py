@@ -1,14 +1,14 @@
-"""What a portable snapshot says of itself: JSON behind the image in its file, and beside it.
+"""The metadata of a portable snapshot: JSON behind the image in its file, with a copy beside it.
 
 ::
 
     the qcow2 image, to the end of its last cluster
-    JSON, with spaces up to a whole number of sectors
-    the length of that, 8 bytes
-    MAGIC
+    JSON, padded with spaces so that the file ends at a sector
+    the length of the JSON with its padding, 8 bytes, big-endian
+    MAGIC, 8 bytes
 
-QEMU does not look behind an image, and drops what is there when it makes another file of it
-(`qemu-img convert`) or lets it grow: then the same JSON in ``<file>.json`` counts.
+QEMU ignores what is behind an image, and drops it when it converts the file (`qemu-img convert`) or
+lets it grow; then the copy in ``<file>.json`` is used.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from typing import Any
 
 from quicksand.errors import ConfigError, ImageError
 from quicksand.host.files import map_os_errors, write_json
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.images.refcounts import is_used
+from quicksand.images.qcow2 import check_qcow2, is_used
 
 MAGIC = b"QSNDMETA"
 TRAILER_MAX = 1024 * 1024
-"""Bytes, all in all."""
+"""Bytes of JSON, padding, length and magic together."""
 
 DEPTH_MAX = 64
-"""Objects and lists in each other."""
+"""Levels of nested objects and lists."""
 
 _END = struct.Struct(">Q8s")
 _TEXT_MAX = TRAILER_MAX - _END.size
 _SECTOR = 512
-"""The length of a file is for QEMU a number of these."""
+"""Bytes. QEMU counts the length of a file in sectors."""
 
 
 def sidecar(path: Path) -> Path:
-    """The file beside a snapshot file that holds its metadata too."""
+    """The path of the copy of a snapshot file's metadata beside it."""
     return path.with_name(f"{path.name}.json")
 
 
 def write_metadata(path: Path, value: Mapping[str, Any]) -> None:
-    """Give the qcow2 file ``path``, which nobody has open, metadata in place of what it has.
+    """Write metadata to the qcow2 file ``path``, which no process may have open, in place of any
+    that it has.
 
-    A crash leaves the old or the new. So does an error: without old there is none then. Raises
-    ConfigError for what cannot be kept, ImageError, DiskSpaceError, PathError.
+    After a crash or an error the file has the old metadata (or none, if it had none) or the new.
+    Raises ConfigError for a value that cannot be stored, ImageError, DiskSpaceError, PathError.
     """
     trailer = _encode(value)
     cluster = 1 << check_qcow2(path, allow_backing=True).cluster_bits
@@ -62,7 +62,7 @@ def write_metadata(path: Path, value: Mapping[str, Any]) -> None:
         found = _find(descriptor, path)
         end = os.fstat(descriptor).st_size if found is None else found[0]
         try:
-            # From here on it is the new metadata that counts when there is no trailer.
+            # The copy is written first: it counts while there is no trailer.
             write_json(beside, value)
             with map_os_errors(path):
                 os.ftruncate(descriptor, end)
@@ -80,7 +80,7 @@ def write_metadata(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """The metadata of the qcow2 file ``path``. Raises ImageError that says what is wrong."""
+    """The metadata of the qcow2 file ``path``. Raises ImageError saying what is wrong."""
     check_qcow2(path, allow_backing=True)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -98,9 +98,10 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _find(descriptor: int, path: Path) -> tuple[int, bytes] | None:
-    """Where the trailer begins, and the JSON in it. Raises ImageError if its length is wrong.
+    """The offset of the trailer and the JSON in it; None if there is none. Raises ImageError if its
+    length is wrong.
 
-    What looks like one within the image was written by a guest, and is none.
+    Bytes within the image that look like a trailer were written by a guest and are ignored.
     """
     try:
         size = os.fstat(descriptor).st_size
@@ -122,7 +123,7 @@ def _find(descriptor: int, path: Path) -> tuple[int, bytes] | None:
 def _read_sidecar(path: Path) -> tuple[Path, bytes]:
     beside = sidecar(path)
     try:
-        # Not to wait for a writer, should it be a FIFO.
+        # O_NONBLOCK: opening a FIFO would wait for a writer.
         descriptor = os.open(beside, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -156,7 +157,7 @@ def _encode(value: Mapping[str, Any]) -> bytes:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Parse the JSON of a trailer. Raises ValueError."""
     try:
         value = json.loads(text.decode("utf-8"), parse_constant=_number, parse_float=_number)
     except json.JSONDecodeError as error:

@@ -1,4 +1,5 @@
-"""Whether saves are whole: from outside, or every byte of them and of what they lie on."""
+"""Verifying that saves are undamaged: by sizes and headers, or by every byte of them and of the
+images below them."""
 
 from __future__ import annotations
 
@@ -22,26 +23,27 @@ from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.store import Save, overlay_paths
 
 CHUNK = 1 << 20
-"""Bytes of one read. hashlib lets other threads go on meanwhile."""
+"""Bytes of one read. hashlib releases the GIL for data of this size."""
 
 READERS = 2
+"""Threads that read files."""
 
 BASE = "base"
-"""Stands for the image that a save lies on, among the names of files."""
+"""Stands for the image below a save among the names of files."""
 
 Report = Callable[[int, int], None]
-"""Told bytes done and bytes in all, in another thread."""
+"""Called with bytes done and bytes in all, from another thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was found out about one save."""
+    """The result of verifying one save."""
 
     save: Save
     deep: bool
-    """Every byte was read."""
+    """Whether every byte was read."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong, by file (`BASE`: the image); empty if the save is whole."""
+    """What is wrong, by file (`BASE`: the image); empty if the save is undamaged."""
 
     @property
     def is_whole(self) -> bool:
@@ -55,17 +57,17 @@ class _Part:
     name: str
     path: Path
     sha256: str
-    """"" if nobody has told: then its data are looked for, all of them."""
+    """"" if unknown: then the file is only read to its end."""
     size: int | None = None
-    """Bytes that it is of; None: the whole file."""
+    """The number of bytes to which the digest applies; None: the whole file."""
 
 
 _Key = tuple[int, int, bool]
-"""A file (device, inode), and whether its digest is wanted."""
+"""A file (device, inode), and whether its digest is to be computed."""
 
 
 class Verifier:
-    """Reads files, each once, in two threads."""
+    """Verifies saves, reading each file once, in READERS threads."""
 
     def __init__(
         self,
@@ -75,7 +77,8 @@ class Verifier:
         progress: Report | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check`` is called at each step, in several threads, and may raise."""
+        """``check`` is called at each step, from several threads, and may raise to stop the
+        work."""
         self._paths = paths
         self._deep = deep
         self._progress = progress
@@ -85,7 +88,7 @@ class Verifier:
         self._done = self._total = 0
 
     def verify(self, saves: Sequence[Save]) -> list[Verdict]:
-        """The verdicts, in the same order. Never raises for a bad save."""
+        """The verdicts, in the same order; a damaged save is reported there, not raised."""
         plans = [self._plan(save) for save in saves]
         wanted: dict[_Key, _Part] = {}
         for parts, _ in plans:
@@ -99,7 +102,7 @@ class Verifier:
         ]
 
     def _plan(self, save: Save) -> tuple[list[_Part], dict[str, str]]:
-        """What is to be read of a save, and what is wrong with it already."""
+        """The files to read for a save, and the problems found so far."""
         if save.manifest is None:
             return [], {MANIFEST: save.error}
         from quicksand.saves.resuming import find_base, stack_of
@@ -108,7 +111,7 @@ class Verifier:
         parts: list[_Part] = []
         try:
             below = stack_of(save, self._paths)[:-1]
-            image = find_base(save, self._paths)
+            image = find_base(save, self._paths, trusted=True)
         except QuicksandError as error:
             problems[BASE] = str(error)
             below, image = [], None
@@ -121,9 +124,10 @@ class Verifier:
         return parts, problems
 
     def _read_all(self, wanted: Mapping[_Key, _Part]) -> dict[_Key, str | Exception]:
-        """What was found for each: a digest, "" for data that can all be read, or what failed."""
+        """Read the files. The result for each is its digest, "" if no digest was wanted, or the
+        error."""
         self._done, self._total = 0, sum(_size(part.path) for part in wanted.values())
-        # The largest first: then both threads end at about the same time.
+        # The largest first, so that all threads end at about the same time.
         ordered = sorted(wanted.items(), key=lambda item: _size(item[1].path), reverse=True)
         with ThreadPoolExecutor(READERS, thread_name_prefix="quicksand-verify") as readers:
             try:
@@ -151,7 +155,7 @@ class Verifier:
         return digest.hexdigest()
 
     def _walk(self, path: Path) -> str:
-        """Read all that a layer holds of the guest's disk."""
+        """Read all allocated clusters of a layer."""
         from quicksand.diskdiff.layer import Layer
 
         layer, uncounted = Layer(path), 0
@@ -200,7 +204,7 @@ class Verifier:
 
 
 def _parts_of_save(save: Save, prefix: str, problems: dict[str, str]) -> Iterator[_Part]:
-    """The files of its disk; ``prefix`` goes before their names."""
+    """The files of a save's disk, with ``prefix`` before their names."""
     manifest = save.require()
     if save.root.is_file():  # a portable snapshot, with its metadata behind the disk
         for layer in manifest.layers or ():
@@ -208,7 +212,7 @@ def _parts_of_save(save: Save, prefix: str, problems: dict[str, str]) -> Iterato
         return
     try:
         paths = overlay_paths(save.root, manifest)
-    except SaveError as error:  # it is being removed
+    except SaveError as error:  # the save is just being removed
         problems[f"{prefix}{OVERLAYS}"] = str(error)
         return
     for number, path in enumerate(paths):
@@ -217,7 +221,7 @@ def _parts_of_save(save: Save, prefix: str, problems: dict[str, str]) -> Iterato
 
 
 def _parts_of_image(image: ResolvedImage) -> Iterator[_Part]:
-    """What its manifest vouches for."""
+    """The files of an image, with the digests from its manifest."""
     with contextlib.suppress(QuicksandError):
         stored = ImageStore.load(image.kernel.parent)
         for found in stored.files.values():
@@ -226,7 +230,7 @@ def _parts_of_image(image: ResolvedImage) -> Iterator[_Part]:
 
 
 def _key(part: _Part) -> _Key | None:
-    """None if it is no file (any more)."""
+    """The key of a part; None if it is no regular file or is gone."""
     try:
         found = part.path.lstat()
     except OSError:
@@ -244,7 +248,8 @@ def _size(path: Path) -> int:
 
 
 def find_any(name_or_path: str | Path, paths: Paths) -> Save:
-    """A save, by name or path, or a snapshot file. Raises SaveNotFoundError, SaveError."""
+    """The save with that name or path, or the snapshot file at that path. Raises
+    SaveNotFoundError, SaveError."""
     from quicksand.saves.finding import find_save
     from quicksand.saves.portable import find_portable
 
@@ -255,7 +260,8 @@ def find_any(name_or_path: str | Path, paths: Paths) -> Save:
 async def verify_saves(
     saves: Sequence[Save], paths: Paths, *, deep: bool = False, progress: Report | None = None
 ) -> list[Verdict]:
-    """Look at saves from outside, or ``deep`` at every byte. A cancellation stops it at once."""
+    """Verify saves by sizes and headers, or with ``deep`` by every byte. A cancellation stops it at
+    once."""
 
     def verify(check: Callable[[], None]) -> list[Verdict]:
         return Verifier(paths, deep=deep, progress=progress, check=check).verify(saves)

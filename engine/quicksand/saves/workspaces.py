@@ -1,32 +1,27 @@
-"""Which workspaces have saves: whoever removes an image must know of those elsewhere too.
+"""The known workspaces: before an image is removed, the saves in all of them are considered.
 
-``<data>/workspaces/<digest>`` are symbolic links to directories of saves. A workspace that is moved
-or copied is known again when the next save is put into it.
+``<data>/workspaces/<digest>`` are symbolic links to directories with saves. A workspace that was
+moved or copied becomes known again with the next save in it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 from pathlib import Path
 
 from quicksand.errors import QuicksandError
 from quicksand.host.paths import Paths, make_private_dir
-from quicksand.saves.finding import all_stores
+from quicksand.saves.finding import all_stores, store_at
+from quicksand.saves.links import link_of, workspaces_dir
 from quicksand.saves.store import SaveStore
 
 
-def workspaces_dir(places: Paths) -> Path:
-    return places.data / "workspaces"
-
-
 def remember(root: Path, places: Paths) -> None:
-    """Note that there are saves in ``root``. That it fails is no reason not to save."""
+    """Record that there are saves in ``root``. Failures are ignored: they must not prevent the
+    save."""
     if root == places.saves:
         return
-    directory = workspaces_dir(places)
-    link = directory / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    directory, link = workspaces_dir(places), link_of(root, places)
     with contextlib.suppress(OSError, QuicksandError):
         if link.is_symlink():
             return
@@ -38,12 +33,12 @@ def remember(root: Path, places: Paths) -> None:
 
 
 def known_stores(places: Paths, cwd: Path | None = None) -> tuple[SaveStore, ...]:
-    """All directories of saves that are known, first those that `all_stores` looks in."""
+    """All known stores, those of `all_stores` first."""
     found = {store.root: store for store in all_stores(places, cwd)}
     with contextlib.suppress(OSError):
         for link in sorted(workspaces_dir(places).iterdir()):
             with contextlib.suppress(OSError):
                 root = link.readlink()
                 if root.is_dir():
-                    found.setdefault(root, SaveStore(root))
+                    found.setdefault(root, store_at(root, places))
     return tuple(found.values())

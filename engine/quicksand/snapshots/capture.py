@@ -1,47 +1,43 @@
-"""Taking a checkpoint, tier "pages": one pause for memory, devices and disk.
+"""Taking a checkpoint: memory, devices and disk are captured in one pause of the VM.
 
-In the pause pages are only copied to memory that is warm already (copying.py); what is new among
-them is found and written after the VM goes on (storing.py). `docs/internals/snapshots.md` tells it
-with pictures.
+The disk is handled alike in every tier. The memory is handled by the tier: paged.py and internal.py
+each define a `Capture` and a `Way`. `docs/internals/snapshots.md` shows it in pictures.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import time
-from collections.abc import AsyncIterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.lease import is_leased
+from quicksand.host.removal import remove
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import AGENT_PORTS, MachineDir
-from quicksand.planning import check_space
+from quicksand.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import RunState
-from quicksand.snapshots.copying import Copier, Copy
-from quicksand.snapshots.firmware import find_firmware, keep_firmware
-from quicksand.snapshots.guest_ram import GuestRam
+from quicksand.sandbox_records import RunState
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import seal_layers
-from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.pivot import Pivot
-from quicksand.snapshots.records import PAGES, File, Head, Node, new_id
-from quicksand.snapshots.storing import Storage, Stored, find_image, memory_files
+from quicksand.snapshots.records import Head, Node, new_id
+from quicksand.snapshots.storing import memory_files
+from quicksand.snapshots.tier import Tier
 
 
-class Capture:
+class Capture(ABC):
     """One checkpoint in the making. The caller holds the history's lock.
 
-    `prepare` while the VM runs, `freeze` for the pause, `store` after it; `discard` if any fails.
-    The disk is the same work in every tier; what is done for the memory has methods of its own,
-    which `internal.InternalCapture` replaces.
+    Call `prepare` while the VM runs, then `freeze` (the pause), `store` and `advance_head`; call
+    `discard` if any of them fails.
     """
 
-    tier = PAGES
+    tier: ClassVar[Tier]
 
     def __init__(
         self,
@@ -54,8 +50,8 @@ class Capture:
         arch: str,
         why: str = "",
     ) -> None:
-        """``run`` is that of ``machine``, to which ``monitor`` is connected; ``why`` it is of no
-        better tier."""
+        """``run`` is the state of ``machine``, to which ``monitor`` is connected. ``why`` says why
+        no better tier is used; "" for the best one."""
         self.id = new_id()
         self.pause_s = 0.0
         self._place = history.place
@@ -67,13 +63,11 @@ class Capture:
         self._arch = arch
         self._why = why
         self._disk = Pivot(history, run, monitor)
-        self._copy: Copy | None = None
-        self._stored: Stored | None = None
         self._port = 0
 
     @property
     def _head(self) -> Head:
-        """Where the sandbox stood, once `prepare` has looked."""
+        """The head before this checkpoint, which `prepare` reads."""
         return self._disk.before
 
     @property
@@ -81,32 +75,22 @@ class Capture:
         return self._place.checkpoints / self.id
 
     async def prepare(self) -> None:
-        """All that can be done before the pause. Raises HistoryError, HostError, MachineError."""
+        """Do everything that is possible before the pause. Raises HistoryError, HostError,
+        MachineError."""
         with map_os_errors(self.directory):
             self.directory.mkdir(mode=0o700)
         await self._disk.prepare()
         await self._prepare_memory()
 
+    @abstractmethod
     async def _prepare_memory(self) -> None:
-        image = find_image(self._place, self._head.memory)
-        self._ram = await GuestRam.locate(
-            self._monitor, self._run.qemu_pid, image, self._size, self._arch
-        )
-        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
-        await in_thread_to_the_end(self._prepare_copy)
-
-    def _prepare_copy(self) -> None:
-        self._storage = Storage(
-            self._history, self.id, self._head, run=self._run.run, size=self._size
-        )
-        known = self._storage.find_known()
-        self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
-        check_space(self._place.memory, self._copier.prepare())
+        """Prepare the capture of the memory while the VM runs. Raises HostError, MachineError."""
 
     async def freeze(self, *, resume: bool) -> None:
-        """The pause: afterwards the VM runs again, or stands still unless ``resume``.
+        """Pause the VM and capture its state; with ``resume`` the VM then runs again.
 
-        Runs to its end even if it is cancelled. Raises StateError, MachineError; the VM goes on.
+        A cancellation takes effect only when this is done. Raises StateError, HostError,
+        MachineError; the VM then runs again.
         """
         task = asyncio.create_task(self._freeze(resume), name="quicksand-freeze")
         try:
@@ -124,29 +108,24 @@ class Capture:
         await self._monitor.execute("stop")
         done = False
         try:
-            await self._copy_instant()
+            await self._copy_paused()
             done = True
         finally:
             if (resume or not done) and not self._run.paused:
                 await self._monitor.execute("cont")
             self.pause_s += time.perf_counter() - started
 
-    async def _copy_before(self) -> None:
-        """What of the memory can be copied before the pause."""
-        if not self._run.paused:
-            await self._copier.copy_before(self._instant)
+    async def _copy_before(self) -> None:  # noqa: B027
+        """Copy memory ahead of the pause where the tier can do that; by default nothing."""
 
-    async def _copy_instant(self) -> None:
-        """Memory, devices and disk of this instant."""
-        copying = asyncio.to_thread(self._copy_pages)
-        # Neither goes on after the other has failed and the VM runs again.
-        found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
-        for failed in (result for result in found if isinstance(result, BaseException)):
-            raise failed
+    @abstractmethod
+    async def _copy_paused(self) -> None:
+        """Capture memory, devices and disk while the VM is paused. Raises MachineError,
+        HostError."""
 
     @contextlib.asynccontextmanager
-    async def _instant(self) -> AsyncIterator[None]:
-        """The VM stands still."""
+    async def _paused(self) -> AsyncIterator[None]:
+        """Pause the VM within the block."""
         started = time.perf_counter()
         await self._monitor.execute("stop")
         try:
@@ -155,20 +134,11 @@ class Capture:
             await self._monitor.execute("cont")
             self.pause_s += time.perf_counter() - started
 
-    async def _freeze_rest(self) -> None:
-        """The devices' state and the disk, while the memory is copied."""
-        path = self.directory / "devices"
-        await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
-        await self._disk.turn()
-
-    def _copy_pages(self) -> None:
-        self._copy = self._copier.copy_rest()
-
     async def store(
         self, *, tag: str, note: str, tier_note: str, shape: dict[str, Any], **marks: bool
     ) -> Node:
-        """Write what was copied and commit the checkpoint, ``auto`` or ``hidden``. Raises
-        HostError, HistoryError."""
+        """Write what was captured to disk and commit the checkpoint. ``marks`` may set ``auto`` and
+        ``hidden`` (see `Node`). Raises HostError, HistoryError."""
         return await in_thread_to_the_end(lambda: self._store(tag, note, tier_note, shape, marks))
 
     def _store(
@@ -202,70 +172,57 @@ class Capture:
         return node
 
     def _find_port(self) -> int:
-        """One that has a client now."""
+        """A port of the agent that has a client now (see `Node.port`)."""
         sockets = map(self._machine.agent_socket, range(AGENT_PORTS))
         return next((port for port, socket in enumerate(sockets) if is_leased(socket)), 0)
 
     @property
+    @abstractmethod
     def note(self) -> str:
-        """Why the checkpoint is not made in a better way."""
-        return self._copier.note
+        """Why the checkpoint is not taken in a better way; "" for the best."""
 
+    @abstractmethod
     def _store_memory(self) -> dict[str, Any]:
-        """Bring memory and devices to the disk; returns the fields of `Node` that tell of them."""
-        devices = self._seal_devices()
-        assert self._copy is not None
-        stored = self._stored = self._storage.store(self._copy)
-        rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
-        index = write_file(
-            self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
-        )
-        return {
-            "bytes_written": stored.written + index.size + devices.size,
-            "memory": stored.memory,
-            "pages": stored.files,
-            "index": index,
-            "devices": devices,
-            "firmware": rom,
-            "image": stored.image,
-        }
+        """Write memory and devices to disk; returns the fields of `Node` that describe them."""
 
-    def _seal_devices(self) -> File:
-        """The device state as QEMU wrote it: synced, and known by its checksum."""
-        path = self.directory / "devices"
-        with map_os_errors(path):
-            data = path.read_bytes()
-            path.unlink()
-        return write_file(path, iter([data]))
-
+    @abstractmethod
     async def advance_head(self, node: Node) -> None:
-        """The sandbox stands on the new checkpoint."""
-        assert self._stored is not None, "store comes first"
-        head = Head(
-            layers=node.layers,
-            top=self._disk.layer,
-            node=node.id,
-            run=self._run.run,
-            # What the run maps stays that, whatever image the checkpoint has.
-            memory=self._head.memory,
-            stored=self._stored.stored,
-            machine=self._head.machine,
-            waiting=self._head.waiting,
-        )
-        await in_thread_to_the_end(lambda: self._history.set_head(head))
-        await asyncio.to_thread(self._copier.commit, node.id)
+        """Write a head that descends from the new checkpoint. Raises HostError."""
 
     async def discard(self) -> None:
-        """Undo what a failed attempt has left."""
+        """Remove what a failed attempt has left."""
         await asyncio.to_thread(self._discard_files)
         await self._disk.undo()
 
     async def forget(self) -> None:
-        """Undo the files of a checkpoint that could not be stored."""
+        """Remove the files of a checkpoint that could not be stored, but leave the disk's layers
+        as they are."""
         await asyncio.to_thread(self._discard_files)
 
     def _discard_files(self) -> None:
         (self.directory / "node.json").unlink(missing_ok=True)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        with contextlib.suppress(OSError):  # the next sweep removes what is left
+            remove(self._place.root, part=f"{self.directory.parent.name}/{self.id}")
         for path in memory_files(self._place, self.id):
             path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How checkpoints of one tier are taken, and how a QEMU continues from one."""
+
+    tier: Tier
+    capture: type[Capture]
+    refusal: Callable[[int | None], tuple[str, str]]
+    """Called with QEMU's process id, or None for any QEMU of this user. Returns why the tier is not
+    possible ("" if it is), and a hint how to make it possible."""
+    note: Callable[[int | None], str]
+    """Why pauses are longer than they could be; "" if they are not. Parameter as for `refusal`."""
+    copied: Callable[[str], str]
+    """Called with that note; says for people what a pause copies."""
+    load_memory: Callable[[SandboxDir, MachineDir, Node, Monitor, int], Awaitable[None]]
+    """Loads a checkpoint's memory into a fresh QEMU (its machine's directory, its process id).
+    Raises HistoryError naming a damaged file, MachineError."""
+    load_devices: Callable[[SandboxDir, Node, Monitor], Awaitable[None]]
+    """Loads the devices' state, if it did not come with the memory; the VM is paused afterwards.
+    Raises HistoryError, MachineError."""

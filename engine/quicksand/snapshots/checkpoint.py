@@ -1,4 +1,4 @@
-"""What callers see of a checkpoint."""
+"""`Checkpoint`, the public view of a checkpoint, and the list of a sandbox's checkpoints."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 from quicksand.errors import HistoryError
 from quicksand.snapshots.history import History
 from quicksand.snapshots.records import BLANK, Node
+from quicksand.snapshots.tier import find_tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """An instant of a sandbox that it can go back to."""
+    """A state of a sandbox to which it can revert."""
 
     tag: str
     id: str
@@ -24,30 +25,40 @@ class Checkpoint:
     """Unix time."""
     note: str
     tier: str
-    """How it was made: "pages" or "internal"."""
+    """How its memory is kept: "pages", "internal", or "disk" if it has none."""
     tier_note: str
-    """Why not in a better way."""
+    """Why no better tier was used; "" for the best one."""
     auto: bool
-    """Taken by a revert, so that it can be undone."""
+    """The engine took it (before a revert, a start at a checkpoint, or removal)."""
     pinned: bool
-    """Not to be deleted, neither by a slip nor as the oldest of the automatic ones."""
+    """It cannot be deleted, and does not expire as an old automatic checkpoint."""
     pause_s: float
-    """Seconds that the VM stood still."""
+    """Seconds for which the VM was paused to take it."""
     bytes_written: int
-    """When it was taken."""
+    """Bytes that were written to disk to take it."""
     size: int = 0
-    """Bytes on the disk that are its own: deleting it frees them."""
+    """Bytes on disk that only it needs: deleting it frees them."""
     shared: int = 0
-    """Bytes on the disk that others need too: checkpoints, clones, the present."""
+    """Bytes on disk that it shares with other checkpoints, clones or the present disk."""
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a sandbox can revert to it; otherwise it can only boot from its disk."""
+        return find_tier(self.tier).has_memory
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether its tier is "pages"."""
+        return find_tier(self.tier).has_pages
 
     @classmethod
     def from_node(cls, node: Node, *, size: int = 0, shared: int = 0) -> Checkpoint:
         fields = {field: getattr(node, field) for field in cls.__slots__ if hasattr(node, field)}
-        return cls(**{**fields, "size": size, "shared": shared})
+        return cls(**{**fields, "tier": node.tier.name, "size": size, "shared": shared})
 
 
 def list_checkpoints(history: History) -> list[Checkpoint]:
-    """All checkpoints with their sizes, the oldest first. Blocks for I/O."""
+    """All checkpoints with their sizes, the oldest first. Blocks for I/O. Raises OSError."""
     nodes = history.all_nodes()
     everybody = Counter(name for node in nodes for name in _files(node))
     everybody.update(_present(history))
@@ -66,8 +77,8 @@ def list_checkpoints(history: History) -> list[Checkpoint]:
 
 
 def _files(node: Node) -> Iterator[str]:
-    """Names in the sandbox's directory. Of hundreds of checkpoints each has hundreds of layers, so
-    these are no paths yet."""
+    """Names relative to the sandbox's directory. They are plain strings for speed: hundreds of
+    checkpoints may have hundreds of layers each."""
     yield from (f"layers/{name}.qcow2" for name in node.layers)
     yield from {f"memory/{file.name}" for file in node.files}
     yield from (f"checkpoints/{node.id}/{name}" for name, _ in node.own_files)
@@ -83,7 +94,7 @@ def _present(history: History) -> list[str]:
 
 
 def _measure(path: Path) -> tuple[int, int]:
-    """Bytes on the disk, and in how many directories the file is; of one that is gone 0, 1."""
+    """The file's bytes on disk (st_blocks, stat(2)) and its hard links; (0, 1) if it is gone."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which of the pages that were copied from a guest are new, by comparing bytes."""
+"""Finding which pages copied from a guest are new, by comparing them with those on disk."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import ZEROS, Run
 
 BLOCK = 16
-"""Pages that are compared at once before single ones are."""
+"""Pages that are compared at once; single pages are compared only if these differ."""
 
 _ZERO = bytes(BLOCK * PAGE)
 
 
 class Comparer:
-    """Compares pages by address: Python's own comparison of memoryviews takes each byte apart."""
+    """Compares pages by address with memcmp(3): comparing memoryviews in Python is far slower."""
 
     def __init__(self) -> None:
         self._memcmp = ctypes.CDLL(None).memcmp
@@ -26,20 +26,20 @@ class Comparer:
         return bool(self._memcmp(a, b, pages * PAGE) == 0)
 
     def zero(self, a: int, pages: int) -> bool:
-        """At most BLOCK pages."""
+        """Whether ``pages`` pages, at most BLOCK, are all zeros."""
         return self.equal(a, ctypes.addressof(self._zeros), pages)
 
 
 def address_of(view: memoryview) -> int:
-    """Where the bytes of a writable view are; valid while the view is."""
+    """The address of a writable view's bytes; valid as long as the view."""
     return ctypes.addressof(ctypes.c_char.from_buffer(view)) if view.nbytes else 0
 
 
 def stretches(
     count: int, test: Callable[[int, int], bool], *, whole: bool
 ) -> Iterator[tuple[int, int, bool]]:
-    """Parts of ``count`` pages for which ``test(first, pages)`` is true, or false: (first, pages,
-    which), ascending. With ``whole`` all of them are tested at once at first."""
+    """Split ``count`` pages into parts for which ``test(first, pages)`` is true or false; yields
+    (first, pages, result), ascending. With ``whole`` all pages are tested at once first."""
     if whole and test(0, count):
         yield 0, count, True
         return
@@ -71,11 +71,11 @@ def sort_pages(
     addresses: Sequence[int],
     new_file: int,
 ) -> tuple[list[Run], list[Run]]:
-    """Say where each page of a copy is to be found.
+    """Find for each copied page where its contents are stored.
 
     ``written``: the guest's pages, in the pieces of memory at the addresses ``copied``.
-    ``known``: where pages are since the last checkpoint, in files mapped at ``addresses``.
-    Returns runs for all of ``written`` (new pages are in ``new_file``, in order), and those parts
+    ``known``: where the last checkpoint has its pages, in files mapped at ``addresses``.
+    Returns runs for all of ``written``, with new pages in file ``new_file`` in order, and the parts
     of ``written`` that are new.
     """
     compare = Comparer()
@@ -108,7 +108,7 @@ def sort_pages(
         def same(page: int, pages: int) -> bool:
             here = base + page * PAGE
             if run.file == ZEROS:
-                # In blocks: there are only so many zeros to compare with.
+                # `Comparer.zero` compares at most a block.
                 return pages <= BLOCK and compare.zero(here, pages)
             return compare.equal(here, addresses[run.file] + (run.at + page) * PAGE, pages)
 

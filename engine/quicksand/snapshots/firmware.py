@@ -1,8 +1,9 @@
-"""The firmware of a machine, which a reboot of its guest runs.
+"""The firmware of a PC, which its guest runs when it reboots.
 
-QEMU keeps it in a block of memory beside the guest's RAM, and counts on a migration to bring it: a
-QEMU that waits for a state drops its own copy (hw/core/loader.c, rom_reset). A device state without
-memory brings none. So it is kept with the checkpoint, once for all checkpoints that have the same.
+QEMU keeps it in a block of memory beside the guest's RAM and expects a migration to bring it: a
+QEMU that waits for incoming state drops its own copy (QEMU, hw/core/loader.c, rom_reset). The tier
+"pages" loads only the devices' state that way, so it keeps the firmware with the checkpoint.
+Checkpoints with the same firmware share one file.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from quicksand.snapshots.pages import CHUNK, MappedFile, write_file
 from quicksand.snapshots.records import File
 
 PC = "x86_64"
-"""On `virt` machines the kernel lies in the guest's RAM, and QEMU puts it there again."""
+"""The only architecture concerned: a `virt` machine's kernel is in the guest's RAM, and QEMU loads
+it there again."""
 
 END = 1 << 32
-"""Where the firmware of a PC ends."""
+"""The guest address at which the firmware of a PC ends (QEMU, x86_bios_rom_init)."""
 
 SIZE_MAX = 16 * 1024 * 1024
 
@@ -30,8 +32,8 @@ _BLOCK = re.compile(r"^\s*pc\.bios\s+\d+ [KMG]iB\s+0x[0-9a-f]+\s+0x([0-9a-f]+)",
 
 
 async def find_firmware(monitor: Monitor, pid: int, arch: str) -> GuestRam | None:
-    """Where the firmware lies in QEMU's memory; None if the machine has none of its own. Raises
-    MachineError."""
+    """Where the firmware is in QEMU's memory; None if the architecture needs none to be kept.
+    Raises MachineError."""
     if arch != PC:
         return None
     said = await monitor.execute("human-monitor-command", **{"command-line": "info ramblock"})
@@ -48,7 +50,8 @@ async def _locate(monitor: Monitor, pid: int, size: int) -> GuestRam:
 
 
 def keep_firmware(where: GuestRam, memory: Path) -> File:
-    """Have the firmware as a file in the directory ``memory``. Raises MachineError, HostError."""
+    """Write the firmware to a file in the directory ``memory``, unless it is there. Raises
+    MachineError, HostError."""
     data = bytearray(where.size)
     where.read([(0, where.size // PAGE)], memoryview(data))
     path = memory / f"{hashlib.sha256(data).hexdigest()[:24]}.rom"
@@ -59,8 +62,8 @@ def keep_firmware(where: GuestRam, memory: Path) -> File:
 
 
 async def put_firmware(monitor: Monitor, pid: int, memory: Path, file: File) -> None:
-    """Put the firmware where a QEMU that waits for a state expects it. Raises HistoryError naming a
-    damaged file, MachineError."""
+    """Copy the firmware into the memory of a QEMU that waits for incoming state. Raises
+    HistoryError naming a damaged file, MachineError."""
     where = await _locate(monitor, pid, file.size)
     with MappedFile(memory / file.name, file) as mapped:
         where.write([(0, file.size // PAGE)], mapped.data)

@@ -1,9 +1,9 @@
-"""A guest's memory, seen from outside of QEMU. Linux only.
+"""Reading and writing a guest's memory from outside of QEMU. Linux only.
 
 QEMU maps a memory image privately (`memory-backend-file`, share=off): a page that the guest has
-written is anonymous memory of the process, every other one is still the file's. The kernel tells
-which is which in /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst), and
-process_vm_readv(2) and process_vm_writev(2) move pages without stopping anybody.
+written is anonymous memory of QEMU, every other page is still the file's. /proc/PID/pagemap tells
+them apart (Linux, Documentation/admin-guide/mm/pagemap.rst), and process_vm_readv(2) and
+process_vm_writev(2) copy pages without stopping QEMU.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ ENTRY = 8
 """Bytes of a pagemap entry."""
 
 IOV_MAX = 1024
-"""Pieces that one call of process_vm_readv takes (limits.h, UIO_MAXIOV)."""
+"""Pieces that one call of process_vm_readv(2) accepts (Linux, UIO_MAXIOV)."""
 
 CALL_MAX = 256 * 1024 * 1024
-"""Bytes that one call moves: between two calls the thread can be told to end."""
+"""Bytes that one call copies, at most: the thread can be interrupted between two calls."""
 
 RAM_START = {"x86_64": 0, "aarch64": 0x40000000}
 """Guest address of the memory's first byte (QEMU, hw/i386/pc.c and hw/arm/virt.c)."""
 
 _WRITTEN = re.compile(rb"[\x40-\x5f\x80-\x9f\xc0-\xdf]+")
-"""Of the entries' topmost bytes: present or swapped (bits 63, 62) and not of a file (bit 61)."""
+"""Matches the top bytes of pagemap entries of written pages: present or swapped (bits 63, 62) and
+not of a file (bit 61)."""
 
 _IS_WRITTEN = bytes(bool(byte & 0xC0) and not byte & 0x20 for byte in range(256))
-"""For `bytes.translate`: 1 for the same of those bytes."""
+"""The same as a table for `bytes.translate`: 1 for the top bytes of written pages."""
 
 _IS_SOFT_DIRTY = bytes(byte >> 7 for byte in range(256))
-"""Of the bytes below those: bit 55."""
+"""A table for the second-highest bytes: 1 if the soft-dirty bit (55) is set."""
 
 Runs = list[tuple[int, int]]
-"""Pages that follow one another: (number of the first, how many), ascending, never touching."""
+"""Runs of consecutive pages: (number of the first, how many), ascending, never adjacent."""
 
 
 class _Piece(ctypes.Structure):
@@ -59,7 +60,7 @@ def count_pages(runs: Iterable[tuple[int, int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class GuestRam:
-    """Where the guest's memory lies in QEMU's address space."""
+    """Where the guest's memory is in QEMU's address space."""
 
     pid: int
     address: int
@@ -68,7 +69,8 @@ class GuestRam:
 
     @classmethod
     def find(cls, pid: int, image: Path, size: int) -> GuestRam:
-        """The mapping of ``image``. Raises MachineError if QEMU is gone or maps it otherwise."""
+        """Find where QEMU maps the file ``image`` of ``size`` bytes, in /proc/PID/maps. Raises
+        MachineError if QEMU is gone or does not map it as one piece."""
         try:
             wanted = image.stat()
             lines = Path(f"/proc/{pid}/maps").read_bytes().decode("utf-8", "replace")
@@ -76,12 +78,12 @@ class GuestRam:
             raise MachineError(f"the memory of QEMU cannot be found: {error}") from error
         device = f"{os.major(wanted.st_dev):02x}:{os.minor(wanted.st_dev):02x}"
         start = end = None
-        # The kernel escapes only the line feed in names; there are other characters that end lines.
+        # The kernel escapes only the line feed in names; `splitlines` would split at others too.
         for line in lines.split("\n")[:-1]:
             addresses, _, offset, found, inode, *name = line.split(maxsplit=5)
             if int(inode) != wanted.st_ino:
                 continue
-            # Btrfs says one device here and another in stat.
+            # Btrfs reports one device here and another one in stat(2).
             if found != device and name != [os.path.realpath(image)]:
                 continue
             first, last = (int(number, 16) for number in addresses.split("-"))
@@ -98,24 +100,26 @@ class GuestRam:
     async def locate(
         cls, monitor: Monitor, pid: int, image: Path | None, size: int, arch: str
     ) -> GuestRam:
-        """The memory of a machine, ``image`` being what it maps: None for a cold start, whose
+        """Find the memory of a machine that maps ``image``, or None after a cold start, when its
         memory is anonymous. Raises MachineError."""
         if image is not None:
             return await asyncio.to_thread(cls.find, pid, image, size)
         return cls(pid, await host_address(monitor, RAM_START[arch]), size)
 
     def written(self) -> Runs:
-        """Pages that are no longer the image's: written since QEMU started."""
+        """Pages written since QEMU started. Raises MachineError."""
         return [(m.start(), m.end() - m.start()) for m in _WRITTEN.finditer(self._pagemap()[7::8])]
 
     def soft_dirty(self) -> Runs:
-        """Pages written since `clear_soft_dirty`. Means nothing without CONFIG_MEM_SOFT_DIRTY."""
+        """Pages written since `clear_soft_dirty`; meaningless in a kernel without
+        CONFIG_MEM_SOFT_DIRTY. Raises MachineError."""
         entries = self._pagemap()
         both = _and(entries[7::8].translate(_IS_WRITTEN), entries[6::8].translate(_IS_SOFT_DIRTY))
         return [(m.start(), m.end() - m.start()) for m in re.finditer(rb"\x01+", both)]
 
     def clear_soft_dirty(self) -> None:
-        """Begin to track anew. Raises MachineError."""
+        """Clear all soft-dirty bits of QEMU (/proc/PID/clear_refs, proc(5)). Raises
+        MachineError."""
         try:
             Path(f"/proc/{self.pid}/clear_refs").write_text("4", encoding="ascii")
         except OSError as error:
@@ -134,11 +138,11 @@ class GuestRam:
         return data
 
     def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
-        """Copy the pages of ``runs``, one after the other, to ``into``. Raises MachineError."""
+        """Copy the pages of ``runs``, in order, to ``into``. Raises MachineError."""
         self._move("process_vm_readv", runs, into)
 
     def write(self, runs: Sequence[tuple[int, int]], data: memoryview) -> None:
-        """Copy ``data`` to the pages of ``runs``. The VM must not run. Raises MachineError."""
+        """Copy ``data`` to the pages of ``runs``. The VM must be paused. Raises MachineError."""
         self._move("process_vm_writev", runs, data)
 
     def _move(self, function: str, runs: Sequence[tuple[int, int]], buffer: memoryview) -> None:
@@ -161,7 +165,8 @@ class GuestRam:
 
 
 async def host_address(monitor: Monitor, guest: int) -> int:
-    """Where QEMU has the guest's address ``guest`` in its own memory. Raises MachineError."""
+    """The address in QEMU's memory of the guest's physical address ``guest`` (HMP ``gpa2hva``).
+    Raises MachineError."""
     line = f"gpa2hva {guest:#x}"
     said = await monitor.execute("human-monitor-command", **{"command-line": line})
     found = re.search(r" is (0x[0-9a-f]+)", str(said))
@@ -171,7 +176,7 @@ async def host_address(monitor: Monitor, guest: int) -> int:
 
 
 def _batches(runs: Iterable[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]:
-    """Portions of ``runs`` that one system call can move."""
+    """Split ``runs`` into portions that one system call can copy."""
     batch: list[tuple[int, int]] = []
     room = CALL_MAX // PAGE
     for first, pages in runs:

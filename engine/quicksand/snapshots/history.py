@@ -1,7 +1,7 @@
-"""A sandbox's history on disk: its layers, its checkpoints, and where it stands.
+"""A sandbox's history on disk: its layers, its checkpoints and its head.
 
-The checkpoints' directories are the tree; ``node.json``, written last, is a checkpoint's commit
-mark. ``head.json`` names the layers that the guest's disk is made of at this moment.
+The checkpoints form a tree by their parents; ``node.json``, written last, commits a checkpoint.
+``head.json`` names the layers that make up the guest's disk at this moment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
@@ -26,38 +25,37 @@ from quicksand.host.files import (
     try_lock,
     write_json,
 )
+from quicksand.host.removal import remove
 from quicksand.layout import SandboxDir
+from quicksand.snapshots.pages import TICK_NS
 from quicksand.snapshots.records import Head, Node, is_id
 
 AUTO_KEPT = 5
-"""Checkpoints taken before a revert that are kept."""
+"""Automatic checkpoints that are kept; older ones are removed."""
 
 LAYER_FILES = ("qcow2", "json", "sha256")
-"""Of files in layers/."""
-
-TICK_NS = 50_000_000
-"""Two changes of a file in less time may leave it the same time of modification (a kernel's tick
-is up to 10 ms)."""
+"""Suffixes of a layer's files in layers/."""
 
 LOCK_WAIT_S = 30.0
 LOCK_POLL_S = 0.01
 
 _LASTING = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EACCES}
-"""Errors of reading that do not pass by themselves."""
+"""Read errors that do not go away by themselves."""
 
 
 class History:
-    """The history of one sandbox. Whoever changes it holds `locked`."""
+    """The history of one sandbox. To change it, hold `locked`."""
 
     def __init__(self, place: SandboxDir) -> None:
         self.place = place
         self._seen: dict[str, tuple[tuple[int, int, int], Node]] = {}
-        """Checkpoints as they were when they were last read, by what tells one file of an id from
-        another: they are looked through several times in an operation, and there may be many."""
+        """A cache: id -> the file's (inode, size, modification time) and its checkpoint. One
+        operation reads all checkpoints several times, and there may be many."""
 
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Hold the history's lock. Raises HistoryError when another client keeps it."""
+        """Hold the history's lock. Raises HistoryError if another client holds it for longer than
+        LOCK_WAIT_S, HostError."""
         path = self.place.history_lock
         deadline = time.monotonic() + LOCK_WAIT_S
         with map_os_errors(path):
@@ -74,21 +72,24 @@ class History:
             os.close(lock)
 
     def head(self) -> Head:
-        """Raises HistoryError if it cannot be read."""
+        """Read the head. Raises HistoryError if it cannot be read."""
         try:
             return Head.from_json(read_json(self.place.head))
         except (OSError, ValueError) as error:
             raise lost_head(self.place, error) from error
 
     def set_head(self, head: Head) -> None:
+        """Write the head. Raises DiskSpaceError, PathError."""
         write_json(self.place.head, head.to_json())
 
     def prepare_head(self, head: Head) -> PendingJson:
-        """A head to be set later, when the disk may be full. Raises DiskSpaceError, PathError."""
+        """Write a head to a temporary file now, to be set later even if the disk is full by then.
+        Raises DiskSpaceError, PathError."""
         return PendingJson(self.place.head, head.to_json())
 
     def settle(self, machine: str) -> None:
-        """``machine`` is the one that runs: decide a hand-over that was cut short."""
+        """Complete or revoke a hand-over between two machines that was cut short: ``machine`` is
+        the one that runs. Raises HistoryError, HostError."""
         head = self.head()
         if head.previous is not None:
             stays = head.previous.machine == machine
@@ -97,20 +98,20 @@ class History:
     # Checkpoints
 
     def nodes(self) -> list[Node]:
-        """All checkpoints that can be read, the oldest first; not those that are hidden."""
+        """All checkpoints that can be read and are not hidden, the oldest first."""
         return [node for node in self.all_nodes() if not node.hidden]
 
     def all_nodes(self) -> list[Node]:
-        """The hidden ones too."""
-        return self._read_all()[0]
+        """All checkpoints that can be read, hidden ones too, the oldest first."""
+        return self.look()[0]
 
     def broken(self) -> dict[str, str]:
-        """Checkpoints whose ``node.json`` cannot be read: id -> why."""
-        return self._read_all()[1]
+        """The checkpoints whose ``node.json`` cannot be read: id -> reason."""
+        return self.look()[1]
 
-    def _read_all(self) -> tuple[list[Node], dict[str, str]]:
-        """All checkpoints, and those that cannot be read, by one look at each: what could be read a
-        moment ago may not be now (no descriptors left, say), and is there all the same."""
+    def look(self) -> tuple[list[Node], dict[str, str]]:
+        """The checkpoints that can be read, and id -> reason for those that cannot, from reading
+        each once: a second read might fail (no descriptors left, say) and give another picture."""
         found: list[Node] = []
         broken: dict[str, str] = {}
         ids = set(self._ids())
@@ -144,11 +145,11 @@ class History:
         return node
 
     def find(self, tag: str) -> Node:
-        """The checkpoint of that tag or id. Raises CheckpointNotFoundError (a ValueError)."""
+        """The checkpoint with that tag or id. Raises CheckpointNotFoundError (a ValueError)."""
         from quicksand.errors import CheckpointNotFoundError
 
         nodes = self.nodes()
-        # An id is nobody else's, whatever tags there are.
+        # An id is unique, so it comes before a tag that looks like one.
         for name in ("id", "tag"):
             for node in reversed(nodes):
                 if getattr(node, name) == tag:
@@ -160,32 +161,34 @@ class History:
         raise CheckpointNotFoundError(f"there is no checkpoint {tag!r}", hint=hint)
 
     def get(self, id_: str) -> Node:
-        """The checkpoint of that id, be it hidden. Raises HistoryError."""
+        """The checkpoint with that id, even if it is hidden. Raises HistoryError."""
         try:
             return self._read(id_)
         except (OSError, ValueError) as error:
             raise HistoryError(f"the checkpoint {id_} cannot be read: {error}") from error
 
     def commit(self, node: Node) -> None:
-        """Write a checkpoint's commit mark; all its files are on disk already."""
+        """Write a checkpoint's ``node.json``; all its other files must be on disk already. Raises
+        HostError."""
         directory = self.place.checkpoints / node.id
         write_json(directory / "node.json", node.to_json())
         sync_dir(self.place.checkpoints)
 
     def position(self) -> str | None:
-        """Where the sandbox stands in its tree. Raises HistoryError if the head cannot be read."""
+        """The id of the checkpoint that the present descends from, or None. Raises HistoryError if
+        the head cannot be read."""
         return self.find_visible(self.head().node)
 
     def find_visible(self, id_: str | None) -> str | None:
-        """The nearest checkpoint from ``id_`` upwards that is not hidden."""
+        """The id of the checkpoint ``id_`` or of its nearest ancestor that is not hidden."""
         nodes = {node.id: node for node in self.all_nodes()}
         while id_ in nodes and nodes[id_].hidden:
             id_ = nodes[id_].parent
         return id_
 
     def delete(self, tag: str) -> None:
-        """Take the checkpoint of that tag or id out of the tree, also one that cannot be read: by
-        its id. Raises CheckpointNotFoundError, HostError."""
+        """Delete the checkpoint with that tag or id; one that cannot be read is deleted by its id.
+        Raises CheckpointNotFoundError, HistoryError if it is pinned, HostError."""
         if tag not in self.broken():
             self.remove(self.find(tag))
             return
@@ -202,10 +205,11 @@ class History:
                 self.commit(replace(child, parent=new))
 
     def remove(self, node: Node) -> None:
-        """Take a checkpoint out of the tree: its children become its parent's.
+        """Remove a checkpoint; its children become its parent's.
 
-        The one that a running sandbox stands on stays, hidden, until the next one is taken: else
-        that would have to write all of the memory anew. Raises HistoryError if it is pinned.
+        The checkpoint from which a running machine's memory descends is only hidden until the next
+        one is taken, which would otherwise have to write all of the memory again. Raises
+        HistoryError if it is pinned, HostError.
         """
         if node.pinned:
             raise HistoryError(
@@ -223,28 +227,29 @@ class History:
         self.sweep()
 
     def pin(self, node: Node, pinned: bool) -> None:
-        """Keep a checkpoint from being removed, or no longer."""
+        """Pin a checkpoint, so that it cannot be removed, or unpin it. Raises HostError."""
         self.commit(replace(node, pinned=pinned))
 
     def write_note(self, node: Node, note: str) -> None:
-        """Say something else of a checkpoint."""
+        """Replace a checkpoint's note. Raises HostError."""
         self.commit(replace(node, note=note))
 
     def _remove_files(self, id_: str) -> None:
-        """Remove a checkpoint's directory, its commit mark first."""
+        """Remove a checkpoint's directory, ``node.json`` first."""
         mark = self.place.checkpoints / id_ / "node.json"
         with map_os_errors(mark):
             mark.unlink(missing_ok=True)
-        shutil.rmtree(mark.parent, ignore_errors=True)
+        with contextlib.suppress(OSError):  # the next sweep removes what is left
+            remove(self.place.root, part=f"{mark.parent.parent.name}/{id_}")
 
     def sweep(self) -> None:
-        """Remove files that neither a checkpoint nor the head needs, and half-made checkpoints.
+        """Remove unfinished checkpoints and files that neither a checkpoint nor the head needs.
 
-        Does nothing while a checkpoint cannot be read: nobody knows what it needs. Layers stay
-        while nobody knows which of them the present is, or once was (`set_head_aside`).
+        Does nothing while a checkpoint cannot be read, since its files are then unknown. Layers
+        stay while the head cannot be read or is set aside (`set_head_aside`). Raises HostError.
         """
         ids = list(self._ids())
-        all_nodes, broken = self._read_all()
+        all_nodes, broken = self.look()
         if broken:
             return
         head = self._leave_hidden(self._head_or_none())
@@ -268,15 +273,14 @@ class History:
             _remove_others(self.place.layers, kept)
         pages = {file.name for node in nodes for file in node.files}
         memory = {node.memory for node in nodes}
-        # What a machine maps is needed while there is one; a start that does not go on from a
-        # checkpoint begins with none.
+        # A memory image is needed only while a machine maps it: a cold start maps none.
         if is_locked(self.place.lock):
             memory |= {place.memory for place in heads}
         _remove_others(self.place.memory, pages | memory)
 
     def _leave_hidden(self, head: Head | None) -> Head | None:
-        """A hidden checkpoint that no run needs is about to go: whoever stands on it stands on what
-        is visible above it."""
+        """If no machine needs the hidden checkpoint from which the head descends, let the head
+        descend from its nearest visible ancestor, since the hidden one is about to be removed."""
         if head is None or head.run is not None or head.node is None:
             return head
         node = self.find_visible(head.node)
@@ -286,16 +290,17 @@ class History:
         return head
 
     def _remove_temporaries(self) -> None:
-        """What `write_json` leaves when it is killed. Whoever writes these holds our lock."""
+        """Remove what `write_json` leaves when it is killed. Writers hold the history's lock, so
+        none of these files is still being written."""
         for pattern in (f".{self.place.head.name}.*", "checkpoints/*/.node.json.*"):
             for path in self.place.root.glob(pattern):
                 path.unlink(missing_ok=True)
 
     def set_head_aside(self) -> None:
-        """Go on without a head that cannot be read. It is kept, and so are all layers: with them
-        the disk that it named may still be put together by hand. No error if it can be read.
+        """Rename a head that cannot be read to head.json.broken. It and all layers are kept, so
+        that the disk may still be put together by hand. Does nothing if the head can be read.
 
-        Raises HistoryError if it may be readable in a moment (no descriptors left, say).
+        Raises HistoryError if the reason may pass (no descriptors left, say), HostError.
         """
         try:
             self.head()
@@ -315,8 +320,8 @@ class History:
 
 
 def prune_automatic(history: History) -> None:
-    """Keep the latest automatic checkpoints only, and those that somebody has pinned or written a
-    note to."""
+    """Remove all but the latest AUTO_KEPT automatic checkpoints; those that are pinned or have a
+    note stay. Raises HostError."""
     nodes = history.nodes()
     automatic = [node for node in nodes if node.auto and not node.pinned and not node.note]
     for node in automatic[:-AUTO_KEPT]:
@@ -324,9 +329,9 @@ def prune_automatic(history: History) -> None:
 
 
 def lost_head(place: SandboxDir, why: object) -> HistoryError:
-    """The error for a sandbox of which nobody knows what its disk is made of."""
+    """The error for a sandbox whose present disk is unknown because its head cannot be read."""
     return HistoryError(
-        f"{place.head} cannot be read: {why}; so the present of its disk is lost",
+        f"{place.head} cannot be read: {why}; so the sandbox's present disk is unknown",
         hint="`quicksand-tui tree NAME` lists its checkpoints, `quicksand-tui start --at TAG NAME` "
         "goes on from one",
     )

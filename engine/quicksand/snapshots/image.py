@@ -1,15 +1,16 @@
-"""Complete memory images: a sparse file of the memory's size, every page that is not all zeros at
-its own address. QEMU maps one privately (``memory-backend-file``, share=off), so that all machines
-that go on from it share its pages until they write to them, and nothing is copied at a start.
+"""Complete memory images: sparse files of the memory's size with every page that is not all zeros
+at its own address. QEMU maps one privately (``memory-backend-file``, share=off), so all machines
+that continue from it share its pages until they write to them, and a start copies nothing.
 
-Which pages of a checkpoint are the image's own its index says by runs that point into the image
-itself, to the page's own address.
+A checkpoint's index refers to pages of the image by runs whose place in the file is the page's own
+address.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,43 +19,43 @@ from quicksand.errors import HistoryError
 from quicksand.host.files import data_extents, map_os_errors
 from quicksand.host.sharing import copy_range, share_blocks, write_at
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.pages import CHUNK, ZEROS, Run, checksums, overlay_runs, seal
+from quicksand.snapshots.pages import CHUNK, TICK_NS, ZEROS, Run, checksums, overlay_runs, seal
 from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 OVER_MIN = 64 * 1024 * 1024
-"""Bytes over an image below which a new one is not worth its file: a restore writes them in some
-hundredths of a second."""
+"""A new image is not worth its file while fewer bytes than this lie over the old one: a restore
+writes them within some hundredths of a second."""
 
 _PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE (linux/falloc.h)
 
 
 def not_of_image(runs: Sequence[Run], image: int) -> list[Run]:
-    """Those of ``runs`` that are to be put over the image, which is the file of that number."""
+    """Those of ``runs`` whose pages are not as in the memory image, file number ``image``."""
     return [run for run in runs if run.file != image or run.at != run.first]
 
 
 def own_pages(runs: Sequence[tuple[int, int]], image: int) -> list[Run]:
-    """Runs that say of these pages that they are as in the image."""
+    """Runs which say that these pages are as in the memory image, file number ``image``."""
     return [Run(first, count, image, first) for first, count in runs]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a complete image would be made of."""
+    """What a new complete image would be made of."""
 
     runs: list[Run]
-    """Ascending; pages that none of them has are zeros."""
+    """Ascending; pages that are in none of them are zeros."""
     base: int
-    """The file's number in ``runs`` that stands for the image that this one is made from."""
+    """The file number in ``runs`` of the present image, from which the new one is made."""
     over: int
-    """Bytes that lie over that one, zeros not counted."""
+    """Bytes of pages that differ from the present image, without zeros."""
     size: int
-    """Bytes with data in the new image, at most."""
+    """Bytes of data in the new image, at most."""
 
     @classmethod
     def make(cls, runs: Sequence[Run], base: int, extents: Sequence[tuple[int, int]]) -> Plan:
-        """For the pages ``runs`` over a base that has data at ``extents`` (bytes)."""
+        """A plan for the pages ``runs`` over a base that has data at ``extents`` (bytes)."""
         over = not_of_image(runs, base)
         pages, end = [], 0
         for start, stop in extents:
@@ -66,13 +67,13 @@ class Plan:
         return cls(every, base, over=_bytes(over), size=_bytes(every))
 
     def pays(self, stored: int) -> bool:
-        """Whether to write it, ``stored`` being the bytes of pages that this run's checkpoints have
-        stored since their last image, those of this one included.
+        """Whether to write the image. ``stored``: bytes of pages that the checkpoints of this run
+        of QEMU, including this one, have stored since their last image.
 
-        What is over the image is written to memory by each restore and is each clone's own: it
-        should not be much (OVER_MIN), nor most of the memory. And the image costs no more than four
-        times of what this very run has written before it: so the sum of all images stays
-        proportional to what was written, in whatever tree of checkpoints and reverts.
+        Each restore writes the pages over the image to memory, and each clone has its own copy of
+        them, so they should be few (OVER_MIN) and less than half of the memory. An image may cost
+        at most four times what this run has stored before it: then the sum of all images stays
+        proportional to what was written, whatever the tree of checkpoints and reverts.
         """
         return self.over > OVER_MIN and 2 * self.over > self.size and 4 * stored > self.size
 
@@ -89,9 +90,9 @@ def write_image(
     base: tuple[Path, File] | None,
     verified: Verified | None = None,
 ) -> File:
-    """Write a new image of ``size`` bytes and return what identifies it; note it as ``verified``.
+    """Write a new image of ``size`` bytes, add it to ``verified`` and return its checksums.
 
-    ``sources``: the bytes of the files that the plan's runs number, but for the base.
+    ``sources``: the contents of the files that the plan's runs number, except for the base.
     Raises DiskSpaceError, PathError; nothing is left then.
     """
     with map_os_errors(path):
@@ -116,21 +117,29 @@ def write_image(
 
 
 def seal_image(path: Path, verified: Verified | None = None) -> File:
-    """What identifies an image that somebody else has written, QEMU for one. Syncs it, and notes it
-    as ``verified``.
+    """Sync a file that another program such as QEMU has written, add it to ``verified`` and return
+    its checksums. Nothing of a file with several hard links is changed, not even its time of
+    modification, by which a save is known: it belongs to a save or another sandbox, too.
 
     Raises PathError, DiskSpaceError.
     """
     with map_os_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            return _seal(path.name, descriptor, {}, verified)
+            found = os.fstat(descriptor)
+            if found.st_nlink == 1:
+                return _seal(path.name, descriptor, {}, verified)
+            os.fsync(descriptor)
+            # A file that has just been written may change without a later time.
+            if time.time_ns() - found.st_mtime_ns <= TICK_NS:
+                verified = None
+            return _identify_as(path.name, descriptor, {}, verified)
         finally:
             os.close(descriptor)
 
 
 def identify_image(path: Path) -> File:
-    """What identifies an image as it is now. Raises PathError."""
+    """The checksums of an image as it is now. Raises PathError."""
     with map_os_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -140,7 +149,7 @@ def identify_image(path: Path) -> File:
 
 
 def image_extents(path: Path) -> list[tuple[int, int]]:
-    """Where an image has data. Raises HistoryError."""
+    """Where an image has data: (start, end) in bytes. Raises HistoryError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -153,6 +162,13 @@ def image_extents(path: Path) -> list[tuple[int, int]]:
 
 def _seal(name: str, descriptor: int, known: dict[int, int], verified: Verified | None) -> File:
     seal(descriptor)
+    return _identify_as(name, descriptor, known, verified)
+
+
+def _identify_as(
+    name: str, descriptor: int, known: dict[int, int], verified: Verified | None
+) -> File:
+    """The checksums of an open file, which is added to ``verified``."""
     file = _identify(name, descriptor, known)
     if verified is not None:
         verified.add(verified.mark(descriptor, file))
@@ -166,8 +182,8 @@ def _identify(name: str, descriptor: int, known: dict[int, int]) -> File:
 
 
 def _untouched(plan: Plan, base: File) -> dict[int, int]:
-    """Checksums of the chunks that are as in the base. A base that rots while it is copied is found
-    out by them, too."""
+    """Checksums of the chunks that are as in the base. Taken from the base's record, they also
+    expose a base that is damaged while it is copied."""
     touched = {
         chunk
         for run in plan.runs
@@ -178,7 +194,8 @@ def _untouched(plan: Plan, base: File) -> dict[int, int]:
 
 
 def _copy_base(target: int, base: Path, plan: Plan) -> None:
-    """Have the base's pages in the new image: by sharing its blocks where the file system can."""
+    """Copy the base's pages to the new image, by sharing its blocks where the file system can
+    (FICLONE, ioctl_ficlone(2))."""
     source = os.open(base, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if share_blocks(target, source):

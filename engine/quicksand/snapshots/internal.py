@@ -1,11 +1,11 @@
-"""The tier "internal": memory and devices are a snapshot that QEMU itself writes and reads.
+"""The tier "internal": QEMU itself writes memory and devices as an internal snapshot.
 
-QEMU puts a snapshot's memory into any qcow2 file that it is given (QMP snapshot-save, from QEMU 6.0
-on). Here that is a file of its own for each checkpoint, which no device of the guest has: so the
-layers of the disk hold no memory, a checkpoint's memory goes with its file, and everything else
-(layers, deleting, clones, checksums) is as in the tier "pages".
+QEMU stores a snapshot's memory in any qcow2 file that it is given (QMP ``snapshot-save``, QEMU 6.0
+and later). Each checkpoint has a separate file for it, which is attached to no device of the guest.
+So the layers of the disk hold no memory, deleting a checkpoint deletes its memory, and all the rest
+(layers, clones, checksums) is as in the tier "pages".
 
-Needs nothing of the host but QEMU. The VM stands still until all of its memory is written.
+The tier needs nothing of the host but QEMU. The VM is paused until all of its memory is written.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.errors import DiskSpaceError, MachineError, QemuDiedError, QuicksandError
+from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import check_qcow2
-from quicksand.layout import SandboxDir
-from quicksand.planning import check_space
-from quicksand.qemu.jobs import run_job
-from quicksand.qemu.qmp import Monitor
-from quicksand.snapshots.capture import Capture
+from quicksand.layout import MachineDir, SandboxDir
+from quicksand.qemu.qmp import Monitor, run_job
+from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.image import seal_image
-from quicksand.snapshots.records import BLANK, INTERNAL, Node
+from quicksand.snapshots.records import BLANK, Node
+from quicksand.snapshots.tier import INTERNAL
 from quicksand.snapshots.verified import Verified
 
 NODE = "state"
-"""QEMU's names for the block nodes of a snapshot's file begin so."""
+"""Prefix of the names of QEMU's block nodes for a snapshot's file."""
 
 DISK_SIZE = 1024 * 1024
-"""Bytes of the empty disk in that file: QEMU keeps a snapshot's memory behind the disk's end."""
+"""Bytes of the empty disk in that file. QEMU stores a snapshot's memory behind the disk's end
+(qcow2 specification, VM state)."""
 
 LOADING_ROOM = 64 * 1024 * 1024
-"""Bytes that QEMU may add to the file while it loads (its tables; some hundred KiB in fact)."""
+"""Bytes by which the file may grow while QEMU loads it (metadata, in practice some hundred KiB)."""
 
 
 class InternalCapture(Capture):
@@ -54,11 +55,8 @@ class InternalCapture(Capture):
     async def _prepare_memory(self) -> None:
         check_space(self._place.memory, self._size)
         await in_thread_to_the_end(lambda: create_overlay(self._file, backing=None, size=DISK_SIZE))
-        await _drop_nodes(self._monitor)  # those of a client that was killed
+        await _drop_nodes(self._monitor)  # a client that was killed may have left some
         await _add(self._monitor, NODE, self._file)
-
-    async def _copy_before(self) -> None:
-        """QEMU cannot begin before the pause."""
 
     async def _freeze(self, resume: bool) -> None:
         try:
@@ -66,14 +64,14 @@ class InternalCapture(Capture):
         finally:
             await _drop_nodes(self._monitor)
 
-    async def _copy_instant(self) -> None:
-        # The VM is stopped already, so the job leaves it so: the disk is of the same instant.
+    async def _copy_paused(self) -> None:
+        # The VM is paused already and the job leaves it paused, so the disk is of the same moment.
         try:
             await run_job(self._monitor, "snapshot-save", tag=self.id, vmstate=NODE, devices=[NODE])
         except QemuDiedError:
             raise
         except MachineError as error:
-            # QEMU calls a full disk an input/output error.
+            # QEMU reports a full disk as an input/output error.
             try:
                 check_space(self._place.memory)
             except DiskSpaceError as full:
@@ -96,8 +94,8 @@ class InternalCapture(Capture):
     async def advance_head(self, node: Node) -> None:
         here = self._head
         if not node.hidden:
-            # What is known of the memory's pages is of another checkpoint. One that nobody sees
-            # changes nothing: the sandbox stands where it stood.
+            # The pages on disk belong to an earlier checkpoint, so no run may refer to them. A
+            # hidden checkpoint leaves the head where it was.
             here = replace(here, node=node.id, run=None)
         head = replace(here, layers=node.layers, top=self._disk.layer)
         await in_thread_to_the_end(lambda: self._history.set_head(head))
@@ -112,15 +110,16 @@ class InternalCapture(Capture):
 
 
 def state_file(place: SandboxDir, id_: str) -> Path:
-    """The file of a checkpoint's snapshot."""
+    """The qcow2 file with a checkpoint's memory and devices."""
     return place.memory / f"{id_}.state"
 
 
 async def load_snapshot(monitor: Monitor, path: Path, node: Node, scratch: Path) -> None:
-    """Load memory and devices into a QEMU that has not run yet. ``path`` was found whole.
+    """Load memory and devices from ``path``, whose checksums were compared, into a QEMU that has
+    not run yet.
 
-    QEMU writes to a file that it loads from: it gets ``scratch`` over this one, which stays as it
-    is. Raises ImageError, HostError, MachineError.
+    QEMU writes to the file it loads from, so it gets an overlay ``scratch``, which is removed
+    afterwards. Raises ImageError, HostError, MachineError.
     """
     check_qcow2(path)
     size = path.stat().st_size + LOADING_ROOM
@@ -135,8 +134,8 @@ async def load_snapshot(monitor: Monitor, path: Path, node: Node, scratch: Path)
 
 
 async def _add(monitor: Monitor, name: str, path: Path, *, over: Path | None = None) -> None:
-    """Give QEMU a qcow2 file; with ``over`` the file is that one, and what is written to it goes to
-    ``path``."""
+    """Open the qcow2 file ``path`` in QEMU (QMP ``blockdev-add``). With ``over`` QEMU sees that
+    file, and what it writes goes to ``path``."""
     await _add_file(monitor, f"{name}-file", path, read_only=False)
     inner = f"{name}-file"
     if over is not None:
@@ -152,7 +151,7 @@ async def _add_file(monitor: Monitor, name: str, path: Path, *, read_only: bool)
         **{"driver": "file", "node-name": name, "filename": str(path), "aio": "threads"},
         # Published files are shared by many.
         **{"read-only": read_only, "locking": "off" if read_only else "auto"},
-        # A checkpoint's file is synced when it is sealed, not in the pause.
+        # `seal_image` syncs a checkpoint's file later, outside of the pause.
         cache={"direct": False, "no-flush": True},
     )
 
@@ -166,7 +165,7 @@ async def _add_qcow2(monitor: Monitor, name: str, file: str, *, backing: str | N
 
 
 async def _drop_nodes(monitor: Monitor) -> None:
-    """Have QEMU close the files of snapshots. What cannot be closed now the next one tries."""
+    """Close the snapshot's files in QEMU. The next call tries again what cannot be closed now."""
     for part in ("", "-inner", "-saved", "-file"):
         with contextlib.suppress(QuicksandError):
             await monitor.execute("blockdev-del", **{"node-name": f"{NODE}{part}"})
@@ -180,3 +179,25 @@ async def _require_snapshot(monitor: Monitor, tag: str) -> None:
                 if found["name"] == tag and found["vm-state-size"] > 0:
                     return
     raise MachineError(f"QEMU's file has no snapshot {tag}")
+
+
+async def _load_memory(
+    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, pid: int
+) -> None:
+    assert node.state is not None, "a checkpoint of this tier is a snapshot of QEMU's"
+    await load_snapshot(monitor, place.memory / node.state.name, node, machine.loading)
+
+
+async def _load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
+    """Nothing to do: the snapshot's devices were loaded with its memory."""
+
+
+WAY = Way(
+    tier=INTERNAL,
+    capture=InternalCapture,
+    refusal=lambda _: ("", ""),
+    note=lambda _: "",
+    copied=lambda _: "all of the guest's memory that is not zeros",
+    load_memory=_load_memory,
+    load_devices=_load_devices,
+)

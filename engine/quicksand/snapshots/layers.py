@@ -1,4 +1,7 @@
-"""Layers of a sandbox's disk."""
+"""Layers of a sandbox's disk: making one, sealing frozen ones, checking them.
+
+A seal is a layer's record of size and checksums (layers/<id>.json), written when it is frozen.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from quicksand.snapshots.verified import Verified
 
 
 def add_layer(place: SandboxDir, name: str, *, below: str) -> None:
-    """Make an empty layer ``name`` over the layer ``below``, on the disk.
+    """Create an empty layer ``name`` on top of the layer ``below`` and sync it.
 
-    Raises ImageError if that one is damaged, DiskSpaceError, PathError.
+    Raises ImageError if ``below`` is damaged, DiskSpaceError, PathError.
     """
     lower = place.layer(below)
     size = check_qcow2(lower, allow_backing=True).virtual_size
@@ -27,8 +30,8 @@ def add_layer(place: SandboxDir, name: str, *, below: str) -> None:
 
 
 def seal_layers(place: SandboxDir, names: Iterable[str]) -> None:
-    """Note beside each of these frozen layers what identifies it, unless that is there already. One
-    record a layer, not in those of the checkpoints: they share most layers, hundreds of them.
+    """Write a seal beside each of these frozen layers that has none. Seals are not part of the
+    checkpoints' records because checkpoints share most of their layers, often hundreds.
 
     Raises HostError.
     """
@@ -40,7 +43,7 @@ def seal_layers(place: SandboxDir, names: Iterable[str]) -> None:
 
 
 def read_seal(place: SandboxDir, name: str) -> File:
-    """What identifies a frozen layer. Raises HistoryError if nobody can tell."""
+    """The seal of a frozen layer. Raises HistoryError if it is missing or damaged."""
     path = place.seal(name)
     try:
         value = read_json(path)
@@ -54,7 +57,8 @@ def read_seal(place: SandboxDir, name: str) -> File:
 
 
 def check_layers(place: SandboxDir, node: Node) -> None:
-    """Raise HistoryError naming the layer of a checkpoint's disk that is missing or damaged."""
+    """Compare all layers of a checkpoint's disk with their seals. Raises HistoryError naming the
+    one that is missing or damaged."""
     verified = Verified.of_user()
     for name in node.layers:
         verify(place.layer(name), read_seal(place, name), verified)

@@ -1,4 +1,4 @@
-"""What a start at a checkpoint leaves behind: the disk as it was when the sandbox was stopped."""
+"""Keeping the disk that a start at a checkpoint leaves behind, as the sandbox was last stopped."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from quicksand.errors import ImageError
 from quicksand.host.files import map_os_errors
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import seal_layers
-from quicksand.snapshots.records import BLANK, DISK, Head, Node, new_id
+from quicksand.snapshots.records import BLANK, Head, Node, new_id
 from quicksand.snapshots.tags import automatic_tag
+from quicksand.snapshots.tier import DISK
 
 BLOCK = 512
-"""Bytes of what stat(2) calls a block."""
+"""Bytes of a block as stat(2) counts them."""
 
-NOTE = "the sandbox was stopped: it has a disk and no memory"
+NOTE = "the sandbox was stopped: there is a disk but no memory"
 
 
 def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
-    """Make the disk of ``left`` an automatic checkpoint; None if there is nothing on it that the
-    one it descends from has not. The caller holds the lock; the head still knows ``left``.
+    """Make the disk of the head ``left`` an automatic checkpoint of the tier "disk". Returns None
+    if a checkpoint has the same disk already.
 
+    The caller holds the history's lock, and the head on disk still names ``left`` as previous.
     Raises HostError.
     """
     place = history.place
@@ -56,7 +58,7 @@ def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
 
 
 def _has_data(history: History, layer: str) -> bool:
-    """Whether something was written to it; also if nobody can tell."""
+    """Whether something was written to the layer; also true if it cannot be read."""
     from quicksand.diskdiff.layer import Layer
 
     path = history.place.layer(layer)

@@ -1,5 +1,5 @@
-"""Whoever takes a checkpoint, or goes back to one, is likely to go back to it next: that is made
-ready meanwhile."""
+"""Preparing the next revert in the background: after a checkpoint is taken or reverted to, the next
+revert is likely to go to the same one. standby.py does the work; this decides when."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from quicksand.errors import QuicksandError
 from quicksand.host.memory import check_memory
 
 if TYPE_CHECKING:
-    from quicksand.registry import Record, Registry
+    from quicksand.registry import Registry
+    from quicksand.sandbox_records import Record
     from quicksand.snapshots.records import Node
 
 VARIABLE = "QUICKSAND_STANDBY"
-"""Environment: "off" and nothing is made ready."""
+"""Environment variable: "off" disables the preparation."""
 
 AFTER_REVERT_S = 0.3
-"""Its user is about to do something, and comes first."""
+"""Seconds to wait after a revert: what its user does next comes first."""
 
 AFTER_CHECKPOINT_S = 1.0
-"""What is to be tried takes a moment; who takes one after the other goes back to none."""
+"""Seconds to wait after a checkpoint: its user first tries something, and a client that takes many
+checkpoints in a row reverts to none of them."""
 
 
 class NextRevert:
-    """What one client expects to be asked for next."""
+    """The revert that one client expects to be asked for next."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._goal: tuple[str, ...] = ()
-        """Of the checkpoint that is being made ready: its id and its tag."""
+        """The id and tag of the checkpoint for which a revert is being prepared."""
 
     def expect(self, registry: Registry, record: Record, node: Node, *, after: float) -> None:
-        """Make a revert to that checkpoint ready, in the background, beginning in so many
-        seconds."""
+        """Start preparing a revert to ``node`` in the background, in ``after`` seconds."""
         if os.environ.get(VARIABLE) != "off":
             self.cancel()
             self._goal = ()
@@ -50,22 +51,22 @@ class NextRevert:
         self._goal = (node.id, node.tag)
         from quicksand.snapshots.standby import make_ready
 
-        # The next revert does without, then; whatever is wrong it will say.
+        # After a failure the next revert works without, and reports what is wrong.
         with contextlib.suppress(QuicksandError):
             await asyncio.to_thread(check_memory, record.config.memory_bytes)
             await make_ready(registry, record, node.id)
 
     async def settle(self, goal: str | None = None) -> None:
-        """Return when nothing is being made ready. What is under way is waited for if it is for
-        that checkpoint, and given up otherwise: the user comes first."""
+        """Return when nothing is being prepared: wait for the preparation if it is for the
+        checkpoint ``goal`` (id or tag), otherwise cancel it."""
         task = self._task
-        # What has ended may have been on a loop that is closed by now.
+        # A task that is done may belong to an event loop that is closed by now.
         if task is not None and not task.done():
             if goal not in self._goal:
                 task.cancel()
             await asyncio.wait((task,))
 
     def cancel(self) -> None:
-        """Leave it."""
+        """Cancel the preparation without waiting."""
         if self._task is not None:
             self._task.cancel()

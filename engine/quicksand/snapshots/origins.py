@@ -1,4 +1,4 @@
-"""Going on from somebody else's checkpoint: a template's, or that of the sandbox that is cloned."""
+"""Importing a checkpoint from another sandbox or from a template, for clones and warm starts."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from quicksand.snapshots.records import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """A checkpoint, and the directory of the sandbox (or template) whose it is."""
+    """A checkpoint, and the directory of the sandbox or template that it belongs to."""
 
     place: SandboxDir
     node: Node
 
 
 def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
-    """Make a checkpoint one of ``place`` as well, with all files that it needs; returns it, with
-    ``changes``. The caller holds the locks of both histories.
+    """Add a checkpoint, with all files that it needs and with ``changes`` to its record, to the
+    sandbox in ``place``; returns it. The caller holds the locks of both histories.
 
-    Nothing is copied where the file system has hard links. Raises HistoryError when a file is
-    missing, DiskSpaceError, PathError.
+    Files are hard-linked where the file system allows it, else copied. Raises HistoryError if a
+    file is missing, DiskSpaceError, PathError.
     """
     old, node = origin.place, origin.node
     if (place.checkpoints / node.id / "node.json").exists():

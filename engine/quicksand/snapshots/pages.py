@@ -1,12 +1,12 @@
 """Pages of guest memory on disk.
 
-A checkpoint's memory is an image (a file of the memory's size) and pages that lie over it. The
-pages are in files, without gaps or (image.py) each at its own address; several checkpoints share
-them, each with an index of its own that says where every page is.
+A checkpoint's memory is an image (a file of the memory's size, image.py) and the pages that differ
+from it, which are stored in files without gaps. Checkpoints share these files; each has an index of
+its own that says where every page is.
 
-Index, little-endian: magic ``QSPG``, version u32, memory size u64, number of runs u64, then the
-runs, ascending: first page u64, pages u32, file u32, first page in that file u64. File 0xFFFFFFFF
-means zeros. Last a CRC-32 of all that.
+Format of an index, little-endian: magic ``QSPG``, version u32, memory size in bytes u64, number of
+runs u64; then the runs, ascending: first page u64, pages u32, file u32, first page in that file
+u64, where file 0xFFFFFFFF means zeros; then a CRC-32 of everything before it, u32.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 CHUNK = 4 * 1024 * 1024
-"""Bytes of a file that have a CRC of their own."""
+"""Bytes of a file per CRC-32."""
 
 ZEROS = 0xFFFFFFFF
 VERSION = 1
@@ -42,21 +42,21 @@ _PAGES_MAX = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Pages that follow one another in the guest and in a file."""
+    """Pages that are consecutive both in the guest's memory and in a file."""
 
     first: int
     count: int
     file: int
     """Number of the file, or ZEROS."""
     at: int
-    """Number of the first page in the file."""
+    """Number of the first of these pages within the file."""
 
     @property
     def end(self) -> int:
         return self.first + self.count
 
     def part(self, first: int, end: int) -> Run:
-        """Those of its pages from ``first`` up to ``end``."""
+        """The part from page ``first`` up to, but not including, ``end``."""
         at = self.at if self.file == ZEROS else self.at + first - self.first
         return Run(first, end - first, self.file, at)
 
@@ -77,14 +77,14 @@ class PageIndex:
 
     @classmethod
     def decode(cls, data: bytes, *, files: Sequence[int]) -> PageIndex:
-        """``files``: how many pages each file has. Raises ValueError for anything impossible."""
+        """``files``: the number of pages in each file. Raises ValueError for a damaged index."""
         size, runs = _read_index(data, files)
         return cls(size, tuple(Run(*run) for run in runs))
 
 
 def check_index(data: bytes, *, files: Sequence[int]) -> int:
-    """As `PageIndex.decode`, without the objects, which take ten times as much memory. Returns the
-    size of the guest's memory."""
+    """Check an index like `PageIndex.decode`, but without its objects, which take ten times as much
+    memory. Returns the size of the guest's memory in bytes. Raises ValueError."""
     size, runs = _read_index(data, files)
     for _ in runs:
         pass
@@ -94,7 +94,7 @@ def check_index(data: bytes, *, files: Sequence[int]) -> int:
 def _read_index(
     data: bytes, files: Sequence[int]
 ) -> tuple[int, Iterator[tuple[int, int, int, int]]]:
-    """The memory's size and the runs, which are checked as they are taken. Raises ValueError."""
+    """The memory's size in bytes and the runs, each checked when it is taken. Raises ValueError."""
     if len(data) < _HEADER.size + 4:
         raise ValueError("it is too short")
     body = memoryview(data)[:-4]
@@ -111,7 +111,8 @@ def _read_index(
 def _check_runs(
     runs: Iterable[tuple[int, int, int, int]], pages: int, files: Sequence[int]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """``runs``, each of which lies within the memory's ``pages`` and in its file."""
+    """Yield ``runs``, checking that each lies within the memory's ``pages`` and its file. Raises
+    ValueError."""
     end = 0
     for run in runs:
         first, count, file, at = run
@@ -124,7 +125,8 @@ def _check_runs(
 
 
 def overlay_runs(over: Sequence[Run], under: Sequence[Run]) -> list[Run]:
-    """Runs that have ``over``'s pages, and ``under``'s where ``over`` has none. Ascending."""
+    """Runs with the pages of ``over``, and those of ``under`` where ``over`` has none.
+    Ascending."""
     result: list[Run] = []
     rest = iter(under)
     below = next(rest, None)
@@ -146,7 +148,7 @@ def overlay_runs(over: Sequence[Run], under: Sequence[Run]) -> list[Run]:
 
 
 def merge_runs(runs: Sequence[Run]) -> list[Run]:
-    """The same pages in as few runs as can be."""
+    """The same pages in as few runs as possible."""
     result: list[Run] = []
     for run in runs:
         last = result[-1] if result else None
@@ -166,7 +168,7 @@ def merge_runs(runs: Sequence[Run]) -> list[Run]:
 def write_file(
     path: Path, pieces: Iterator[memoryview | bytes], verified: Verified | None = None
 ) -> File:
-    """Write a new file to the disk and return what identifies it; note it as ``verified``.
+    """Write and sync a new file, add it to ``verified`` and return its checksums.
 
     Raises DiskSpaceError or PathError; nothing is left then.
     """
@@ -198,10 +200,14 @@ def write_file(
     return found
 
 
+TICK_NS = 50_000_000
+"""Two changes of a file within this time may leave the same modification time (a kernel's tick is
+up to 10 ms)."""
+
+
 def seal(descriptor: int) -> None:
-    """Bring a finished file to the disk. Its time of modification is exact to the nanosecond: the
-    kernel's own ticks are some milliseconds long, so whatever writes to it later leaves another.
-    """
+    """Sync a finished file and set its modification time to the nanosecond. The kernel's own times
+    have steps of some milliseconds, so any later write leaves another time. Raises OSError."""
     now = time.time_ns()
     os.utime(descriptor, ns=(now, now))
     os.fsync(descriptor)
@@ -210,8 +216,8 @@ def seal(descriptor: int) -> None:
 def checksums(
     descriptor: int, size: int, extents: Iterable[tuple[int, int]], known: Mapping[int, int]
 ) -> Iterator[int]:
-    """The CRC-32 of each CHUNK of an open file. Chunks without data (``extents``) and those whose
-    checksum is ``known`` by their number are not read. Raises OSError."""
+    """Yield the CRC-32 of each CHUNK of an open file. Chunks outside of ``extents`` (holes) and
+    those whose checksum is ``known`` by their number are not read. Raises OSError."""
     chunks = {n for start, end in extents for n in range(start // CHUNK, -(-end // CHUNK))}
     # Read, not mapped: a page fault costs more than copying the page.
     buffer = memoryview(bytearray(min(CHUNK, size)))
@@ -243,12 +249,12 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 
 
 class MappedFile:
-    """A file of a checkpoint, mapped and found whole. Use it with ``with``."""
+    """A context manager that maps a file of a checkpoint after comparing its checksums."""
 
     def __init__(self, path: Path, expected: File, verified: Verified | None = None) -> None:
-        """Its checksums are compared unless it is among those ``verified`` before.
+        """The comparison is skipped if ``verified`` knows the file.
 
-        Raises HistoryError naming the file if it is missing, cut or damaged.
+        Raises HistoryError naming the file if it is missing, truncated or damaged.
         """
         self._map: mmap.mmap | None = None
         self.data = memoryview(b"")
@@ -289,7 +295,7 @@ class MappedFile:
     def close(self) -> None:
         self.data.release()
         if self._map is not None:
-            # A view that an exception holds keeps it open; it goes with that.
+            # If an exception's traceback still holds a view, the map is closed with that.
             with contextlib.suppress(BufferError):
                 self._map.close()
             self._map = None
@@ -306,5 +312,6 @@ def _compare(descriptor: int, path: Path, expected: File) -> None:
 
 
 def verify(path: Path, expected: File, verified: Verified | None = None) -> None:
-    """Raises HistoryError naming the file if it is missing, cut or damaged."""
+    """Compare a file with its checksums. Raises HistoryError naming the file if it is missing,
+    truncated or damaged."""
     MappedFile(path, expected, verified).close()

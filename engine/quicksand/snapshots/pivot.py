@@ -1,4 +1,5 @@
-"""Freezing the disk of a running machine: from one instant on the guest writes to a new layer."""
+"""Freezing the disk of a running machine by giving it a new top layer, to which the guest then
+writes (QMP ``blockdev-snapshot``)."""
 
 from __future__ import annotations
 
@@ -14,49 +15,50 @@ from quicksand.host.files import map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import layer_name
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import RunState
+from quicksand.sandbox_records import RunState
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.records import Head, new_id
 
 DISK = "/machine/peripheral/vda"
-"""The guest's disk among QEMU's objects."""
+"""QOM path of the guest's disk in QEMU."""
 
 OURS = "disk-"
-"""Begins QEMU's names of the layers that were added while it ran; the layer's id follows."""
+"""Prefix of QEMU's node names for layers that were added while it ran; the layer's id follows."""
 
 
 class Pivot:
-    """One new layer. The caller holds the history's lock.
+    """The switch to one new top layer. The caller holds the history's lock.
 
-    `prepare`, then `turn`, both while the VM runs or stands still; `undo` if anything fails.
+    Call `prepare`, then `turn`; the VM may run or be paused. Call `undo` if anything fails.
     """
 
     def __init__(self, history: History, run: RunState, monitor: Monitor) -> None:
-        """``run`` is that of the machine to which ``monitor`` is connected."""
+        """``run`` is the state of the machine to which ``monitor`` is connected."""
         self.layer = new_id()
-        """The new one."""
+        """The id of the new layer."""
         self.turned = False
         self._history = history
         self._run = run
         self._monitor = monitor
         self._before: Head | None = None
         self._node_name = ""
-        """QEMU's name of the active layer."""
+        """QEMU's node name of the active layer."""
 
     @property
     def before(self) -> Head:
-        """Where the sandbox stood."""
+        """The head before the switch."""
         assert self._before is not None, "prepare comes first"
         return self._before
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """The layers of the disk at the instant of `turn`, the lowest first."""
+        """The layers of the disk at the moment of `turn`, the lowest first."""
         return (*self.before.layers, self.before.top)
 
     async def prepare(self) -> None:
-        """All that can be done before. Raises HistoryError, HostError, MachineError."""
+        """Create the new layer and open it in QEMU. Raises HistoryError, HostError,
+        MachineError."""
         self._before = await self._find_head()
         await in_thread_to_the_end(self._prepare_files)
         file: dict[str, Any] = {
@@ -76,15 +78,15 @@ class Pivot:
         }
         for node in (file, layer):
             await self._monitor.execute("blockdev-add", **node)
-        # From here on the new layer is the top one, whether QEMU writes to it already or not: an
-        # empty layer changes nothing.
+        # From here on the head names the new layer, whether QEMU writes to it already or not: an
+        # empty layer on top does not change the disk.
         top = replace(self.before, layers=self.frozen, top=self.layer)
         await in_thread_to_the_end(lambda: self._history.set_head(top))
 
     async def _find_head(self) -> Head:
-        """The head, with the layer that QEMU writes to in fact."""
+        """The head, corrected to the layer that QEMU actually writes to."""
         head = self._history.head()
-        # Not by query-block: that tells the whole chain below it, cut off at some length.
+        # Not by query-block, which describes the whole chain below it and truncates that.
         disk = await self._monitor.execute("qom-get", path=DISK, property="drive")
         self._node_name = str(disk)
         active = self._layer_of(self._node_name)
@@ -95,7 +97,7 @@ class Pivot:
         raise HistoryError(f"QEMU writes to the layer {active}, which the head does not name")
 
     def _layer_of(self, node_name: str) -> str:
-        """The layer that is QEMU's node of that name: one of ours, or the one it began with."""
+        """The layer behind a node name of QEMU: one that was added, or the one it started with."""
         if node_name.startswith(OURS):
             return node_name.removeprefix(OURS)
         for word in self._run.qemu_command:
@@ -108,7 +110,7 @@ class Pivot:
     def _prepare_files(self) -> None:
         place = self._history.place
         add_layer(place, self.layer, below=self.before.top)
-        # What is unwritten now need not be written in the instant.
+        # What is flushed now need not be flushed in the pause.
         top = place.layer(self.before.top)
         with map_os_errors(top):
             descriptor = os.open(top, os.O_RDONLY)
@@ -118,32 +120,34 @@ class Pivot:
                 os.close(descriptor)
 
     async def turn(self) -> None:
-        """From here on the guest writes to the new layer. Raises MachineError."""
+        """Switch the guest to the new layer. Raises MachineError."""
         await self._monitor.execute(
             "blockdev-snapshot", node=self._node_name, overlay=f"{OURS}{self.layer}"
         )
         self.turned = True
 
     async def undo(self) -> None:
-        """Undo what a failed attempt has left. The frozen layer stays below the new one, if QEMU
-        writes there already: that costs nothing but a file."""
+        """Remove what a failed attempt has left. If QEMU writes to the new layer already, it stays:
+        that costs only a file."""
         if self._before is None or self.turned:
             return
         await in_thread_to_the_end(lambda: self._history.set_head(self.before))
         for name in (f"{OURS}{self.layer}", f"{OURS}{self.layer}-file"):
-            # It may not have got so far as to add them.
+            # `prepare` may have failed before it added them.
             with contextlib.suppress(QuicksandError):
                 await self._monitor.execute("blockdev-del", **{"node-name": name})
         self._history.place.layer(self.layer).unlink(missing_ok=True)
 
 
 def freeze_stopped(history: History, name: str) -> tuple[str, ...]:
-    """Freeze the disk of a stopped sandbox: it goes on in a new layer. Returns the frozen ones."""
+    """Freeze the disk of a stopped sandbox by adding a new top layer. Returns the frozen layers,
+    the lowest first. Raises StateError after an unfinished start, HistoryError, ImageError,
+    HostError."""
     head = history.head()
     if head.previous is not None:
         raise StateError(
-            f"the last start of {name!r} did not end well",
-            hint=f"`quicksand-tui start {name}` and stop it, then try again",
+            f"the last start of {name!r} was not finished",
+            hint=f"`quicksand-tui start {name}`, then stop it and try again",
         )
     top = new_id()
     add_layer(history.place, top, below=head.top)

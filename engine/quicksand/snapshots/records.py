@@ -1,4 +1,4 @@
-"""What a sandbox's records say: where it stands (``head.json``), and each of its checkpoints
+"""The records of a sandbox's history: its `Head` (``head.json``) and for each checkpoint a `Node`
 (``node.json``)."""
 
 from __future__ import annotations
@@ -11,34 +11,29 @@ from typing import Any, TypeGuard
 
 from quicksand.errors import ConfigError
 from quicksand.layout import AGENT_PORTS
+from quicksand.snapshots.tier import Tier, find_tier
 
 SCHEMA = 1
 TAG_MAX = 128
 """Characters."""
 
-PAGES = "pages"
-"""The tier of checkpoints whose memory is files of pages."""
-INTERNAL = "internal"
-"""The tier of those whose memory and devices are a snapshot that QEMU itself has written."""
-DISK = "disk"
-"""The tier of those that have no memory: the disk of a sandbox that was stopped."""
-
 BLANK = "blank"
-"""Stands for the memory image of a cold start: there is none, its memory begins empty."""
+"""Stands for the memory image of a cold start, which has none: its memory starts empty."""
 
 _ID = re.compile(r"[0-9a-f]{8,16}")
 _NAME = re.compile(r"[0-9a-z][0-9a-z.-]{0,80}")
 
 
 def new_id() -> str:
+    """A new id for a layer, checkpoint or run: 12 hexadecimal digits."""
     return secrets.token_hex(6)
 
 
 def check_tag(tag: str) -> str:
-    """Return ``tag`` if a checkpoint may be called so. Raises ConfigError."""
+    """Return ``tag`` if it is a valid tag for a checkpoint. Raises ConfigError."""
     if not isinstance(tag, str) or not tag.strip() or len(tag) > TAG_MAX:
         raise ConfigError(
-            f"{str(tag)[:TAG_MAX]!r} is no tag for a checkpoint",
+            f"{str(tag)[:TAG_MAX]!r} is not a valid tag for a checkpoint",
             hint=f"1 to {TAG_MAX} characters, not all of them spaces",
         )
     if not tag.isprintable():
@@ -48,38 +43,38 @@ def check_tag(tag: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Where a sandbox stands."""
+    """The present state of a sandbox: its disk, and the checkpoint from which it descends."""
 
     layers: tuple[str, ...]
     """Frozen layers of its disk, the lowest first."""
     top: str
-    """The layer that the guest writes to; or, after a crash in the middle of a checkpoint, an empty
-    one above that."""
+    """The layer that the guest writes to; after a crash while a checkpoint is taken, possibly an
+    empty layer above that one."""
     node: str | None = None
-    """The checkpoint that it descends from."""
+    """The id of the checkpoint from which it descends."""
     run: str | None = None
-    """The run of QEMU that has all pages of ``node`` in its memory, if one has."""
+    """The run of QEMU whose memory descends from that of ``node``; None if no run's does."""
     memory: str = BLANK
     """The memory image that the run maps: a file in memory/."""
     stored: int = 0
     """Bytes of pages that the run's checkpoints have stored since their last memory image."""
     machine: str = ""
-    """The machine (its directory's name) whose disk this is."""
+    """The machine (the name of its directory) that writes to this disk."""
     previous: Head | None = None
-    """While ``machine`` takes over from another: where that one stands. Which of the two counts if
-    all ends in this instant, the keeper tells (exit.json)."""
+    """While ``machine`` takes over from another machine: that one's head. If everything ends in
+    this moment, the keeper's exit.json tells which of the two counts."""
     waiting: str = ""
-    """The layer of a machine that waits to take over, if there is one."""
+    """The top layer of a machine that waits to take over (standby.py), or ""."""
 
     @classmethod
     def going_on(cls, node: Node, *, machine: str, previous: Head | None = None) -> Head:
-        """Where a machine stands that goes on from ``node``, in a layer of its own."""
+        """The head of a machine that continues from ``node`` in a new layer."""
         return cls(
             layers=node.layers,
             top=new_id(),
             node=node.id,
-            # What QEMU itself has loaded is in no file of pages.
-            run=new_id() if node.tier == PAGES else None,
+            # Memory that QEMU itself has loaded is in no file of pages.
+            run=new_id() if node.tier.has_pages else None,
             memory=node.memory,
             machine=machine,
             previous=previous,
@@ -101,7 +96,7 @@ class Head:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Head:
-        """Raises ValueError naming what is wrong."""
+        """Parse a head. Raises ValueError naming what is wrong."""
         check_schema(value)
         try:
             return cls(
@@ -121,12 +116,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file that a checkpoint needs, as it was when it was written."""
+    """A file that a checkpoint needs, with its size and checksums when it was written."""
 
     name: str
     size: int
+    """Bytes."""
     crcs: tuple[int, ...]
-    """CRC-32 of each CHUNK of it (pages.py)."""
+    """The CRC-32 of each CHUNK (pages.py)."""
 
     def to_json(self) -> list[Any]:
         return [self.name, self.size, list(self.crcs)]
@@ -143,7 +139,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One checkpoint."""
+    """The record of one checkpoint."""
 
     id: str
     tag: str
@@ -151,56 +147,58 @@ class Node:
     created: float
     """Unix time."""
     note: str
-    tier: str
+    tier: Tier
     tier_note: str
-    """Why no better one."""
+    """Why no better tier was used; "" for the best one."""
     auto: bool
-    """Taken by a revert, so that it can be undone."""
+    """The engine took it (before a revert, a start at a checkpoint, or removal)."""
     pinned: bool
+    """It cannot be deleted and does not expire."""
     pause_s: float
-    """Seconds that the VM stood still."""
+    """Seconds for which the VM was paused."""
     bytes_written: int
     layers: tuple[str, ...]
     """Frozen layers of its disk, the lowest first."""
     shape: dict[str, Any]
-    """What a machine must be to go on from here (restore.py)."""
+    """What a machine must be to continue from here (`SHAPE_NAMES` in restore.py)."""
     memory: str
-    """The memory image that its pages lie over: a file in memory/."""
+    """The memory image below its pages: a file in memory/, or BLANK."""
     pages: tuple[File, ...]
     """Files of pages, in the order in which the index numbers them."""
     index: File | None
     devices: File | None
-    """Of the tier INTERNAL neither is there, nor is any other file but ``state``."""
+    """In the tier "internal" both are None, and ``state`` is the only file."""
     token: str
     """The agent's token in its memory."""
     owner: str = ""
-    """The sandbox whose names and secrets its memory has; "" where that is not known."""
+    """The id of the sandbox whose names and secrets are in its memory; "" if unknown."""
     hidden: bool = False
-    """Kept for its pages or for one start; nobody asked for it."""
+    """Users do not see it: it is kept for its pages, or was taken for clones or a template."""
     firmware: File | None = None
-    """What a reboot of the guest runs, a file in memory/; None if the machine needs none."""
+    """The machine's firmware, a file in memory/; None if none is kept (firmware.py)."""
     image: File | None = None
-    """The file that ``memory`` names; None for BLANK, which is no file."""
+    """The file that ``memory`` names; None for BLANK."""
     state: File | None = None
-    """Memory and devices as QEMU wrote them, a file in memory/; of the tier INTERNAL only."""
+    """Memory and devices as QEMU wrote them, a file in memory/; only in the tier "internal"."""
     port: int = 0
-    """A port of the agent that had a client. One is to be there when the guest goes on: then that
-    has nobody to part with and nobody to greet."""
+    """A port of the agent that had a client. If a client is connected there when the guest
+    continues, the agent notices no change of clients, which saves time (`restore.wake`)."""
 
     @property
     def files(self) -> tuple[File, ...]:
-        """What it needs in memory/."""
+        """The files that it needs in memory/."""
         others = (f for f in (self.image, self.firmware, self.state) if f is not None)
         return (*self.pages, *others)
 
     @property
     def own_files(self) -> tuple[tuple[str, File], ...]:
-        """What it needs in its directory, by name."""
+        """The files that it needs in its own directory: (name, file)."""
         found = (("devices", self.devices), ("pages.index", self.index))
         return tuple((name, file) for name, file in found if file is not None)
 
     def to_json(self) -> dict[str, Any]:
         plain = {f: getattr(self, f) for f in self.__slots__}
+        plain["tier"] = self.tier.name
         plain["layers"] = list(self.layers)
         plain["pages"] = [file.to_json() for file in self.pages]
         for name in ("index", "devices", "image", "firmware", "state"):
@@ -210,7 +208,7 @@ class Node:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Node:
-        """Raises ValueError naming what is wrong."""
+        """Parse a checkpoint's record. Raises ValueError naming what is wrong."""
         check_schema(value)
         try:
             node = cls(
@@ -219,7 +217,7 @@ class Node:
                 parent=None if value["parent"] is None else _id(value["parent"]),
                 created=_finite(value["created"]),
                 note=str(value["note"]),
-                tier=str(value["tier"]),
+                tier=find_tier(value["tier"]),
                 tier_note=str(value["tier_note"]),
                 auto=bool(value["auto"]),
                 pinned=bool(value["pinned"]),
@@ -245,17 +243,12 @@ class Node:
         return node
 
     def _check_files(self) -> None:
-        """Raise ValueError unless it has the files of its tier."""
-        of_pages = (self.index, self.devices)
-        if self.tier == INTERNAL:
-            whole = self.files == (self.state,) and of_pages == (None, None)
-            whole = whole and self.memory == BLANK
-        elif self.tier == DISK:
-            whole = self.files == () and of_pages == (None, None) and self.memory == BLANK
-        else:
-            whole = None not in of_pages and self.state is None
-        if not whole:
-            raise ValueError(f"bad checkpoint: these are no files of the tier {self.tier!r}")
+        """Raise ValueError unless it has exactly the files that its tier allows."""
+        names = ("pages", "index", "devices", "firmware", "image", "state")
+        found = {name for name in names if getattr(self, name)}
+        blank = "image" not in found and not self.tier.has_pages
+        if not self.tier.fits(found) or (blank and self.memory != BLANK):
+            raise ValueError(f"bad checkpoint: these are no files of the tier {self.tier.name!r}")
 
 
 def _optional_file(value: Any) -> File | None:
@@ -276,7 +269,7 @@ def _finite(value: Any) -> float:
 
 
 def check_schema(value: Any) -> None:
-    """Raise ValueError unless it is a record that we can read."""
+    """Raise ValueError unless ``value`` is a JSON object of the schema version SCHEMA."""
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     if value.get("schema_version") != SCHEMA:
@@ -284,13 +277,14 @@ def check_schema(value: Any) -> None:
 
 
 def _name(value: Any) -> str:
-    """A file's name that leads nowhere else."""
+    """Check that ``value`` is a plain file name, which cannot lead out of its directory."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError(f"{value!r} is no file name")
     return value
 
 
 def is_id(value: object) -> TypeGuard[str]:
+    """Whether ``value`` could be an id of `new_id`."""
     return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 

@@ -1,9 +1,9 @@
-"""A guest that waits for a revert goes through the first steps after one beforehand.
+"""Rehearsing a revert: a guest that waits for one runs the first steps after it in advance.
 
-An emulating QEMU drops all code that it has translated when it loads a state; to translate again
-what the first command needs is most of a revert's time. So it is done while the guest waits.
-From the agent's first answer on no program but the agent gets a processor (`pause_others` of its
-protocol), so little gets ahead by that; and no packet leaves.
+QEMU's TCG discards all translated code when it loads a state, and translating what the first
+command needs takes most of a revert's time. So the waiting guest runs that code beforehand. Once
+the agent has answered, only the agent gets CPU time (``pause_others`` in its protocol), so the
+user's programs hardly advance; and no packet leaves the machine.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from quicksand.agent.session import Session
 from quicksand.config import Accelerator, NetworkMode
 from quicksand.errors import AgentUnreachableError
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Record, RunState
+from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots import restore
 from quicksand.snapshots.records import Node
 
 LIMIT_S = 5.0
-"""A guest that takes longer does without. So long, by the guest's clock, its programs stand still
-if nobody lets them go on."""
+"""Seconds after which a rehearsal is given up. After as many seconds of the guest's clock the agent
+resumes the other programs by itself."""
 
 FIRST_COMMAND = ["/proc/self/exe", "--version"]
-"""The agent's own: a program of the user's could leave traces."""
+"""The agent's own program: one of the user's could leave traces."""
 
 _FILTER = "hold"
 _LONGEST_US = 2**32 - 1  # what QEMU's filter-buffer takes (qapi/qom.json)
 
 
 def is_worth_it(record: Record, node: Node, run: RunState) -> bool:
-    """Whether there is code to translate, and it can be done unheard. Not where the guest must get
-    another identity first, nor where its QEMU has what we know nothing of: another network card,
-    say."""
+    """Whether a rehearsal saves time (only with TCG) and has no side effects. It is not done where
+    the guest must get another identity first, nor with extra QEMU arguments, which might add
+    another network card."""
     is_same = node.owner in ("", record.id)
     return run.accel == Accelerator.TCG and is_same and not record.config.extra_qemu_args
 
 
 async def hold_packets(record: Record, monitor: Monitor) -> None:
-    """What the guest sends is kept until `release_packets`. Raises MachineError."""
+    """Hold back the packets that the guest sends until `release_packets` (QEMU's filter-buffer).
+    Raises MachineError."""
     if record.config.network_mode is not NetworkMode.NONE:
         await monitor.execute(
             "object-add",
@@ -48,13 +49,14 @@ async def hold_packets(record: Record, monitor: Monitor) -> None:
 
 
 async def release_packets(record: Record, monitor: Monitor) -> None:
-    """Raises MachineError."""
+    """Send the packets that were held back. Raises MachineError."""
     if record.config.network_mode is not NetworkMode.NONE:
         await monitor.execute("object-del", id=_FILTER)
 
 
 async def go_through(session: Session, record: Record, node: Node) -> None:
-    """The guest runs; its programs stand still afterwards. Raises AgentError."""
+    """Run the first steps in the running guest; its other programs are stopped afterwards. Raises
+    AgentError."""
     await session.request("pause_others", {"seconds": LIMIT_S})
     await restore.repair_guest(session, record, node)
     params = execution.command_params(
@@ -65,10 +67,10 @@ async def go_through(session: Session, record: Record, node: Node) -> None:
 
 
 async def give_up() -> Session:
-    """In place of asking a second time."""
+    """Raise AgentUnreachableError, where a revert would connect a second time."""
     raise AgentUnreachableError("the guest's agent did not answer at once")
 
 
 async def let_go(session: Session) -> None:
-    """The guest's programs run again. Raises AgentUnreachableError."""
+    """Resume the guest's other programs. Raises AgentError."""
     await session.request("resume_others")

@@ -1,5 +1,5 @@
-"""Going back to a checkpoint: a new QEMU is made ready while the old one runs, or waits already;
-then it takes over."""
+"""Reverting to a checkpoint: a new QEMU, the successor, is started while the old one runs (or waits
+already, standby.py); then it takes over."""
 
 from __future__ import annotations
 
@@ -15,44 +15,47 @@ from quicksand.errors import (
     QuicksandError,
     StateError,
 )
+from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import sandbox_dir
-from quicksand.planning import check_space, gather_parts
-from quicksand.registry import Record, Registry
+from quicksand.planning import gather_parts
+from quicksand.qemu.command import forward_rules
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.snapshots import restore, standby
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import History, prune_automatic
-from quicksand.snapshots.operations import (
+from quicksand.snapshots.origins import Origin, import_node
+from quicksand.snapshots.records import TAG_MAX, Node
+from quicksand.snapshots.successor import Successor, human, is_keeper_gone
+from quicksand.snapshots.tags import automatic_tag
+from quicksand.snapshots.taking import (
     Live,
     find_shape,
     start_capture,
     working_on,
 )
-from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.records import DISK, TAG_MAX, Node
-from quicksand.snapshots.successor import Successor, human, is_keeper_gone, plan_forwards
-from quicksand.snapshots.tags import automatic_tag
 from quicksand.stopping import end_strays
 
 
 async def revert(
     registry: Registry, record: Record, tag: str | None, *, keep_now: bool = True
 ) -> tuple[Node, Node | None]:
-    """Go back to a checkpoint; without ``tag`` to the last automatic one, which takes the last
-    revert back, whoever made it. With ``keep_now`` the present is kept as an automatic checkpoint.
+    """Revert to the checkpoint ``tag`` or, if that is None, to the last automatic one, which undoes
+    the last revert of any client. With ``keep_now`` the present is kept as an automatic checkpoint.
 
-    Returns the checkpoint and the automatic one. Raises CheckpointNotFoundError, HistoryError,
-    HostError, MachineError, StateError where there is nothing to take back; until the new QEMU has
-    taken over, the old one goes on after any failure.
+    Returns the checkpoint and the automatic one. Raises StateError if the sandbox is not running or
+    there is nothing to undo, CheckpointNotFoundError, HistoryError, HostError, MachineError,
+    AgentError. Until the new QEMU has taken over, the old one keeps running after any failure.
     """
     async with working_on(registry, record) as live:
         if tag is None:
             node = last_automatic(live.history, record.name)
         else:
             node = await find_or_import(registry, live, tag)
-        if node.tier == DISK:
+        if not node.tier.has_memory:
             raise HistoryError(
-                f"the checkpoint {node.tag!r} has a disk and no memory to go back to",
+                f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
                 hint=f"stop the sandbox, then `quicksand-tui start --at {node.id} {record.name}`",
             )
         shape = await find_shape(live)
@@ -68,20 +71,20 @@ async def revert(
                 _launch(registry, record, successor) if waiting is None else _nothing(),
                 capture.prepare() if capture is not None else _nothing(),
             )
-            await live.keeper.ask("guard", on=not live.run.paused, forwards=plan_forwards(live.run))
+            await live.keeper.ask("guard", on=not live.run.paused, forwards=_rules(live))
             if capture is None:
                 await live.monitor.execute("stop")
                 await successor.reserve()
             else:
                 await capture.freeze(resume=False)
                 await successor.reserve()
-                # The files are written while the new guest takes its first steps.
+                # The files are written while the new guest is resumed.
                 keeping = asyncio.create_task(
                     _keep_present(live, node, capture, shape), name="quicksand-keep-present"
                 )
             await successor.take_over()
         except BaseException:
-            # What is tidied up comes second to the error that is on its way to the caller.
+            # Errors of the cleanup must not replace the one that is raised to the caller.
             with contextlib.suppress(QuicksandError):
                 await asyncio.shield(_give_up(live, successor, capture, keeping))
             raise
@@ -94,7 +97,7 @@ async def revert(
 
 
 def last_automatic(history: History, name: str) -> Node:
-    """Raises StateError if there is none."""
+    """The latest automatic checkpoint. Raises StateError if there is none."""
     automatic = [node for node in history.nodes() if node.auto]
     if not automatic:
         raise StateError(f"the sandbox {name!r} was never reverted: nothing to undo")
@@ -107,7 +110,7 @@ async def _give_up(
     if keeping is not None:
         await asyncio.wait((keeping,))
         if not keeping.cancelled():
-            keeping.exception()  # seen: what made us give up is what counts
+            keeping.exception()  # retrieved, since the failure that led here is the one to raise
     await (_end_old(live) if successor.is_current() else _stay(live, successor, capture))
 
 
@@ -116,7 +119,7 @@ async def _launch(registry: Registry, record: Record, successor: Successor) -> N
 
 
 async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
-    """Do both at the same time, each to its end, then raise what one has raised."""
+    """Await both at the same time, each to its end, then raise the first error, if any."""
     for result in await asyncio.gather(one, other, return_exceptions=True):
         if result is not None:
             raise result
@@ -126,8 +129,8 @@ async def _nothing() -> None: ...
 
 
 async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
-    """The sandbox's checkpoint ``tag``, or, as OTHER:TAG, one of another sandbox, which becomes its
-    own too. Raises CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
+    """The sandbox's checkpoint ``tag``; OTHER:TAG imports the checkpoint TAG of the sandbox OTHER.
+    Raises CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
     try:
         return live.history.find(tag)
     except CheckpointNotFoundError:
@@ -146,7 +149,8 @@ async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
 
 
 async def _keep_present(live: Live, node: Node, capture: Capture, shape: dict[str, Any]) -> Node:
-    """Commit what was the present before the revert. The old QEMU stands still meanwhile."""
+    """Store the state before the revert as an automatic checkpoint. The old QEMU is still there,
+    paused. Raises HistoryError if that fails, since the revert itself has succeeded."""
     what = "before undo" if node.auto else f"before revert to {node.tag}"
     tag = automatic_tag(live.history, what)
     try:
@@ -155,30 +159,34 @@ async def _keep_present(live: Live, node: Node, capture: Capture, shape: dict[st
         await asyncio.shield(capture.forget())
         if isinstance(error, QuicksandError):
             raise HistoryError(
-                f"the sandbox is reverted to {node.tag!r}, but what was before could not be kept: "
+                f"the sandbox is reverted to {node.tag!r}, but its state before could not be kept: "
                 f"{error}"
             ) from error
         raise
 
 
 async def _end_old(live: Live) -> None:
-    """End the QEMU that another one has taken over from. Raises MachineError when the sandbox has
-    ended as a whole, or its keeper has."""
+    """End the old QEMU after the successor has taken over. Raises MachineError if the whole sandbox
+    or its keeper has ended."""
     try:
         await live.keeper.ask("kill", name=live.machine.name)
     except MachineError:
         if await is_keeper_gone(live):
             end_strays(live.place, only=live.run.qemu_pid)
             raise
-        # It has ended by itself just before.
+        # Otherwise the old QEMU has just ended by itself.
+
+
+def _rules(live: Live) -> list[str]:
+    return forward_rules(live.run.forwards, live.run.http_port)
 
 
 async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
-    """The revert failed: the old QEMU goes on as if nothing had been."""
+    """After a failed revert: remove the successor and let the old QEMU continue."""
     with contextlib.suppress(QuicksandError):
         await successor.remove()
-    # Now that it is gone its ports are free for the old one, which may have them still.
-    for rule in plan_forwards(live.run):
+    # The successor's ports are free now. The old QEMU refuses those that it still has.
+    for rule in _rules(live):
         with contextlib.suppress(QuicksandError):
             await human(live.monitor, f"hostfwd_add net0 {rule}")
     if not live.run.paused:
@@ -187,7 +195,7 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     with contextlib.suppress(QuicksandError):
         if (current := live.runtime.current()).root.exists():
             live.history.settle(current.name)
-        # Else all has ended, and the next start decides whose disk counts.
+        # Otherwise the sandbox has ended, and the next start decides which head counts.
     with contextlib.suppress(QuicksandError):
         if capture is not None:
             await capture.discard()

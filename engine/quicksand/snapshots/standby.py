@@ -1,9 +1,8 @@
-"""A QEMU that waits with a checkpoint's memory: going back there again is a hand-over then.
+"""A second QEMU that waits with a checkpoint's memory, so that a revert to it is only a hand-over.
 
-After a revert a client that stays has a second QEMU made ready (next_revert.py), and the keeper
-keeps it for a while. ``waiting.json`` in its directory says for what. It has the checkpoint's
-memory and runs nothing; the layer that the guest would write to is in the head, so that it is not
-swept away.
+After a checkpoint or a revert a client that stays has such a QEMU started (next_revert.py), and the
+keeper keeps it for a while. It has the checkpoint's memory, and its VM is paused. ``waiting.json``
+in its directory names the checkpoint; the head names its top layer, so that no sweep removes it.
 """
 
 from __future__ import annotations
@@ -17,29 +16,31 @@ from quicksand.errors import AgentError, HistoryError, MachineError, StateError
 from quicksand.host.files import read_json, write_json
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.planning import Parts, gather_parts
-from quicksand.registry import Record, Registry, RunState, remove_tree
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots import rehearsal
-from quicksand.snapshots.operations import Live, working_on
 from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.successor import Successor
+from quicksand.snapshots.taking import Live, working_on
 
 WAIT_S = 600.0
-"""So long it waits: it takes some 60 MiB."""
+"""Seconds after which the keeper ends it: it takes some 60 MiB of memory."""
 
 ADOPT_S = 1.0
-"""One that does not answer at once is no help."""
+"""Seconds within which it must answer; a slower one is replaced by a new QEMU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What ``waiting.json`` says."""
+    """The contents of ``waiting.json``."""
 
     node: str
+    """The id of the checkpoint."""
     head: Head
-    """Where the sandbox stands once it has taken over."""
+    """The sandbox's head once it has taken over."""
     run: RunState
     rehearsed: bool
-    """Whether its guest has gone through its first steps already."""
+    """Whether its guest has run its first steps already (rehearsal.py)."""
 
     def to_json(self) -> dict[str, Any]:
         head, run = self.head.to_json(), self.run.to_json()
@@ -47,7 +48,7 @@ class Waiting:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Waiting:
-        """Raises ValueError."""
+        """Parse ``waiting.json``. Raises ValueError."""
         try:
             head, run = Head.from_json(value["head"]), RunState.from_json(value["run"])
             rehearsed = value.get("rehearsed") is True
@@ -57,8 +58,8 @@ class Waiting:
 
 
 async def make_ready(registry: Registry, record: Record, node_id: str) -> None:
-    """Have a QEMU wait for a revert to that checkpoint. No error if one does; one that waits for
-    another checkpoint ends. Raises as `revert` does; nothing is left then."""
+    """Start a QEMU that waits for a revert to the checkpoint ``node_id``, unless there is one. One
+    that waits for another checkpoint is ended. Raises as `revert`; nothing is left then."""
     async with working_on(registry, record) as live:
         for waiting in find_all(live):
             if waiting.node == node_id:
@@ -67,7 +68,7 @@ async def make_ready(registry: Registry, record: Record, node_id: str) -> None:
         node = await asyncio.to_thread(live.history.get, node_id)
         parts = await gather_parts(registry, record)
         if rehearsal.is_worth_it(record, node, live.run):
-            # Without, then: the agent of an old checkpoint does not know it, a guest is too slow.
+            # If that fails (an old checkpoint's agent, a slow guest), do without a rehearsal.
             with contextlib.suppress(AgentError, MachineError, StateError, TimeoutError):
                 await _prepare(live, node, parts, rehearse=True)
                 return
@@ -75,7 +76,7 @@ async def make_ready(registry: Registry, record: Record, node_id: str) -> None:
 
 
 async def _prepare(live: Live, node: Node, parts: Parts, *, rehearse: bool) -> None:
-    """Launch one and let it wait; nothing is left if that fails."""
+    """Launch a QEMU and let it wait. Nothing is left after a failure."""
     successor = Successor.new(live, node)
     try:
         await _note_layer(live, successor.head.top)
@@ -94,8 +95,8 @@ async def _prepare(live: Live, node: Node, parts: Parts, *, rehearse: bool) -> N
 
 
 async def take(live: Live, node: Node) -> Successor | None:
-    """The one that waits for a revert to ``node``, this client's now; None if there is none. Those
-    that wait for something else end."""
+    """Take over the QEMU that waits for a revert to ``node``; None if there is none. Those that
+    wait for other checkpoints are ended."""
     found = None
     for waiting in find_all(live):
         if found is None and waiting.node == node.id:
@@ -106,10 +107,10 @@ async def take(live: Live, node: Node) -> Successor | None:
 
 
 async def forget_removed(registry: Registry, record: Record) -> None:
-    """End what waits for a checkpoint that is not there any more; it has its files open still.
-    Raises HostError."""
+    """End a QEMU that waits for a checkpoint that was deleted: it still has the files open. Raises
+    HostError, MachineError."""
     history = registry.history(record.id)
-    # Without a head that can be read, or while it does not run, nothing waits.
+    # If the head cannot be read or the sandbox is not running, no QEMU waits.
     with contextlib.suppress(StateError, HistoryError):
         if not await asyncio.to_thread(lambda: history.head().waiting):
             return
@@ -121,7 +122,7 @@ async def forget_removed(registry: Registry, record: Record) -> None:
 
 
 def find_all(live: Live) -> list[Waiting]:
-    """There is at most one, unless a client died in between."""
+    """All QEMUs that wait: at most one, unless a client died while it replaced one."""
     found = []
     for name in live.runtime.names():
         with contextlib.suppress(OSError, ValueError):
@@ -130,7 +131,7 @@ def find_all(live: Live) -> list[Waiting]:
 
 
 async def _adopt(live: Live, node: Node, waiting: Waiting) -> Successor | None:
-    """None if it has ended meanwhile."""
+    """Take over a waiting QEMU; None if it has ended meanwhile."""
     successor = Successor(live, node, waiting.head)
     try:
         await live.keeper.ask("take", name=waiting.head.machine)
@@ -151,7 +152,7 @@ async def _end(live: Live, waiting: Waiting) -> None:
     with contextlib.suppress(MachineError):  # it has ended by itself
         await live.keeper.ask("take", name=machine)
         await live.keeper.ask("kill", name=machine)
-    await in_thread_to_the_end(lambda: remove_tree(live.runtime.machine(machine).root))
+    await in_thread_to_the_end(lambda: live.runtime.remove_machine(machine))
     await _note_layer(live, "")
 
 
@@ -161,7 +162,7 @@ async def _undo(live: Live, successor: Successor) -> None:
 
 
 async def _note_layer(live: Live, top: str) -> None:
-    """The layer of the one that waits, "" for none, in the sandbox's head."""
+    """Write the top layer of the waiting QEMU ("" for none) to the sandbox's head."""
     history = live.history
     head = await asyncio.to_thread(history.head)
     if head.waiting != top:

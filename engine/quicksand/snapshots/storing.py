@@ -1,7 +1,7 @@
-"""Bringing the pages that were copied in a pause to the disk, while the VM runs on.
+"""Writing the pages that were copied in a pause to disk, while the VM runs again.
 
-Pages that the last checkpoint has are referred to; the others go to a file of their own, or, when
-much lies over the memory image already, all of the memory goes to a new image.
+Pages that the last checkpoint has are only referred to. New ones are written to a file of their
+own or, if many pages differ from the memory image already, all of the memory to a new image.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quicksand.errors import DiskSpaceError, HistoryError
+from quicksand.host.space import check_space
 from quicksand.layout import SandboxDir
-from quicksand.planning import check_space
 from quicksand.snapshots.copying import Copy
 from quicksand.snapshots.differences import address_of, sort_pages
 from quicksand.snapshots.guest_ram import PAGE, count_pages
@@ -42,24 +42,24 @@ class Stored:
     memory: str
     image: File | None
     written: int
-    """Bytes."""
+    """Bytes that were written for it."""
     stored: int
-    """`Head.stored` after it."""
+    """The new value of `Head.stored`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is on disk already of the memory of the run that is captured.
 
-    Pages of which ``runs`` say nothing are as in the image ``memory``. They are as in the image
-    that the run itself maps, too, whether or not that is the same one. For:
+    Pages that are not in ``runs`` are as in the image ``memory``. They are also as in the image
+    that the run itself maps, whether or not that is the same one, because:
 
     - the run's first checkpoint, or one whose predecessor is lost, names the image that the run
-      maps, and lists all pages that the run has written (anonymous ones);
-    - a run that goes on from a checkpoint maps that one's image, and takes its list over;
-    - lists only grow: a page that was ever listed in a run stays so;
-    - a new image is made of the one before it and of the listed pages, so what is not listed at
-      that instant is the same in both, and what is not listed later was not listed then.
+      maps and lists all pages that the run has written (anonymous ones);
+    - a run that continues from a checkpoint maps that one's image and takes over its list;
+    - lists only grow: a page that was ever listed in a run stays listed;
+    - a new image is made of the one before it and of the listed pages, so a page that is not listed
+      at that time is the same in both, and a page that is not listed later was not listed then.
     """
 
     runs: list[Run]
@@ -68,17 +68,17 @@ class Known:
     image: File | None
 
     def number_of_image(self) -> int:
-        """The image's number among the files; one that no file has if no page refers to it."""
+        """The image's number among the files, or an unused number if no page refers to it."""
         names = [file.name for file in self.files]
         return names.index(self.memory) if self.memory in names else len(names)
 
 
 class Storage:
-    """The pages of one checkpoint on their way to the disk."""
+    """Writes the pages of one checkpoint to disk."""
 
     def __init__(self, history: History, id_: str, head: Head, *, run: str, size: int) -> None:
-        """``run``: the run of QEMU that was captured while the sandbox stood at ``head``; ``size``:
-        bytes of its memory."""
+        """``run``: the run of QEMU that is captured; ``head``: the head at that time; ``size``: the
+        guest's memory in bytes."""
         self._history = history
         self._place = history.place
         self._pages, self._image = memory_files(history.place, id_)
@@ -88,14 +88,15 @@ class Storage:
         self._size = size
 
     def find_known(self) -> str | None:
-        """The checkpoint that has pages of this run, if one has and its files are whole."""
+        """The id of the checkpoint that has pages of this run, if its files are undamaged."""
         with ExitStack() as stack, contextlib.suppress(HistoryError):
             self._map_known(stack)
             return self._head.node
         return None
 
     def store(self, copy: Copy) -> Stored:
-        """Raises HostError, HistoryError; the files may be there or not then."""
+        """Write the copied pages. Raises HostError, HistoryError; the files may or may not be there
+        then."""
         with ExitStack() as stack:
             known, data = self._find_known(stack, copy.since)
             pieces = [address_of(piece) for piece in copy.pieces]
@@ -105,7 +106,7 @@ class Storage:
             every = overlay_runs(here, known.runs)
             written = count_pages((run.first, run.count) for run in new) * PAGE
             stored = self._head.stored + written
-            # The same pages, where they are now: the new ones in the pieces of the copy.
+            # Where the pages are at this moment: the new ones are still in the copy's pieces.
             moved = [replace(run, file=run.file + len(data)) for run in new]
             sources = [*data, *copy.pieces]
             now = overlay_runs(moved, every)
@@ -120,9 +121,9 @@ class Storage:
         return Stored(tuple(every), tuple(files), known.memory, known.image, written, stored)
 
     def _find_known(self, stack: ExitStack, since: str | None) -> tuple[Known, list[memoryview]]:
-        """What the last checkpoint has of this run's memory, and its files' bytes while ``stack``
-        lives. If that checkpoint was removed or is damaged, all of the memory is new; unless only
-        what was written ``since`` was copied."""
+        """What the last checkpoint has of this run's memory, and the contents of its files, which
+        ``stack`` unmaps. If that checkpoint was removed or is damaged, all copied pages count as
+        new; but if only pages written ``since`` it were copied, HistoryError is raised."""
         try:
             return self._map_known(stack)
         except HistoryError:
@@ -145,7 +146,7 @@ class Storage:
         return MappedFile(self._place.memory / file.name, file, self._verified)
 
     def _find_image(self, name: str) -> File | None:
-        """What identifies the image of that name, by any checkpoint if there is one."""
+        """The checksums of the image of that name: a checkpoint's record of them, else computed."""
         path = find_image(self._place, name)
         if path is None:
             return None
@@ -157,9 +158,10 @@ class Storage:
     def _store_image(
         self, known: Known, now: list[Run], sources: list[memoryview], stored: int
     ) -> File | None:
-        """Write all of the memory, ``now`` and what is below it, if that is to be done."""
+        """Write all of the memory, ``now`` over the present image, to a new image if that pays;
+        else return None."""
         base = find_image(self._place, known.memory)
-        # Its number must be nobody else's: pages of the copy are numbered after the files.
+        # Its number must be unused: the copy's pieces are numbered after the files.
         number = known.number_of_image()
         if number >= len(known.files):
             number = len(sources)
@@ -185,17 +187,17 @@ class Storage:
 
 
 def memory_files(place: SandboxDir, id_: str) -> tuple[Path, Path]:
-    """The files that storing a checkpoint may make: pages, image."""
+    """The files that storing a checkpoint may create: pages, image."""
     return place.memory / f"{id_}.pages", place.memory / f"{id_}.ram"
 
 
 def find_image(place: SandboxDir, name: str) -> Path | None:
-    """The memory image of that name; None for that of a cold start."""
+    """The path of the memory image of that name; None for BLANK."""
     return None if name == BLANK else place.memory / name
 
 
 def load_index(place: SandboxDir, node: Node) -> PageIndex:
-    """The index of a checkpoint's pages. Raises HistoryError if it is damaged."""
+    """Read the index of a checkpoint's pages. Raises HistoryError if it is missing or damaged."""
     if node.index is None:
         raise HistoryError(f"the checkpoint {node.tag!r} has no pages")
     path = place.checkpoints / node.id / "pages.index"
@@ -207,7 +209,7 @@ def load_index(place: SandboxDir, node: Node) -> PageIndex:
 
 
 def _forget_unused(runs: list[Run], files: list[File]) -> tuple[list[Run], list[File]]:
-    """Leave out files of which no page is used any more."""
+    """Drop files of which no page is used any more, and renumber the others."""
     used = sorted({run.file for run in runs if run.file < len(files)})
     number = {old: new for new, old in enumerate(used)}
     renumbered = [

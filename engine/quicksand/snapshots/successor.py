@@ -1,4 +1,5 @@
-"""A QEMU that goes on from a checkpoint while another one still runs."""
+"""The successor: a QEMU that is prepared to continue from a checkpoint while another one, which it
+will replace, still runs."""
 
 from __future__ import annotations
 
@@ -13,28 +14,31 @@ from quicksand.errors import HostError, MachineError, QemuDiedError
 from quicksand.host.files import PendingJson, map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
-from quicksand.qemu.command import Inherited, plan
+from quicksand.qemu.command import forward_rules, plan
 from quicksand.qemu.process import Listeners
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor
-from quicksand.registry import RunState, publish_state, remove_tree
+from quicksand.registry import publish_state
+from quicksand.sandbox_records import RunState
 from quicksand.snapshots import rehearsal, restore
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.operations import Live
 from quicksand.snapshots.records import Head, Node, new_id
+from quicksand.snapshots.taking import Live
+from quicksand.snapshots.tiers import way_of
 from quicksand.stopping import end_strays
 
 FIRST_DESCRIPTOR = 300
-"""Of a QEMU that a keeper launches: above all that the keeper itself has open."""
+"""The first number for descriptors passed to a QEMU that the keeper launches: higher than any that
+the keeper itself has open."""
 
 
 class Successor:
-    """A QEMU in the making that goes on from a checkpoint."""
+    """A QEMU that is about to replace the running one, to continue from a checkpoint."""
 
     def __init__(self, live: Live, node: Node, head: Head) -> None:
         self._live = live
         self._node = node
         self.head = head
-        """Where the sandbox stands once it has taken over."""
+        """The sandbox's head once it has taken over."""
         self._directory = live.runtime.machine(head.machine)
         self._launched = False
         self._monitor: Monitor | None = None
@@ -42,66 +46,66 @@ class Successor:
         self._run: RunState | None = None
         self._reserved: PendingJson | None = None
         self.rehearsed = False
-        """Whether its guest has gone through its first steps, and its programs stand still."""
+        """Whether its guest has run its first steps and its programs are stopped."""
 
     @classmethod
     def new(cls, live: Live, node: Node) -> Self:
-        """One that is still to be launched. Raises QemuDiedError if all has ended meanwhile."""
-        taken = set(live.runtime.names())
-        if not taken:
+        """A successor that is not launched yet. Raises QemuDiedError if the sandbox has ended."""
+        if not live.runtime.names():
             raise QemuDiedError("QEMU ended before another one could take over")
-        name = next(str(n) for n in range(2, 10**6) if str(n) not in taken)
-        return cls(live, node, Head.going_on(node, machine=name))
+        return cls(live, node, Head.going_on(node, machine=live.runtime.new_name()))
 
     async def launch(self, parts: Parts) -> None:
-        """Start it, standing still, with the checkpoint's memory."""
+        """Start it, paused, and load the checkpoint's memory. Raises HistoryError, HostError,
+        MachineError."""
         run = await self._start(parts)
         await self.adopt(run)
         assert self._monitor is not None
-        await restore.load_memory(
+        await way_of(self._node).load_memory(
             self._live.place, self._directory, self._node, self._monitor, run.qemu_pid
         )
 
     async def adopt(self, run: RunState, *, timeout: float = CONNECT_TIMEOUT_S) -> None:
-        """It has been started already, as ``run`` tells. Raises MachineError if it has ended, or
-        does not answer within ``timeout`` seconds."""
+        """Connect to a QEMU that was started already, in the state ``run``. Raises MachineError if
+        it has ended or does not answer within ``timeout`` seconds, AgentError."""
         self._launched = True
         self._run = run
         self._monitor = await Monitor.connect(self._directory, timeout=timeout)
-        # Nobody else uses this machine yet, so no lease is needed.
+        # No other client uses this machine yet, so no lease is needed.
         self._session = await dial(self._directory.agent_socket(self._node.port))
 
     @property
     def run(self) -> RunState:
-        """Once it was started."""
+        """Its state; it must have been started."""
         assert self._run is not None
         return self._run
 
     async def rehearse(self) -> None:
-        """Have its guest go through its first steps, then stand still again (rehearsal.py).
+        """Run the guest's first steps, then pause it again (rehearsal.py).
 
-        Raises AgentError, HistoryError, MachineError, TimeoutError; it is of no use then.
+        Raises AgentError, HistoryError, MachineError, TimeoutError; it must be removed then.
         """
         assert self._monitor is not None
         async with asyncio.timeout(rehearsal.LIMIT_S):
             await rehearsal.hold_packets(self._live.record, self._monitor)
-            # Its programs run until the agent has answered, so that is asked only once.
+            # The guest's programs run until the agent has answered, so it is asked only once.
             session = await self._wake(again=rehearsal.give_up)
             await rehearsal.go_through(session, self._live.record, self._node)
             await self._monitor.execute("stop")
         self.rehearsed = True
 
     async def _wake(self, *, again: Callable[[], Awaitable[Session]]) -> Session:
-        """Let its guest run; ``again`` as for `restore.wake`."""
+        """Resume its guest; ``again`` as for `restore.wake`."""
         assert self._monitor is not None
         assert self._session is not None
         if not self.rehearsed:
-            await restore.load_devices(self._live.place, self._node, self._monitor)
+            await way_of(self._node).load_devices(self._live.place, self._node, self._monitor)
         self._session = await restore.wake(self._session, again, self._node, self._monitor)
         return self._session
 
     async def let_wait(self, seconds: float) -> None:
-        """Have it wait for somebody who adopts it, without this client."""
+        """Hand it to the keeper, which ends it in so many seconds unless a client adopts it.
+        Raises MachineError."""
         await self._let_go()
         await self._live.keeper.ask("keep", name=self.head.machine, seconds=seconds)
 
@@ -116,8 +120,7 @@ class Successor:
             listeners = Listeners(live.runtime.make(self.head.machine))
         try:
             numbers = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(listeners.descriptors))
-            qmp = len(listeners.inherited.qmp)
-            listeners.inherited = Inherited(qmp=numbers[:qmp], agent=numbers[qmp:])
+            listeners.renumber(numbers)
             binaries = parts.binaries
             words = [*binaries.firmware_arguments, *plan(machine, listeners.inherited)]
             reply = await live.keeper.ask(
@@ -145,15 +148,16 @@ class Successor:
         return await connect(socket, self._node.token, timeout=restore.HELLO_S)
 
     async def reserve(self) -> None:
-        """Have the room for what `take_over` writes, whatever else fills the disk meanwhile. Comes
-        when the old one's disk is frozen. Raises DiskSpaceError, HistoryError, PathError."""
+        """Reserve disk space for the head that `take_over` writes. To be called when the old one's
+        disk is frozen. Raises DiskSpaceError, HistoryError, PathError."""
         history = self._live.history
         self._reserved = await in_thread_to_the_end(
             lambda: history.prepare_head(replace(self.head, previous=history.head()))
         )
 
     async def take_over(self) -> None:
-        """Go on in this one; the old one stands still."""
+        """Make this QEMU the sandbox's machine; the old one is paused. Raises HistoryError,
+        MachineError, AgentError, HostError."""
         live = self._live
         assert self._reserved is not None
         assert self._monitor is not None
@@ -174,29 +178,29 @@ class Successor:
         publish_state(self._directory, run)
         await in_thread_to_the_end(self._reserved.put)
         await live.keeper.ask("promote", name=self.head.machine)
-        # If that fails, whoever works on the sandbox next does it (`History.settle`), or its end.
+        # If that fails, the next client (`History.settle`) or the next start does it.
         with contextlib.suppress(HostError):
             await in_thread_to_the_end(lambda: live.history.set_head(self.head))
         await self._let_go()
 
     async def _move_forwards(self) -> None:
-        """The forwarded ports lead here from now on: two processes cannot have them."""
+        """Move the forwarded ports here: two processes cannot listen on the same port."""
         assert self._monitor is not None
-        for rule in plan_forwards(self._live.run):
+        for rule in forward_rules(self._live.run.forwards, self._live.run.http_port):
             host, _, _ = rule.partition("-")
             await human(self._live.monitor, f"hostfwd_remove net0 {host}")
             await human(self._monitor, f"hostfwd_add net0 {rule}")
 
     async def _let_go(self) -> None:
-        """Close what this client has open of it. Idempotent."""
+        """Close this client's connections to it. Idempotent."""
         if self._session is not None:
             self._session.close()
         if self._monitor is not None:
             await self._monitor.close()
 
     async def remove(self) -> None:
-        """End it, as if it had never been. Its layer goes with the next sweep, unless the head
-        knows it."""
+        """End it and remove its directory. The next sweep removes its layer, unless the head names
+        it."""
         live = self._live
         if self._reserved is not None:
             self._reserved.drop()
@@ -205,17 +209,17 @@ class Successor:
             with contextlib.suppress(MachineError):
                 await live.keeper.ask("kill", name=self.head.machine)
         if await is_keeper_gone(live):
-            # Nobody else would end it.
+            # Without a keeper nothing else ends it.
             end_strays(live.place, but=live.run.qemu_pid)
-        remove_tree(self._directory.root)
+        live.runtime.remove_machine(self._directory.name)
 
     def is_current(self) -> bool:
-        """Whether it is the sandbox's machine: from then on there is no way back."""
+        """Whether it has become the sandbox's machine; then the old one cannot continue."""
         return self._live.runtime.current().name == self.head.machine
 
 
 async def is_keeper_gone(live: Live) -> bool:
-    """Whether nobody looks after the sandbox's processes any more."""
+    """Whether the sandbox's keeper has ended."""
     try:
         await live.keeper.ask("guard", on=not live.run.paused)
     except MachineError:
@@ -223,19 +227,9 @@ async def is_keeper_gone(live: Live) -> bool:
     return False
 
 
-def plan_forwards(run: RunState) -> list[str]:
-    """The rules of a machine's forwards, as QEMU's monitor takes them."""
-    from quicksand.config import GUEST_IP
-    from quicksand.qemu.command import AGENT_HTTP_PORT
-
-    pairs = [*run.forwards]
-    if run.http_port is not None:
-        pairs.append((run.http_port, AGENT_HTTP_PORT))
-    return [f"tcp:127.0.0.1:{host}-{GUEST_IP}:{guest}" for host, guest in pairs]
-
-
 async def human(monitor: Monitor, line: str) -> None:
-    """A command that QMP does not have. Its errors come as text in a successful reply."""
+    """Run an HMP command that QMP lacks. HMP reports errors as text in a successful reply. Raises
+    MachineError."""
     said = str(await monitor.execute("human-monitor-command", **{"command-line": line})).strip()
     if said and "removed" not in said:
         raise MachineError(f"QEMU did not {line!r}: {said}")

@@ -1,4 +1,4 @@
-"""Tags that nobody has chosen."""
+"""Tags of automatic checkpoints."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from quicksand.snapshots.history import History
 
 WHAT_MAX = 90
-"""Characters; the time and a number follow."""
+"""Characters of the description; the time and a number follow."""
 
 
 def automatic_tag(history: History, what: str) -> str:
-    """``what`` and the time, and a number if that is taken."""
+    """``what`` and the local time, and a number if that tag is taken."""
     tag = first = f"{what[:WHAT_MAX]} {time.strftime('%H:%M:%S')}"
     taken = {node.tag for node in history.nodes()}
     number = 2

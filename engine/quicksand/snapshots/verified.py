@@ -1,42 +1,45 @@
-"""Which files were found whole since the host booted: a gigabyte takes 0.4 s to check.
+"""A record of the files whose checksums were compared since the host booted, so that they need not
+be compared again: a gigabyte takes 0.4 s.
 
-A file is known by device, inode, size, time of modification and the checksums that it was compared
-with; whoever writes to it changes one of these. What changes without anybody writing, rot on the
-disk, is found by the first look after a boot and not by later ones.
+A file is identified by device, inode, size, modification time and checksums; writing to it changes
+one of these. Damage that happens without a write (a failing disk) is found by the first comparison
+after a boot, not by later ones.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-import shutil
 import zlib
 from pathlib import Path
 
+from quicksand.errors import HostError
 from quicksand.host.boot import boot_id
-from quicksand.host.paths import paths
+from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.removal import make_marked, remove
 from quicksand.snapshots.records import File
 
 ENTRIES_MAX = 4096
-"""Files that are remembered; all are forgotten when there are more."""
+"""Files that are recorded; when there are more, all records are dropped."""
 
 
 class Verified:
-    """A directory with one empty file for each that was found whole: making one is atomic, whoever
-    else does. That it is missing or cannot be written only costs time."""
+    """A directory with one empty file, a mark, for each file that was compared. Creating a mark is
+    atomic, and a mark that is missing or cannot be written costs only time."""
 
     def __init__(self, root: Path, boot: str) -> None:
-        """``root`` belongs to this alone; what is in it of another ``boot`` is removed."""
+        """``boot`` identifies the host's boot; marks of other boots in ``root`` are removed."""
         self._root = root
-        self._directory = root / boot
+        self._directory = root / hashlib.sha256(boot.encode()).hexdigest()[:16]
 
     @classmethod
     def of_user(cls) -> Verified:
-        """In the user's cache."""
+        """The record in the user's cache directory."""
         return cls(paths().cache / "verified", boot_id())
 
     def mark(self, descriptor: int, file: File) -> Path:
-        """What stands for "the open file, as it is now, is ``file``"."""
+        """The mark which says that the open file, as it is now, has the checksums of ``file``."""
         found = os.fstat(descriptor)
         crc = zlib.crc32(b"".join(crc.to_bytes(4, "little") for crc in file.crcs))
         name = f"{found.st_dev:x}-{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}-{crc:x}"
@@ -46,13 +49,17 @@ class Verified:
         return mark.exists()
 
     def add(self, mark: Path) -> None:
-        """The mark was taken before the file's bytes were compared, or when we had written them."""
-        with contextlib.suppress(OSError):
+        """Create a mark, which must come from before the comparison, or from after this process
+        wrote the file: later changes then do not match it."""
+        with contextlib.suppress(OSError, HostError):
             self._make_room()
             mark.touch(mode=0o600)
 
     def _make_room(self) -> None:
         if self._directory.is_dir() and len(list(self._directory.iterdir())) < ENTRIES_MAX:
             return
-        shutil.rmtree(self._root, ignore_errors=True)
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for other in make_private_dir(self._root).iterdir():
+            with contextlib.suppress(OSError):
+                remove(other)
+        with contextlib.suppress(FileExistsError):
+            make_marked(self._directory)

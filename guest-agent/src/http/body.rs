@@ -1,35 +1,46 @@
-//! Response bodies that are produced while they are sent.
+//! Request bodies and response bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::http::header;
+use axum::body::{self, Body};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::Frame;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// Chunks on their way to the connection: a few, so that a slow client slows
-/// its source down.
+use crate::error::{Error, Result};
+use crate::params::Params;
+
+/// The largest JSON body of a request in bytes.
+pub const PARAMS_LIMIT: usize = 1 << 20;
+
+/// How many chunks wait for the connection. They are few, so that a slow client slows its source
+/// down.
 pub const QUEUE: usize = 4;
 
+/// A response body that is produced while it is sent.
 #[derive(Debug)]
-pub struct Chunks<E = Infallible>(pub mpsc::Receiver<Result<Bytes, E>>);
+pub struct Chunks<E = Infallible>(pub mpsc::Receiver<std::result::Result<Bytes, E>>);
 
 impl<E> http_body::Body for Chunks<E> {
     type Data = Bytes;
     type Error = E;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, E>>> {
         self.0
             .poll_recv(context)
             .map(|chunk| chunk.map(|result| result.map(Frame::data)))
     }
 }
 
-/// Server-sent events.
+/// A response of server-sent events.
 #[derive(Debug)]
 pub struct Events(pub mpsc::Receiver<Bytes>);
 
@@ -40,7 +51,7 @@ impl http_body::Body for Events {
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         self.0
             .poll_recv(context)
             .map(|event| event.map(|event| Ok(Frame::data(event))))
@@ -55,4 +66,41 @@ impl IntoResponse for Events {
         ];
         (headers, Body::new(self)).into_response()
     }
+}
+
+/// A response with a JSON body.
+#[derive(Debug)]
+pub struct Reply(pub Value);
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], self.0.to_string()).into_response()
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = json!({"detail": self.to_string(), "code": self.code()});
+        (status, Reply(body)).into_response()
+    }
+}
+
+/// Reads the parameters of a method: a JSON object, or an empty body. Fails with `BadRequest` for
+/// anything else.
+pub async fn params(body: Body) -> Result<Params> {
+    let bytes = whole(body, "the body", PARAMS_LIMIT).await?;
+    if bytes.is_empty() {
+        return Params::new(Value::Null);
+    }
+    let value = serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("body: {error}")))?;
+    Params::new(value)
+}
+
+/// Reads a whole request body. Fails with `TooLarge`, naming it `what`, when it has more than
+/// `limit` bytes.
+pub async fn whole(body: Body, what: &'static str, limit: usize) -> Result<Bytes> {
+    body::to_bytes(body, limit)
+        .await
+        .map_err(|_| Error::TooLarge { what, limit })
 }

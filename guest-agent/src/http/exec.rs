@@ -1,4 +1,4 @@
-//! Commands over HTTP. A client that closes its connection cancels its command.
+//! Commands over HTTP. A client that closes its connection ends its command.
 
 use std::sync::Arc;
 
@@ -8,22 +8,19 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::body::{Events, QUEUE};
-use super::{Reply, params};
+use super::body::{Events, QUEUE, Reply, params};
 use crate::agent::Agent;
-use crate::channel::Channel;
+use crate::channel::{Channel, DEFAULT_WINDOW};
 use crate::closed::Closed;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::exec::{self, Running, Ties};
 use crate::feed::Stdin;
+use crate::output::{Sink, sse};
 use crate::params::Params;
-use crate::sink::{Sink, sse};
-use crate::window;
 use crate::wire::{STDERR, STDOUT};
 
-/// Ends the command when the handler is dropped, which happens when the
-/// connection closes.
+/// Sets the flag when the handler is dropped, which happens when the connection closes.
 struct HangUp(Closed);
 
 impl Drop for HangUp {
@@ -32,11 +29,12 @@ impl Drop for HangUp {
     }
 }
 
+/// Runs a command and replies with its output.
 pub async fn execute(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply> {
     let params = params(body).await?;
     let closed = Closed::default();
     let _hang_up = HangUp(closed.clone());
-    // A task of its own: it must live on to see the command's end.
+    // The command has a task of its own, which outlives the handler and reaps the process.
     let task = tokio::spawn(async move { run_collected(&agent, &params, &closed).await });
     let reply = task.await.map_err(|error| Error::Failed {
         what: "execute",
@@ -47,7 +45,7 @@ pub async fn execute(State(agent): State<Arc<Agent>>, body: Body) -> Result<Repl
 
 async fn run_collected(agent: &Arc<Agent>, params: &Params, closed: &Closed) -> Result<Value> {
     let command = Command::from_params(params, &agent.me)?;
-    let channel = Channel::new(agent.next_http_id(), window::DEFAULT, false);
+    let channel = Channel::new(agent.next_http_id(), DEFAULT_WINDOW, false);
     let ties = Ties {
         channel: &channel,
         closed: Some(closed),
@@ -55,6 +53,8 @@ async fn run_collected(agent: &Arc<Agent>, params: &Params, closed: &Closed) -> 
     exec::collect(agent, command, params.opt_str("stdin")?, ties).await
 }
 
+/// Runs a command and streams its output. Replies with an error only if the command cannot be
+/// started.
 pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Result<Events> {
     let params = params(body).await?;
     let command = Command::from_params(&params, &agent.me)?;
@@ -62,13 +62,13 @@ pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Resu
     let detach = params.flag("detach", false)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let (started, has_started) = oneshot::channel();
-    let channel = Arc::new(Channel::new(agent.next_http_id(), window::DEFAULT, takes_input));
-    // All of it in one task, so that a client that leaves early leaves no zombie.
+    let channel = Arc::new(Channel::new(agent.next_http_id(), DEFAULT_WINDOW, takes_input));
+    // Everything happens in one task, so that a client that leaves early leaves no zombie.
     tokio::spawn(async move {
         match exec::start(&agent, command, takes_input).await {
             Ok(running) => {
                 agent.http_channels.insert(channel.clone());
-                // A client that has left is noticed by the stream.
+                // If the client has left, the stream notices it.
                 let _ = started.send(Ok(()));
                 run_streamed(running, &channel, sender, detach).await;
                 agent.http_channels.remove(&channel);
@@ -82,7 +82,7 @@ pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Resu
 
 async fn run_streamed(running: Running, channel: &Channel, sender: mpsc::Sender<Bytes>, detach: bool) {
     let start = sse(&json!({"stream": "start", "id": channel.id, "pid": running.pid()}));
-    // The queue is empty yet; a client that is gone is noticed below.
+    // The queue is still empty. If the client is gone, that is noticed below.
     let _ = sender.send(start).await;
     let stdin = if channel.takes_input {
         Stdin::Channel(channel, None)
@@ -110,6 +110,6 @@ async fn run_streamed(running: Running, channel: &Channel, sender: mpsc::Sender<
         "signal": outcome.signal,
         "timed_out": outcome.timed_out,
     }));
-    // Nobody may be left to hear it.
+    // Possibly nobody is left to receive it.
     let _ = sender.send(exit).await;
 }

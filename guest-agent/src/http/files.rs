@@ -1,4 +1,4 @@
-//! File contents as request and response bodies.
+//! File contents as request bodies and response bodies.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::Reply;
-use super::body::{Chunks, QUEUE};
+use super::body::{Chunks, QUEUE, Reply};
 use crate::agent::Agent;
 use crate::blocking::{self, OffRuntime};
 use crate::error::{Error, Result};
+use crate::file_reader::FileReader;
+use crate::file_writer::{FileWriter, WriteRequest};
 use crate::params::Params;
-use crate::reading::Reader;
-use crate::writing::{WriteRequest, Writer};
 
 const CHUNK: usize = 64 * 1024;
 const NUMBERS: [&str; 3] = ["offset", "length", "mode"];
 const FLAGS: [&str; 3] = ["parents", "append", "exclusive"];
 
+/// Sends the contents of a file as they are.
 pub async fn read(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Result<impl IntoResponse> {
-    let reader = OffRuntime::new(blocking::run(Reader::from_params(&parse_query(query)?)?).await?);
+    let reader = OffRuntime::new(blocking::run(FileReader::from_params(&parse_query(query)?)?).await?);
     let (sender, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(send(reader, sender));
     let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
     Ok((headers, Body::new(Chunks(receiver))))
 }
 
-/// An error after the first byte can only cut the connection off.
-async fn send(mut reader: OffRuntime<Reader>, sender: mpsc::Sender<Result<Bytes>>) {
+/// After the first byte, an error can only break the connection off.
+async fn send(mut reader: OffRuntime<FileReader>, sender: mpsc::Sender<Result<Bytes>>) {
     loop {
         let result = blocking::run(move || {
             let mut chunk = vec![0; CHUNK];
@@ -47,7 +47,7 @@ async fn send(mut reader: OffRuntime<Reader>, sender: mpsc::Sender<Result<Bytes>
                 chunk
             }
             Err(error) => {
-                // Whether the client still hears of it makes no difference.
+                // It makes no difference whether the client still receives the error.
                 let _ = sender.send(Err(error)).await;
                 return;
             }
@@ -58,10 +58,10 @@ async fn send(mut reader: OffRuntime<Reader>, sender: mpsc::Sender<Result<Bytes>
     }
 }
 
-/// A body that breaks off leaves the old file.
+/// Replaces a file by the body. A body that breaks off leaves the old file as it was.
 pub async fn write(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery, mut body: Body) -> Result<Reply> {
     let request = WriteRequest::from_params(&parse_query(query)?)?;
-    let mut writer = OffRuntime::new(blocking::run(move || Writer::open(&request)).await?);
+    let mut writer = OffRuntime::new(blocking::run(move || FileWriter::open(&request)).await?);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Error::BadRequest(format!("body: {error}")))?;
         let Ok(bytes) = frame.into_data() else {
@@ -77,8 +77,8 @@ pub async fn write(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery, mut b
     Ok(Reply(json!({"bytes": bytes})))
 }
 
-/// The query carries the parameters that a JSON body would; it is text, so
-/// numbers and flags are recognised by their names.
+/// Reads the parameters from the query. A query is text, so numbers and flags are recognised by
+/// their names.
 fn parse_query(query: Option<String>) -> Result<Params> {
     let mut params = Map::new();
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -97,7 +97,7 @@ fn parse_query(query: Option<String>) -> Result<Params> {
     Params::new(Value::Object(params))
 }
 
-/// A mode is usually written in octal: `0o644`, or decimal as in JSON.
+/// Parses a decimal number, or an octal one such as `0o644`, as modes are usually written.
 fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0o") {
         Some(octal) => u64::from_str_radix(octal, 8).ok(),

@@ -1,4 +1,4 @@
-//! A listener that lets in a bounded number of connections at once.
+//! A TCP listener that admits a limited number of connections at a time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,6 +16,7 @@ use tokio::time::sleep;
 const MAX_CONNECTIONS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
+/// Connections beyond the limit wait in the kernel's queue.
 #[derive(Debug)]
 pub struct Limited {
     listener: TcpListener,
@@ -42,11 +43,12 @@ impl Listener for Limited {
             };
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    // Small replies must not wait for an acknowledgement.
+                    // A small reply must not wait for an acknowledgement.
                     let _ = stream.set_nodelay(true);
                     return (Connection { stream, _place: place }, peer);
                 }
-                // Out of descriptors, or a client that left: neither is the end.
+                // The agent is out of descriptors, or the client has left. Neither is a reason to
+                // stop.
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }
@@ -57,6 +59,7 @@ impl Listener for Limited {
     }
 }
 
+/// A connection that gives its place back when it is dropped.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,

@@ -1,4 +1,4 @@
-//! The same methods over HTTP, for clients that reach a port of the guest.
+//! The agent's methods over HTTP, for clients that can reach a port of the guest.
 
 mod body;
 mod exec;
@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{self as axum_body, Body};
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -24,15 +24,15 @@ use crate::channel::{CANCEL_GRACE, Channel, Stop};
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::{methods, signals};
+use body::Reply;
 
-const BODY_LIMIT: usize = 1 << 20;
-
-/// Serves until the process ends.
+/// Serves until the process ends. Fails when the address cannot be bound.
 pub async fn serve(agent: Arc<Agent>, address: SocketAddr) -> io::Result<()> {
     let listener = listener::Limited::bind(address).await?;
     axum::serve(listener, app(agent)).await
 }
 
+/// All routes; see guest-agent/openapi.yaml.
 pub fn app(agent: Arc<Agent>) -> Router {
     let open = Router::new()
         .route("/ping", get(ping).post(ping))
@@ -47,23 +47,6 @@ pub fn app(agent: Arc<Agent>) -> Router {
         .fallback(nothing_here)
         .route_layer(middleware::from_fn_with_state(agent.clone(), require_token));
     open.merge(guarded).layer(DefaultBodyLimit::disable()).with_state(agent)
-}
-
-/// The JSON body of a reply.
-struct Reply(Value);
-
-impl IntoResponse for Reply {
-    fn into_response(self) -> Response {
-        ([(header::CONTENT_TYPE, "application/json")], self.0.to_string()).into_response()
-    }
-}
-
-impl IntoResponse for Error {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = json!({"detail": self.to_string(), "code": self.code()});
-        (status, Reply(body)).into_response()
-    }
 }
 
 async fn nothing_here(request: Request) -> Error {
@@ -83,35 +66,20 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The parameters of a method: a JSON object, or nothing.
-async fn params(body: Body) -> Result<Params> {
-    let bytes = axum_body::to_bytes(body, BODY_LIMIT)
-        .await
-        .map_err(|_| Error::TooLarge {
-            what: "the body",
-            limit: BODY_LIMIT,
-        })?;
-    if bytes.is_empty() {
-        return Params::new(Value::Null);
-    }
-    let value = serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("body: {error}")))?;
-    Params::new(value)
-}
-
 async fn ping(State(agent): State<Arc<Agent>>) -> Result<Reply> {
     let reply = methods::call(&agent, "ping", &Params::default()).await?;
     Ok(Reply(reply))
 }
 
-/// Compares only: whoever reaches this port must not choose the token.
+/// Only compares the token: whoever reaches this port must not be able to set it.
 async fn authenticate(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply> {
-    let params = params(body).await?;
+    let params = body::params(body).await?;
     agent.token.check(Some(params.str("token")?))?;
     Ok(Reply(json!({"authenticated": true})))
 }
 
 async fn call(State(agent): State<Arc<Agent>>, Path(method): Path<String>, body: Body) -> Result<Reply> {
-    let params = params(body).await?;
+    let params = body::params(body).await?;
     let reply = match method.as_str() {
         "stdin" => push_input(&agent, &params).await?,
         "signal" => {
@@ -125,8 +93,8 @@ async fn call(State(agent): State<Arc<Agent>>, Path(method): Path<String>, body:
         }
         "pty_open" => {
             let agent = agent.clone();
-            // A client that leaves now must not keep the child from being reaped.
-            let task = tokio::spawn(async move { crate::pty::open(&agent, &params).await });
+            // The task goes on when the client leaves, so that the child is reaped.
+            let task = tokio::spawn(async move { agent.ptys.open(&params, &agent.me).await });
             let pty = task.await.map_err(|error| Error::Failed {
                 what: "pty_open",
                 why: error.to_string(),

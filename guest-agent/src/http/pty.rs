@@ -8,19 +8,20 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::Reply;
-use super::body::{Events, QUEUE};
+use super::body::{Events, QUEUE, Reply, whole};
 use crate::agent::Agent;
 use crate::base64;
 use crate::error::{Error, Result};
+use crate::feed;
+use crate::output::sse;
 use crate::params::wrong;
-use crate::pty::DEFAULT_SCROLLBACK;
-use crate::pty_client::{Attachment, Next};
-use crate::sink::sse;
+use crate::pty::{Attachment, DEFAULT_SCROLLBACK, Next};
 
 const CHUNK: usize = 32 * 1024;
 const INPUT_LIMIT: usize = 1 << 20;
 
+/// Streams the output of a terminal, beginning with the last `replay` bytes. Fails with `NotFound`
+/// when there is no such terminal.
 pub async fn output(
     State(agent): State<Arc<Agent>>,
     Path(session): Path<String>,
@@ -36,9 +37,9 @@ pub async fn output(
     Ok(Events(receiver))
 }
 
-/// Ends with the program, or when the client is gone.
+/// Ends when the program has ended or the client is gone.
 async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
-    let mut news = attachment.pty.news.subscribe();
+    let mut changes = attachment.pty.output.changes();
     let mut buffer = vec![0; CHUNK];
     loop {
         let (event, is_last) = match attachment.next() {
@@ -48,7 +49,7 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
                 true,
             ),
             Next::Output => {
-                // Room first: bytes that are taken must not be lost.
+                // Room is reserved first, because bytes that were taken must not be lost.
                 let Ok(place) = sender.reserve().await else {
                     return;
                 };
@@ -62,7 +63,7 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
             }
             Next::Nothing => {
                 tokio::select! {
-                    changed = news.changed() => if changed.is_err() { return },
+                    changed = changes.changed() => if changed.is_err() { return },
                     () = sender.closed() => return,
                 }
                 continue;
@@ -74,16 +75,13 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
     }
 }
 
+/// Writes the body to a terminal. Fails with `NotFound` when there is no such terminal or its
+/// program has ended.
 pub async fn input(State(agent): State<Arc<Agent>>, Path(session): Path<String>, body: Body) -> Result<Reply> {
     let pty = agent.ptys.find(&session)?;
-    let bytes = axum::body::to_bytes(body, INPUT_LIMIT)
-        .await
-        .map_err(|_| Error::TooLarge {
-            what: "the input",
-            limit: INPUT_LIMIT,
-        })?;
+    let bytes = whole(body, "the input", INPUT_LIMIT).await?;
     tokio::select! {
-        written = crate::feed::write_all(pty.master.fd(), &bytes) => {
+        written = feed::write_all(pty.master.fd(), &bytes) => {
             written.map_err(|error| Error::io(format!("PTY session {session:?}"), error))?;
         }
         () = pty.ended() => return Err(Error::NotFound(format!("the program of PTY session {session:?}"))),

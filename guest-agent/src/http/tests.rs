@@ -1,7 +1,7 @@
-//! The router, without a socket.
+//! Tests of the router without a socket.
 
 use super::*;
-use crate::agent::BootTimes;
+use crate::boot_times::BootTimes;
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
@@ -126,7 +126,7 @@ async fn what_is_wrong_is_said_in_one_form() {
     assert_eq!(ask(&app, "POST", "/execute", Some("t"), "{").await.0, 400);
     assert_eq!(ask(&app, "POST", "/nonsense", Some("t"), "").await.0, 404);
     assert_eq!(
-        ask(&app, "POST", "/execute", Some("t"), vec![b' '; BODY_LIMIT + 1])
+        ask(&app, "POST", "/execute", Some("t"), vec![b' '; body::PARAMS_LIMIT + 1])
             .await
             .0,
         413

@@ -21,7 +21,7 @@ const NONCE: &str = "00112233445566778899aabbccddeeff";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// A server in a directory of its own; both go with it.
+/// A server with a directory of its own. Dropping it ends the server and removes the directory.
 pub struct Agent {
     process: Child,
     pub dir: PathBuf,
@@ -53,6 +53,13 @@ impl Agent {
         let reply = client.hello("secret");
         assert_eq!(reply["result"]["protocol"], 1, "{reply}");
         client
+    }
+
+    /// The ids of the processes that the agent has started and not reaped.
+    pub fn children(&self) -> Vec<String> {
+        let id = self.process.id();
+        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        text.split_whitespace().map(str::to_owned).collect()
     }
 
     pub fn memory_kib(&self) -> u64 {
@@ -93,7 +100,7 @@ pub struct Client {
     last_id: u32,
 }
 
-/// Everything that came on one channel.
+/// Everything that arrived on one channel.
 #[derive(Debug, Default)]
 pub struct Collected {
     pub reply: Value,
@@ -177,7 +184,7 @@ impl Client {
         }
     }
 
-    /// The reply to a request; frames of other channels are dropped.
+    /// Waits for the reply to a request. Frames of other channels are dropped.
     pub fn wait_reply(&mut self, id: u32) -> Value {
         loop {
             if let Frame::Json(value) = self.next()
@@ -193,14 +200,14 @@ impl Client {
         self.wait_reply(id)
     }
 
-    /// A call that must succeed.
+    /// Makes a call that must succeed and returns its result.
     pub fn result(&mut self, method: &str, params: Value) -> Value {
         let reply = self.call(method, params);
         assert!(reply.get("error").is_none(), "{method}: {reply}");
         reply["result"].clone()
     }
 
-    /// A call that must fail: its error code.
+    /// Makes a call that must fail and returns its error code.
     pub fn refusal(&mut self, method: &str, params: Value) -> String {
         let reply = self.call(method, params);
         reply["error"]["code"]
@@ -248,7 +255,7 @@ impl Client {
         self.collect(id)
     }
 
-    /// The output of a channel whose reply has come already.
+    /// Waits for the output of a channel whose reply has arrived already.
     pub fn collect_rest(&mut self, id: u32) -> Vec<u8> {
         let mut output = Vec::new();
         loop {
@@ -267,7 +274,7 @@ impl Client {
         }
     }
 
-    /// The exit event of a channel whose reply has come already.
+    /// Waits for the exit event of a channel whose reply has arrived already.
     pub fn collect_exit(&mut self, id: u32) -> Value {
         loop {
             match self.next() {

@@ -5,12 +5,16 @@ One VM serves all tests of a module, since a boot takes seconds: a test leaves i
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import IO
 
 import pytest
+from quicksand import Sandbox
+from quicksand.execution import ExecuteResult
 from quicksand.host.paths import Paths
 
 from tests.conftest import fresh_places
@@ -29,10 +33,43 @@ def quicksand(
 
 
 def start_quicksand(*arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
-    """Start one command and leave it running."""
-    return subprocess.Popen(
-        [*PROGRAM, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    """Start one command and leave it running. It hears a SIGHUP also where these tests do not, as
+    under nohup."""
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [*PROGRAM, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    finally:
+        signal.signal(signal.SIGHUP, ours)
+
+
+def succeed(*arguments: str) -> str:
+    """What a command of ours that must succeed prints."""
+    result = quicksand(*arguments)
+    assert result.returncode == 0, result
+    return result.stdout.decode()
+
+
+def execute(vm: str, command: str | list[str]) -> ExecuteResult:
+    """Run a command in the VM, past the command line: what `exec` does is tested for itself,
+    and starting it takes longer than most commands."""
+
+    async def ask() -> ExecuteResult:
+        sandbox = Sandbox.attach(vm)
+        try:
+            return await sandbox.execute(command, timeout=60)
+        finally:
+            sandbox.close()
+
+    return asyncio.run(ask())
+
+
+def in_vm(vm: str, script: str) -> str:
+    """What a shell script in the VM prints."""
+    result = execute(vm, script)
+    assert result.exit_code == 0, result
+    return result.stdout.strip()
 
 
 def pipe_of(stream: IO[bytes] | None) -> IO[bytes]:

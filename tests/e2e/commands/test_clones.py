@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from quicksand.host.paths import Paths
 
-from tests.conftest import PREFIX, our_processes, wait_for
-from tests.e2e.commands.conftest import IMAGE, quicksand, start_quicksand
-from tests.e2e.commands.test_checkpoints import in_vm, succeed
+from tests.conftest import PREFIX, our_processes, share_findings, wait_for
+from tests.e2e.commands.conftest import IMAGE, in_vm, quicksand, start_quicksand, succeed
 
 pytestmark = pytest.mark.vm
 
@@ -141,9 +140,7 @@ def test_a_checkpoint_of_another_sandbox_is_gone_back_to(vm: str, removed: list[
 def own_cache(prepared: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache without templates; what is known of this host's accelerators is the user's."""
     cache = Path(tempfile.mkdtemp(prefix=PREFIX))
-    for name in ("accelerators.json", "qemu-versions.json"):
-        if (prepared.cache / name).exists():
-            shutil.copy(prepared.cache / name, cache / name)
+    share_findings(prepared, cache)
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(cache))
     yield cache
     shutil.rmtree(cache)

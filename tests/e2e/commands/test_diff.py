@@ -7,21 +7,16 @@ import re
 
 import pytest
 
-from tests.e2e.commands.conftest import quicksand
+from tests.e2e.commands.conftest import in_vm, quicksand, succeed
 
 pytestmark = pytest.mark.vm
 
 
-def in_vm(vm: str, script: str) -> None:
-    result = quicksand("exec", vm, "--", "sh", "-c", f"{script} && sync")
-    assert result.returncode == 0, result
-
-
 def test_files_that_differ_are_listed(vm: str) -> None:
-    in_vm(vm, "mkdir /root/d && echo 1 > /root/d/changed && echo 22 > /root/d/gone")
-    assert quicksand("checkpoint", vm, "first").returncode == 0
-    in_vm(vm, r"cd /root/d && seq 1000 > changed && rm gone && echo > $(printf 'a\033[2J')")
-    assert quicksand("checkpoint", vm, "second").returncode == 0
+    in_vm(vm, "mkdir /root/d && echo 1 > /root/d/changed && echo 22 > /root/d/gone && sync")
+    succeed("checkpoint", vm, "first")
+    in_vm(vm, r"cd /root/d && seq 1000 > changed && rm gone && echo > $(printf 'a\033[2J') && sync")
+    succeed("checkpoint", vm, "second")
     listed = quicksand("diff", vm, "first", "second")
     assert listed.returncode == 0, listed
     assert [re.sub(" +", " ", line) for line in listed.stdout.decode().splitlines()] == [
@@ -31,7 +26,7 @@ def test_files_that_differ_are_listed(vm: str) -> None:
     ]
     assert listed.stderr == b"1 added, 1 removed, 1 changed\n"
 
-    in_vm(vm, "echo > /root/d/now")
+    in_vm(vm, "echo > /root/d/now && sync")
     present = quicksand("diff", vm, "second", "--json")
     assert present.returncode == 0, present
     (change,) = json.loads(present.stdout)

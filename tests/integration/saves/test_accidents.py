@@ -19,7 +19,8 @@ import pytest
 from quicksand import Sandbox, Status
 from quicksand.errors import DiskSpaceError, QuicksandError
 from quicksand.host.paths import Paths
-from quicksand.saves.store import SaveStore, check_save
+from quicksand.saves.finding import workspace_store
+from quicksand.saves.store import HOUSE, check_save
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.saves.test_saves import say
@@ -78,16 +79,16 @@ async def test_kill_9_of_the_client_at_any_step(workspace: Path, points: int) ->
             assert code in (0, -signal.SIGKILL), said
             hits += code != 0
             notes.add(str(step))
-            save = SaveStore(workspace / "sandboxes").find("env")
+            save = workspace_store(workspace).find("env")
             assert check_whole(save.root) in notes
             if code == 0:
                 assert "saved" in said
         assert hits > points / 3
         assert await say(sb, "cat /root/n") == str(points - 1)
         await sb.save("env", workspace=workspace, note="last")
-    assert check_whole(workspace / "sandboxes" / "env") == "last"
-    left = {path.name for path in (workspace / "sandboxes").iterdir()}
-    assert left == {"env", ".lock", ".trash"}
+    assert check_whole(workspace / "env") == "last"
+    left = {path.name for path in (*workspace.iterdir(), *(workspace / HOUSE).iterdir())}
+    assert left == {"env", HOUSE, ".lock", ".trash"}
     async with Sandbox(image="env", workspace=workspace) as sb:
         assert await say(sb, "cat /root/n") == str(points - 1)
 
@@ -100,7 +101,7 @@ async def test_kill_9_of_qemu(workspace: Path, step: int) -> None:
     await sb.save("env", workspace=workspace, note="first")
     await say(sb, "echo second > /root/n; sync")
     code, said = await run_client("box", workspace, "qemu", step)
-    assert check_whole(workspace / "sandboxes" / "env") in ("first", str(step)), said
+    assert check_whole(workspace / "env") in ("first", str(step)), said
     assert code == 0 or "Error" in said
     with contextlib.suppress(QuicksandError):
         await sb.stop()
@@ -144,7 +145,7 @@ async def test_what_cannot_be_saved_on_stop_is_kept(
     await kept.start()
     assert await say(kept, "cat /root/file") == "kept"
     await kept.kill()
-    assert [p.name for p in (workspace / "sandboxes").iterdir()] == [".lock"]
+    assert [p.name for p in (workspace / HOUSE).iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("failure", ["OSError", "cancelled"])
@@ -198,7 +199,7 @@ async def test_a_full_disk_elsewhere(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, noticed: str
 ) -> None:
     """The layers must be copied there."""
-    root = elsewhere / "sandboxes"
+    root, house = elsewhere, elsewhere / HOUSE
     async with Sandbox(image="debian") as sb:
         await sb.save("env", workspace=elsewhere)
         assert check_whole(root / "env") == ""
@@ -206,7 +207,7 @@ async def test_a_full_disk_elsewhere(
         async with Sandbox(image="env", workspace=elsewhere) as other:
             assert await say(other, "echo here") == "here"
         if noticed != "before":
-            monkeypatch.setattr("quicksand.planning.DISK_RESERVE", -(2**40))
+            monkeypatch.setattr("quicksand.host.space.DISK_RESERVE", -(2**40))
         hog = elsewhere / "hog"
         found = os.statvfs(elsewhere)
         with hog.open("wb") as file:
@@ -214,9 +215,10 @@ async def test_a_full_disk_elsewhere(
         with pytest.raises(DiskSpaceError):
             await sb.save("env", workspace=elsewhere)
         assert check_whole(root / "env") == ""
-        assert {path.name for path in root.iterdir()} == {"env", ".lock"}
+        assert {path.name for path in root.iterdir()} == {"env", "hog", HOUSE}
+        assert {path.name for path in house.iterdir()} == {".lock"}
         hog.unlink()
         await say(sb, "echo on > /root/on")
         await sb.save("env", workspace=elsewhere, note="again")
         assert check_whole(root / "env") == "again"
-        assert {path.name for path in root.iterdir()} == {"env", ".lock", ".trash"}
+        assert {path.name for path in house.iterdir()} == {".lock", ".trash"}

@@ -13,8 +13,9 @@ from quicksand.host.paths import Paths, paths
 from quicksand.images import users
 from quicksand.images.store import ImageStore, StoredImage
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
+from tests.conftest import share_findings
 from tests.integration.guests import say
 from tests.unit.saves.making import publish_image
 
@@ -22,10 +23,11 @@ Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def image(places: Paths, monkeypatch: pytest.MonkeyPatch) -> StoredImage:
+def image(prepared: Paths, places: Paths, monkeypatch: pytest.MonkeyPatch) -> StoredImage:
     """The default image, in a store of the test's own; its templates go with it, so the user's are
     out of reach."""
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(places.data.parent / "cache"))
+    share_findings(prepared, paths().cache)
     theirs = ImageStore(places.images).get("debian")
     assert theirs is not None
     root = theirs.root.resolve()
@@ -42,7 +44,8 @@ async def test_a_sandbox_runs_on_after_clean(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(places.data.parent / "cache"))
-    async with Sandbox(image="debian") as vm:
+    # What is known of accelerators goes, too; only a verdict on KVM takes long.
+    async with Sandbox(image="debian", accel="tcg") as vm:
         await say(vm, "echo kept > /root/file")
         await vm.checkpoint("here")
         assert run(["clean", "--yes", "--json"]) == Exit.OK
@@ -56,7 +59,7 @@ async def test_a_sandbox_runs_on_after_clean(
         await vm.save("env", workspace=places.data / "work")
     assert run(["clean", "--yes"]) == Exit.OK
     assert list((paths().cache / "initrd").iterdir()) == []
-    async with Sandbox(image=str(places.data / "work" / "sandboxes" / "env")) as vm:
+    async with Sandbox(image=str(places.data / "work" / "env"), accel="tcg") as vm:
         assert await say(vm, "cat /root/file") == "kept"
 
 

@@ -58,7 +58,7 @@ async def test_a_file_that_was_converted_is_still_one(tmp_path: Path) -> None:
         await sb.snapshot(path, compress=True)
     binaries = find_binaries("x86_64")
     assert binaries.img is not None
-    base = ImageStore(Path(sb._registry.paths.images)).get("debian")
+    base = ImageStore(Path(sb._life.registry.paths.images)).get("debian")
     assert base is not None
     converted = tmp_path / "b.qcow2"
     source = json.dumps(
@@ -125,7 +125,7 @@ async def test_a_compressed_save_is_smaller_and_whole(workspace: Path) -> None:
     assert small.layers is not None
     assert len(small.layers) == 1
     sizes = [
-        sum(p.stat().st_blocks for p in (workspace / "sandboxes" / name / "overlays").iterdir())
+        sum(p.stat().st_blocks for p in (workspace / name / "overlays").iterdir())
         for name in ("plain", "small")
     ]
     assert sizes[1] < sizes[0] / 1.5

@@ -11,8 +11,8 @@ from quicksand import Sandbox
 from quicksand.errors import SaveError
 from quicksand.host.paths import Paths
 from quicksand.images.store import ImageStore
+from quicksand.saves.finding import store_at
 from quicksand.saves.rebasing import rebase
-from quicksand.saves.store import SaveStore
 
 from tests.integration.saves.test_saves import say
 
@@ -46,16 +46,16 @@ def publish_anew(store: ImageStore) -> str:
 async def test_a_new_version_leaves_saves_on_the_old_one_until_they_are_rebased(
     store: ImageStore, places: Paths, workspace: Path
 ) -> None:
-    saves = SaveStore(workspace / "sandboxes")
     async with Sandbox(image="debian") as sb:
         await say(sb, "echo kept > /root/n; rm -r /usr/share/doc")
         before = await say(sb, "find /usr /etc -type f | sort | sha256sum")
         old = (await sb.save("env", workspace=workspace)).base
+    saves = store_at(workspace, places)
     assert old is not None
     new = publish_anew(store)
     assert new != old.digest
     async with Sandbox(image="env", workspace=workspace) as sb:
-        assert sb._require_record().image_digest == old.digest
+        assert sb._life.require_record().image_digest == old.digest
         assert await say(sb, "cat /root/n") == "kept"
     made = rebase(saves.find("env"), "debian", places).require()
     assert made.base is not None
@@ -63,7 +63,7 @@ async def test_a_new_version_leaves_saves_on_the_old_one_until_they_are_rebased(
     assert [t.save.name for t in saves.trash()] == ["env"]
     shutil.rmtree(store.root / "debian" / old.digest[:12])
     async with Sandbox(image="env", workspace=workspace) as sb:
-        assert sb._require_record().image_digest == new
+        assert sb._life.require_record().image_digest == new
         assert await say(sb, "cat /root/n") == "kept"
         assert await say(sb, "find /usr /etc -type f | sort | sha256sum") == before
     with pytest.raises(SaveError, match="already"):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,10 @@ def pack() -> bytes:
             root = next((root for root in roots if file.is_relative_to(root)), None)
             if root is not None and file != SCRIPT:
                 tar.add(file, f"py/modules/{file.relative_to(root)}")
+                # An emulated guest would take longer to compile it than for all the rest.
+                compiled = Path(cache_from_source(file))
+                if compiled.exists():
+                    tar.add(compiled, f"py/modules/{compiled.relative_to(root)}")
     return buffer.getvalue()
 
 

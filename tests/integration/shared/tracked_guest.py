@@ -20,7 +20,7 @@ from quicksand.snapshots import copying
 from quicksand.snapshots.copying import Copier, Copy, tracks_writes
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
 
-PAGES = 4 * 1024
+PAGES = 1024
 SIZE = PAGES * PAGE
 
 CHILD = """
@@ -125,7 +125,7 @@ async def main() -> None:
     for number in range(8):
         process.ask("write", PAGES, dice.choice([0, 10, 1000]), number)
         if number % 3 == 2:
-            process.ask("storm", 2048)
+            process.ask("storm", PAGES // 2)
         copier = await cycle(process, image, mark, known)
         if number % 3 == 2:
             process.ask("calm")

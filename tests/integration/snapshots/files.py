@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quicksand.host.files import is_locked
+from quicksand.host.removal import MARK
 from quicksand.layout import SandboxDir
 from quicksand.snapshots.history import LAYER_FILES, History
 from quicksand.snapshots.layers import read_seal
@@ -48,7 +49,7 @@ def check_litter(place: SandboxDir) -> None:
     memory = {file.name for node in nodes for file in node.files} | {h.memory for h in heads}
     assert {p.name for p in place.memory.iterdir()} <= memory
     dots = [p.name for p in place.root.iterdir() if p.name.startswith(".")]
-    assert not dots, f"left in the sandbox's directory: {dots}"
+    assert dots == [MARK], f"left in the sandbox's directory: {dots}"
 
 
 def flip_bit(path: Path, at: int) -> None:

@@ -18,6 +18,7 @@ from quicksand.errors import (
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.snapshots.history import History
+from quicksand.snapshots.next_revert import VARIABLE
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
@@ -89,12 +90,11 @@ async def test_a_damaged_file_is_refused_by_name_and_the_present_goes_on(
 CLIENT = """
 import asyncio, os, signal, sys
 from quicksand import Sandbox
-from quicksand.snapshots import capture
+from quicksand.snapshots.paged import PagesCapture
 
-frozen = capture.Capture._copy_pages
 def die(self):
     os.kill(os.getpid(), signal.SIGKILL)
-capture.Capture._copy_pages = die
+PagesCapture._copy_pages = die
 
 async def main():
     sandbox = Sandbox.attach("box")
@@ -105,8 +105,10 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("operation", ["checkpoint", "revert"])
 async def test_a_client_killed_in_the_pause_leaves_the_sandbox_running(
-    vm: Sandbox, places: Paths, operation: str
+    vm: Sandbox, places: Paths, operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # One that waits for the next revert would be a second QEMU, on a slow machine.
+    monkeypatch.setenv(VARIABLE, "off")
     await say(vm, "echo here > /dev/shm/f; echo here > /root/f")
     await vm.checkpoint("one")
     await say(vm, "echo there > /dev/shm/f; echo there > /root/f")

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand import Sandbox, planning
+from quicksand import Sandbox, boot_disk
 from quicksand.config import SandboxConfig
 from quicksand.errors import DiskSpaceError, HistoryError
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.snapshots import capture, operations, reverting, storing
+from quicksand.snapshots import paged, reverting, storing, taking
 from quicksand.snapshots.history import History
 from quicksand.snapshots.successor import Successor
 from quicksand.templates import templates_dir
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.vm
 @pytest.fixture
 def unforeseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks first whether there is space: somebody else takes it in the meantime."""
-    for module in (capture, operations, planning, reverting, storing):
+    for module in (boot_disk, paged, reverting, storing, taking):
         monkeypatch.setattr(module, "check_space", lambda *_: None)
 
 

@@ -19,9 +19,9 @@ from quicksand.errors import (
     RevertedError,
 )
 from quicksand.host.paths import Paths
+from quicksand.host.space import check_space
 from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.planning import check_space
-from quicksand.qemu import jobs
+from quicksand.qemu import qmp
 from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots import internal
 from quicksand.snapshots.tiers import VARIABLE
@@ -236,7 +236,7 @@ async def test_qemu_killed_while_it_saves_loses_no_earlier_checkpoint(
     await say(vm, "echo later | tee /dev/shm/f /root/f; sync; head -c 80M /dev/zero > /dev/shm/r")
     run = Sandbox.list()[0].run
     assert run is not None
-    job = jobs.run_job
+    job = qmp.run_job
 
     async def kill(monitor: Monitor, command: str, **arguments: Any) -> None:
         """Begin, and kill QEMU as soon as it has written something."""

@@ -65,7 +65,7 @@ async def ready(places: Paths, vm: Sandbox) -> int:
     await asyncio.to_thread(wait_for, lambda: waiting(places, vm), what="one to wait", timeout=20)
     found = waiting(places, vm)
     assert found is not None
-    await vm._next_revert.settle(found["node"])  # until it is the keeper's
+    await vm._checkpoints.settle(found["node"])  # until it is the keeper's
     return int(found["run"]["qemu_pid"])
 
 
@@ -221,7 +221,7 @@ async def test_where_memory_is_short_none_waits(
     monkeypatch.setattr(next_revert, "check_memory", refuse)
     await vm.checkpoint("a")
     await asyncio.wait_for(asked.wait(), 20)
-    await vm._next_revert.settle("a")
+    await vm._checkpoints.settle("a")
     assert waiting(places, vm) is None
     await vm.revert("a")
 

@@ -17,7 +17,7 @@ from quicksand.host.sharing import copy_sparse
 from quicksand.snapshots.origins import Origin
 from quicksand.templates import MAKER, VARIABLE, list_templates
 
-from tests.conftest import make_template, our_processes, wait_for
+from tests.conftest import make_template, our_processes, share_findings, wait_for
 from tests.integration.guests import IDENTITY, is_on_time, say
 from tests.integration.snapshots.files import flip_bit
 
@@ -55,7 +55,10 @@ facts["own name"] = [socket.gethostbyname(socket.gethostname()), socket.gethostn
 facts["users"] = open("/etc/passwd").read()
 facts["resolver"] = open("/etc/resolv.conf").read()
 facts["root"] = sorted(os.listdir("/"))
-facts["modules"] = sorted(line.split()[0] for line in open("/proc/modules"))
+# A template has the SMB client's modules already, so that no mount waits for them.
+needed = run("modprobe", "-D", "cifs") + run("modprobe", "-D", "nls_utf8")
+client = {re.sub("-", "_", name) for name in re.findall(r"([^/]+)\.ko", needed)}
+facts["modules"] = sorted({line.split()[0] for line in open("/proc/modules")} - client)
 print(json.dumps(facts))
 """
 
@@ -141,6 +144,7 @@ def own_template(prepared: Paths, places: Paths, tmp_path: Path) -> Iterator[Ori
     with pytest.MonkeyPatch.context() as patch:
         origin = make_template(SandboxConfig.parse({"image": "debian"}), prepared)
         cache = tmp_path / "cache"
+        share_findings(prepared, cache)
         for file in origin.place.root.rglob("*"):
             target = cache / file.relative_to(prepared.cache)
             if file.is_file():
@@ -196,10 +200,11 @@ async def test_other_machines_have_other_templates(places: Paths) -> None:
 
 
 @pytest.fixture
-def own_cache(places: Paths) -> Iterator[Path]:
-    """A cache with nothing in it, to make templates in; in the end nobody is at it and
+def own_cache(prepared: Paths, places: Paths) -> Iterator[Path]:
+    """A cache without templates, to make them in; in the end nobody is at it and
     nothing half-made is left."""
     cache = places.data.parent / "cache"
+    share_findings(prepared, cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
         patch.delenv(VARIABLE)

@@ -3,94 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import resource
-import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
 from quicksand.agent import wire
-from quicksand.agent.session import OUTPUT_WINDOW, Session, connect
+from quicksand.agent.budget import WINDOWS
+from quicksand.agent.session import connect
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError, AgentRefusedError, AgentUnreachableError
 
-Handler = Callable[["FakeAgent", dict[str, Any]], Coroutine[Any, Any, None]]
+from tests.unit.agent.fake_agent import FakeAgent, session_with, silent
 
-
-class FakeAgent:
-    """Answers the handshake; everything else is the test's script."""
-
-    def __init__(self, writer: asyncio.StreamWriter, handler: Handler) -> None:
-        self.writer = writer
-        self.handler = handler
-        self.data: list[wire.DataFrame] = []
-        self.data_arrived = asyncio.Event()
-
-    async def serve(self, reader: asyncio.StreamReader) -> None:
-        decoder = wire.FrameDecoder()
-        async with asyncio.TaskGroup() as tasks:
-            while chunk := await reader.read(65536):
-                for frame in decoder.feed(chunk):
-                    if isinstance(frame, wire.DataFrame):
-                        self.data.append(frame)
-                        self.data_arrived.set()
-                    elif frame.message["method"] == "hello":
-                        nonce = bytes.fromhex(frame.message["params"]["nonce"])
-                        self.writer.write(wire.MARKER + nonce)
-                        self.reply(frame.message, {"protocol": 1})
-                    else:
-                        tasks.create_task(self.handler(self, frame.message))
-
-    async def close(self) -> None:
-        self.writer.close()
-        with contextlib.suppress(ConnectionError):
-            await self.writer.wait_closed()
-
-    def reply(self, request: dict[str, Any], result: dict[str, Any]) -> None:
-        self.writer.write(wire.encode_message({"id": request["id"], "result": result}))
-
-    def send(self, data: bytes) -> None:
-        self.writer.write(data)
-
-
-@contextlib.asynccontextmanager
-async def session_with(handler: Handler, *, before: bytes = b"") -> AsyncIterator[Session]:
-    agents: list[FakeAgent] = []
-    serving: list[asyncio.Task[None]] = []
-
-    def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(before)
-        agent = FakeAgent(writer, handler)
-        agents.append(agent)
-        serving.append(asyncio.create_task(agent.serve(reader)))
-
-    with tempfile.TemporaryDirectory(prefix="qst-") as directory:
-        path = Path(directory) / "agent.sock"
-        server = await asyncio.start_unix_server(on_connect, str(path))
-        session = await connect(path, "token", timeout=5)
-        try:
-            yield session
-        finally:
-            session.close()
-            server.close()
-            for task in serving:
-                task.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
-            for agent in agents:
-                await agent.close()
-            await server.wait_closed()
-
-
-async def silent(_: FakeAgent, __: dict[str, Any]) -> None:
-    """Never answers."""
+WINDOW = WINDOWS[0][1]
 
 
 async def test_leftovers_of_another_client_are_skipped() -> None:
     leftovers = wire.encode_data(7, Stream.STDOUT, b"old") + b"\x00\x00\x10"
     async with session_with(silent, before=leftovers) as session:
-        assert session.hello == {"protocol": 1}
+        assert session.hello == {"protocol": 1, "boot": {}}
 
 
 async def test_a_reply_reaches_its_request_even_out_of_order() -> None:
@@ -143,7 +74,7 @@ async def test_output_is_read_before_the_exit_event_and_before_a_break() -> None
 async def test_an_agent_that_ignores_the_window_loses_the_session() -> None:
     async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
         agent.reply(request, {"pid": 1})
-        for _ in range(OUTPUT_WINDOW // wire.DATA_MAX + 1):
+        for _ in range(WINDOW // wire.DATA_MAX + 1):
             agent.send(wire.encode_data(request["id"], Stream.STDOUT, bytes(wire.DATA_MAX)))
 
     async with session_with(handler) as session:
@@ -156,12 +87,12 @@ async def test_an_agent_that_ignores_the_window_loses_the_session() -> None:
 
 
 async def test_reading_sends_credits_so_that_output_has_no_end() -> None:
-    total = 5 * OUTPUT_WINDOW
+    total = 5 * WINDOW
     chunk = bytes(64 * 1024)
 
     async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
         agent.reply(request, {"pid": 1})
-        credit, sent = OUTPUT_WINDOW, 0
+        credit, sent = WINDOW, 0
         while sent < total:
             while credit < len(chunk):
                 await agent.data_arrived.wait()

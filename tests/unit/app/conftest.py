@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
+from collections.abc import Iterator
 
 import pytest
-from quicksand.host.paths import Paths
-from quicksand.saves.manifest import Base
-from quicksand.saves.store import SaveStore
-
-from tests.unit.saves.making import publish_image
 
 
-@pytest.fixture
-def base(places: Paths) -> Base:
-    """An image of the test's own."""
-    (places.data / "images").unlink()
-    image = publish_image(places)
-    return Base(name=image.name, version=image.version, digest=image.digest)
-
-
-@pytest.fixture
-def store(places: Paths, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SaveStore:
-    """The user's own saves; the current directory is empty."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    return SaveStore(places.saves)
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Clocks are shown in the zone that the user is in: here in one that all hosts have."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()

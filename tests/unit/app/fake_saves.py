@@ -6,10 +6,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from quicksand_tui.all_saves import SavesView
-from quicksand_tui.saved import SaveView, TrashedView, VerdictView, freed_together, total_size
-from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
-from quicksand_tui.services import Progress, Report
+from quicksand_tui.door.protocol import Progress, Report
+from quicksand_tui.model.saves import (
+    SavesView,
+    SaveView,
+    TrashedView,
+    VerdictView,
+    freed_together,
+    total_size,
+)
+from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec, Told
 
 NOW = 1_800_000_000.0
 KIB, MIB = 1 << 10, 1 << 20

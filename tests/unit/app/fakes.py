@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from quicksand.guest_traffic import GuestTraffic
 from textual.events import Key
 from textual.pilot import Pilot
 
-from quicksand_tui.actions import default_keymap
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.failures import Failure, OperationError
-from quicksand_tui.guest_view import GuestView, ProcessView
-from quicksand_tui.listed import ImageView, SandboxView
-from quicksand_tui.panes.link import LinkState, LinkStatus, Sink
-from quicksand_tui.past import CheckpointView, PastView
-from quicksand_tui.run_many import CommandOutput
-from quicksand_tui.services import LogKind, Progress, Report, ShellView
-from quicksand_tui.settings import Settings
-from quicksand_tui.snapshot import HostView, Snapshot, State
-from quicksand_tui.specs import CheckpointSpec, NewSpec
+from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.door.protocol import Engine, LogKind, Operation, Progress, Report, ShellView
+from quicksand_tui.home.config import Settings
+from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
+from quicksand_tui.model.sandboxes import (
+    GuestView,
+    ImageView,
+    MountState,
+    MountView,
+    ProcessView,
+    RemovedView,
+    SandboxView,
+    State,
+)
+from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
+from quicksand_tui.model.world import HostView, World
+from quicksand_tui.panes.content import LinkState, LinkStatus, Said, Sink
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.ui.hands import Hands
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
+
+T = TypeVar("T")
 
 NOW = fake_saves.NOW
 SIZE = (80, 24)
@@ -99,9 +109,21 @@ UPGRADED = kept("c2", "upgraded", "c1")
 TRIED = kept("c3", "tried-something", "c1", created=NOW - 1800, note="it did not work")
 AUTO = kept("c4", "before revert to clean 12:00:00", "c3", created=NOW - 600, auto=True)
 DAMAGED = CheckpointView(id="c0ffee00", tag="c0ffee00", name="c0ffee00", error="no JSON: line 1")
-PAST = PastView(checkpoints=(DAMAGED, CLEAN, UPGRADED, TRIED, AUTO), head="c2")
-WEB_PAST = replace(WEB, past=PAST)
-DB_PAST = replace(DB, past=PastView(checkpoints=(CLEAN, UPGRADED), head="c2"))
+PAST = CheckpointTree(checkpoints=(DAMAGED, CLEAN, UPGRADED, TRIED, AUTO), head="c2")
+WEB_PAST = replace(WEB, tree=PAST)
+DB_PAST = replace(DB, tree=CheckpointTree(checkpoints=(CLEAN, UPGRADED), head="c2"))
+SRC = MountView(key="/mnt/src", host="/home/me/src", guest="/mnt/src")
+DATA = MountView(key="/mnt/data", host="/data", guest="/mnt/data", readonly=True)
+GONE = MountView(key="/mnt/old", host="/old", guest="/mnt/old", state=MountState.NOT_SERVED)
+LATER = MountView(key="/srv", host="/srv/www", guest="/srv", state=MountState.AT_START)
+WEB_MOUNTS = replace(WEB, mounts=(DATA, GONE, SRC, LATER))
+MOUNTED = World(
+    taken=NOW,
+    images=(),
+    sandboxes=(WEB_MOUNTS, DB),
+    keymap=default_keymap(),
+)
+"""A sandbox with mounts."""
 DEBIAN = ImageView(
     name="debian", version="13.1", arch="x86_64", size=105 * MIB, created=NOW - 2 * 86400
 )
@@ -109,7 +131,7 @@ OLD = ImageView(name="old", error="manifest.json is damaged: 'disk'")
 HOST = HostView(memory_free=6 * GIB, disk_free=40 * GIB)
 
 KEYMAP = default_keymap()
-EMPTY = Snapshot(taken=NOW, images=(DEBIAN,), host=HOST, keymap=KEYMAP)
+EMPTY = World(taken=NOW, images=(DEBIAN,), host=HOST, keymap=KEYMAP)
 FULL = replace(EMPTY, sandboxes=(WEB, DB, AGENT, PAUSED, BROKEN), images=(DEBIAN, OLD))
 KEPT = replace(FULL, sandboxes=(WEB_PAST, DB_PAST, AGENT))
 """Sandboxes with checkpoints."""
@@ -158,18 +180,39 @@ class FakeTerminal:
         self.typed = b""
         self.unread = 0
         self.left = self.ended = False
+        self.opening = 0
+        self.reports: list[tuple[bytes, int]] = []
+        """What the terminal said by itself, and by which opening."""
         asyncio.get_running_loop().call_soon(self.tell, LinkState.OPEN)
 
-    def tell(self, state: LinkState, text: str = "") -> None:
+    def tell(self, state: LinkState, text: str = "", *, runs: bool = True) -> None:
         self.session = self.session or "1"
-        self.sink.status(LinkStatus(state=state, session=self.session, text=text))
+        if state is LinkState.OPEN:
+            self.opening += 1
+        self.sink.status(
+            LinkStatus(
+                state=state,
+                session=self.session,
+                birth=f"born-{self.session}",
+                text=text,
+                opening=self.opening,
+                runs=runs,
+            )
+        )
+        if state is LinkState.OPEN:
+            self.sink.output(b"", Said.NOW)
 
-    def say(self, data: bytes) -> None:
+    def say(self, data: bytes, said: Said = Said.NOW) -> None:
         self.unread += len(data)
-        self.sink.output(data)
+        self.sink.output(data, said)
 
     def write(self, data: bytes) -> None:
         self.typed += data
+
+    def report(self, data: bytes, opening: int) -> None:
+        self.reports.append((data, opening))
+        if opening == self.opening:
+            self.typed += data
 
     def resize(self, columns: int, rows: int) -> None:
         self.size = (columns, rows)
@@ -185,9 +228,10 @@ class FakeTerminal:
 
 
 class FakeService(FakeSaves):
-    """Shows ``world``; operations change it when the test lets them (or at once)."""
+    """A service and its engine in one. Shows ``world``; operations change it when the test lets
+    them (or at once)."""
 
-    def __init__(self, world: Snapshot = FULL) -> None:
+    def __init__(self, world: World = FULL) -> None:
         super().__init__()
         self.world = world
         self.calls: list[str] = []
@@ -211,6 +255,8 @@ class FakeService(FakeSaves):
         """Commands."""
         self.reports: list[Report] = []
         self.terminals: list[FakeTerminal] = []
+        self.deleted: dict[str, SandboxView] = {}
+        """What is in the trash."""
 
     def read(
         self,
@@ -218,11 +264,17 @@ class FakeService(FakeSaves):
         visible: Collection[str] = (),
         network: Collection[str] = (),
         fresh: bool = False,
-    ) -> Snapshot:
+    ) -> World:
         self.visible, self.network = frozenset(visible), frozenset(network)
         if fresh:
             self.calls.append("read fresh")
         return self.world
+
+    async def run(self, operation: Operation[T], report: Report) -> T:
+        return await operation.run(self, report)
+
+    async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:
+        return await question(self)
 
     def open_terminal(
         self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
@@ -267,50 +319,87 @@ class FakeService(FakeSaves):
             await self.hold_shells.wait()
         return self.left_shells
 
-    async def delete(self, sandbox_id: str) -> None:
+    async def delete(self, sandbox_id: str) -> RemovedView:
         await self._operate(f"delete {sandbox_id}")
+        view = self.world.sandbox(sandbox_id)
+        assert view is not None
         kept = tuple(s for s in self.world.sandboxes if s.id != sandbox_id)
         self.world = replace(self.world, sandboxes=kept)
+        if not view.discard:
+            self.deleted[sandbox_id] = view
+        runs = view.is_live and not view.discard
+        return RemovedView(id=sandbox_id, name=view.name, in_trash=not view.discard, goes_on=runs)
+
+    async def bring_back(self, sandbox_id: str, report: Report) -> bool:
+        report(Progress(sandbox_id, "out of the trash"))
+        await self._operate(f"bring back {sandbox_id}", report)
+        view = self.deleted.pop(sandbox_id)
+        self._put(view)
+        return view.is_live
 
     async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
         await self._operate(f"checkpoint {sandbox_id} {spec.tag!r} {spec.note!r}")
-        past = self._past(sandbox_id)
-        number = len(past.checkpoints) + 1
-        made = kept(f"n{number}", spec.tag or str(number), past.head, note=spec.note, created=NOW)
-        self._set_past(sandbox_id, (*past.checkpoints, made), made.id)
+        tree = self._tree(sandbox_id)
+        number = len(tree.checkpoints) + 1
+        made = kept(f"n{number}", spec.tag or str(number), tree.head, note=spec.note, created=NOW)
+        self._set_tree(sandbox_id, (*tree.checkpoints, made), made.id)
         return made
 
     async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
         await self._operate(f"revert {sandbox_id} {checkpoint_id}")
-        past = self._past(sandbox_id)
-        auto = kept("auto", "before revert", past.head, auto=True, created=NOW)
-        self._set_past(sandbox_id, (*past.checkpoints, auto), checkpoint_id)
-        reached = past.find(checkpoint_id)
+        tree = self._tree(sandbox_id)
+        auto = kept("auto", "before revert", tree.head, auto=True, created=NOW)
+        self._set_tree(sandbox_id, (*tree.checkpoints, auto), checkpoint_id)
+        reached = tree.find(checkpoint_id)
         assert reached is not None
         return reached
 
     async def undo(self, sandbox_id: str) -> CheckpointView:
         await self._operate(f"undo {sandbox_id}")
-        past = self._past(sandbox_id)
-        reached = past.undo_goes_to
+        tree = self._tree(sandbox_id)
+        reached = tree.undo_goes_to
         assert reached is not None
-        self._set_past(sandbox_id, past.checkpoints, reached.id)
+        self._set_tree(sandbox_id, tree.checkpoints, reached.id)
         return reached
 
     async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None:
         await self._operate(f"delete {sandbox_id} {checkpoint_id}")
-        past = self._past(sandbox_id)
-        left = tuple(made for made in past.checkpoints if made.id != checkpoint_id)
-        self._set_past(sandbox_id, left, past.head)
+        tree = self._tree(sandbox_id)
+        left = tuple(made for made in tree.checkpoints if made.id != checkpoint_id)
+        self._set_tree(sandbox_id, left, tree.head)
 
-    async def clone(self, sandbox_id: str, count: int, *, at: str = "") -> tuple[str, ...]:
-        await self._operate(f"clone {sandbox_id} {count} {at}".rstrip())
+    async def clone(
+        self, sandbox_id: str, count: int, *, at: str = "", mounts: str = ""
+    ) -> tuple[str, ...]:
+        await self._operate(" ".join(filter(None, ("clone", sandbox_id, str(count), at, mounts))))
         source = self.world.sandbox(sandbox_id)
         assert source is not None
         names = tuple(f"{source.name}-{number + 1}" for number in range(count))
         for name in names:
             self._put(replace(source, id=f"{abs(hash(name)):012x}"[:12], name=name))
         return names
+
+    async def mount(self, sandbox_id: str, spec: MountSpec) -> None:
+        mode = "ro" if spec.readonly else "rw"
+        await self._operate(f"mount {sandbox_id} {spec.host} {spec.guest} {mode}")
+        made = MountView(key=spec.guest, host=spec.host, guest=spec.guest, readonly=spec.readonly)
+        self._set_mounts(sandbox_id, (*self._mounts(sandbox_id), made))
+
+    async def unmount(self, sandbox_id: str, guest: str, *, force: bool) -> None:
+        await self._operate(f"unmount {sandbox_id} {guest}{' by force' if force else ''}")
+        left = tuple(mount for mount in self._mounts(sandbox_id) if mount.key != guest)
+        self._set_mounts(sandbox_id, left)
+
+    def _mounts(self, sandbox_id: str) -> tuple[MountView, ...]:
+        found = self.world.sandbox(sandbox_id)
+        assert found is not None
+        return found.mounts
+
+    def _set_mounts(self, sandbox_id: str, mounts: tuple[MountView, ...]) -> None:
+        views = tuple(
+            replace(s, mounts=mounts) if s.id == sandbox_id else s for s in self.world.sandboxes
+        )
+        self.world = replace(self.world, sandboxes=views)
 
     async def pin_checkpoint(self, sandbox_id: str, checkpoint_id: str, *, pinned: bool) -> None:
         await self._operate(f"pin {sandbox_id} {checkpoint_id} {pinned}")
@@ -321,25 +410,25 @@ class FakeService(FakeSaves):
         self._change_checkpoint(sandbox_id, checkpoint_id, note=note)
 
     def _change_checkpoint(self, sandbox_id: str, checkpoint_id: str, **facts: Any) -> None:
-        past = self._past(sandbox_id)
-        made = tuple(replace(m, **facts) if m.id == checkpoint_id else m for m in past.checkpoints)
-        self._set_past(sandbox_id, made, past.head)
+        tree = self._tree(sandbox_id)
+        made = tuple(replace(m, **facts) if m.id == checkpoint_id else m for m in tree.checkpoints)
+        self._set_tree(sandbox_id, made, tree.head)
 
     async def look_inside(self, sandbox_id: str) -> GuestView:
         self.calls.append(f"look inside {sandbox_id}")
         return GUEST
 
-    def _past(self, sandbox_id: str) -> PastView:
+    def _tree(self, sandbox_id: str) -> CheckpointTree:
         found = self.world.sandbox(sandbox_id)
         assert found is not None
-        return found.past
+        return found.tree
 
-    def _set_past(
+    def _set_tree(
         self, sandbox_id: str, checkpoints: tuple[CheckpointView, ...], head: str | None
     ) -> None:
-        past = PastView(checkpoints=checkpoints, head=head)
+        tree = CheckpointTree(checkpoints=checkpoints, head=head)
         views = tuple(
-            replace(s, past=past) if s.id == sandbox_id else s for s in self.world.sandboxes
+            replace(s, tree=tree) if s.id == sandbox_id else s for s in self.world.sandboxes
         )
         self.world = replace(self.world, sandboxes=views)
 
@@ -385,9 +474,28 @@ class FakeService(FakeSaves):
         self.world = replace(self.world, sandboxes=views)
 
 
+class SlowHands:
+    """A clock by which each key comes long after the one before, however fast a test presses."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def of(self, key: Key) -> float:
+        if self.last is not key:
+            self.time += 1.0
+            self.last = key
+        return self.time
+
+    last: Key | None = None
+
+
 def make_app(
     service: FakeService,
     *,
+    hands: Hands | None = None,
     ascii_glyphs: bool = False,
     settings: Settings | None = None,
     count_saves_after_s: float | None = None,
@@ -398,6 +506,7 @@ def make_app(
         ascii_glyphs=ascii_glyphs,
         settings=settings,
         count_saves_after_s=count_saves_after_s,
+        hands=hands or Hands(lambda _, act: act(), SlowHands()),
     )
     app.animation_level = "none"
     return app
@@ -431,9 +540,12 @@ async def shown(
     size: tuple[int, int] = SIZE,
     ascii_glyphs: bool = False,
     settings: Settings | None = None,
+    hands: Hands | None = None,
 ) -> AsyncIterator[tuple[QuicksandApp, Pilot[int]]]:
     """The app on a screen of ``size``, ready for keys."""
-    app = make_app(service or FakeService(), ascii_glyphs=ascii_glyphs, settings=settings)
+    app = make_app(
+        service or FakeService(), ascii_glyphs=ascii_glyphs, settings=settings, hands=hands
+    )
     async with app.run_test(size=size) as pilot:
         await ready(pilot)
         yield app, pilot

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from textual import events
 
-from quicksand_tui import application
-from quicksand_tui.app import run_app
+from quicksand_tui.opening.opening import run_app
+from quicksand_tui.ui import app as application
 
 LOG = Path(sys.argv[1])
 
@@ -30,7 +30,7 @@ class Recording(application.QuicksandApp):
 application.QuicksandApp = Recording  # type: ignore[misc]
 if wait := os.environ.get("WAIT_FOR"):
     # Loading takes longer than the terminal takes to answer.
-    import quicksand_tui.app as module
+    import quicksand_tui.opening.opening as module
 
     spare = module.spare_the_line
 

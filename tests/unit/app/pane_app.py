@@ -7,9 +7,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from quicksand_tui import service
-from quicksand_tui.app import run_app
-from quicksand_tui.panes.link import Sink
+from quicksand_tui.door import service
+from quicksand_tui.opening.opening import run_app
+from quicksand_tui.panes.content import Sink
 from tests.unit.app.fakes import FakeService, FakeTerminal
 
 LOG = Path(sys.argv[1])

@@ -6,17 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from quicksand_tui.actions import ACTIONS, Group, Scope, find_action, in_scope, key_text
+from quicksand_tui.actions.registry import (
+    ACTIONS,
+    Group,
+    Scope,
+    find_action,
+    in_scope,
+    key_text,
+)
 from quicksand_tui.cockpit.log import LogPanel
-from quicksand_tui.cockpit.shells import Shells
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.listed import SandboxView
+from quicksand_tui.model.jobs import Job, JobVerb
+from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.verbs import find_verb
+from quicksand_tui.model.world import Panel, Selection
+from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.screens.main_actions import MainActions, TreeActions
-from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.screens.trash import TrashScreen
-from quicksand_tui.snapshot import Job, Panel, Selection, State, Verb
+from quicksand_tui.screens.saves import SavesScreen, TrashScreen
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,
@@ -31,38 +38,42 @@ from tests.unit.app.fakes import (
     PAUSED,
     WEB,
     WEB_PAST,
+    FakeService,
+    shown,
 )
 
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 """The same bytes as Backspace, Tab, line feed, Enter and Escape."""
 
-PARTS = {Scope.LOG, Scope.TREE, Scope.PANES}
-LIVE = {"stop", "kill", "delete", "log", "save", "pause", "clone"}
-STOPPED = {"open", "start", "delete", "log", "save", "clone"}
+LIVE = {"stop", "kill", "delete", "log", "mounts", "save", "pause", "clone"}
+STOPPED = {"open", "start", "delete", "log", "mounts", "save", "clone"}
+RUNNING = {"open", "shell", "full_shell", "execute", "mount"}
 PAST_ACTIONS = {"checkpoint", "revert", "undo"}
 
 
-@pytest.mark.parametrize(
-    ("scope", "screen"),
-    [
-        (Scope.MAIN, MainActions),
-        (Scope.LOG, LogPanel),
-        (Scope.TREE, TreeActions),
-        (Scope.PANES, Shells),
-        (Scope.SAVES, SavesScreen),
-        (Scope.TRASH, TrashScreen),
-    ],
-)
-def test_every_action_has_its_method_and_keys_of_its_own(scope: Scope, screen: type) -> None:
+@pytest.mark.parametrize("scope", Scope)
+def test_every_action_has_keys_of_its_own_and_words(scope: Scope) -> None:
     actions = list(in_scope(scope))
     keys = [key for action in actions for key in action.keys]
     assert len(keys) == len(set(keys))
     assert not set(keys) & FORBIDDEN
     for action in actions:
-        # What a part does not do itself, the main screen does.
-        own = scope not in PARTS or hasattr(screen, f"do_{action.id}")
-        assert callable(getattr(screen if own else MainActions, f"do_{action.id}"))
         assert action.label and action.tooltip and not action.tooltip.endswith(".")
+
+
+async def test_every_action_is_carried_out_by_something_and_nothing_else_is() -> None:
+    async with shown(FakeService()) as (app, _):
+        screens: dict[Scope, ActionScreen] = {
+            **dict.fromkeys(Scope, app.main),
+            Scope.SAVES: SavesScreen(app.world, ascii_only=False),
+            Scope.TRASH: TrashScreen(app.world, ascii_only=False),
+        }
+        for scope, screen in screens.items():
+            missing = {action.id for action in in_scope(scope)} - screen.handlers_of(scope).keys()
+            assert not missing, scope
+    known = {action.id for action in ACTIONS}
+    for scope, screen in screens.items():
+        assert screen.handlers_of(scope).keys() <= known
 
 
 def test_no_screen_binds_a_key_that_a_terminal_cannot_tell_apart() -> None:
@@ -82,23 +93,23 @@ def test_the_help_shows_every_action_and_fits_80_columns() -> None:
 
 
 def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
-    snapshot = replace(FULL, jobs=jobs)
-    return find_action(action_id).disabled_reason(snapshot, Selection(sandbox=view))
+    world = replace(FULL, jobs=jobs)
+    return find_action(action_id).disabled_reason(world, Selection(sandbox=view))
 
 
 @pytest.mark.parametrize(
     ("view", "possible"),
     [
-        (WEB, {*LIVE, "open", "shell", "full_shell", "execute", "checkpoint"}),
-        (WEB_PAST, {*LIVE, "open", "shell", "full_shell", "execute", *PAST_ACTIONS}),
+        (WEB, {*LIVE, *RUNNING, "checkpoint"}),
+        (WEB_PAST, {*LIVE, *RUNNING, *PAST_ACTIONS}),
         (PAUSED, {*LIVE, "open", "checkpoint"}),
         (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", *PAST_ACTIONS}),
         (DB, STOPPED),
         (DB_PAST, {*STOPPED, "revert"}),
         (replace(DB_PAST, state=State.CRASHED), {*STOPPED, "revert"}),
         (AGENT, STOPPED),
-        (BROKEN, {"delete", "log"}),
-        (replace(WEB, state=State.STARTING), {"log"}),
+        (BROKEN, {"delete", "log", "mounts"}),
+        (replace(WEB, state=State.STARTING), {"log", "mounts"}),
         (None, set()),
     ],
 )
@@ -117,12 +128,12 @@ def test_every_refusal_is_a_reason_in_words() -> None:
 
 
 def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
-    job = Job(sandbox_id=DB.id, name="db", verb=Verb.START)
+    job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START)
     view = replace(DB, state=State.STARTING)
     assert reason("cancel", view, job) is None
     assert reason("delete", view, job) == "db is just being started"
     assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"
-    stop = Job(sandbox_id=WEB.id, name="web", verb=Verb.STOP)
+    stop = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.STOP)
     assert (
         reason("cancel", WEB, stop) == "only a start or a save can be cancelled; K ends it at once"
     )
@@ -144,14 +155,14 @@ def test_in_the_tree_what_cannot_be_read_is_neither_gone_to_nor_deleted() -> Non
         assert why(FULL, Selection(sandbox=WEB_PAST, checkpoint=CLEAN)) is None
         assert "read" in str(why(FULL, Selection(sandbox=WEB_PAST, checkpoint=DAMAGED)))
         assert "no checkpoint" in str(why(FULL, Selection(sandbox=WEB_PAST)))
-        job = Job(sandbox_id=WEB.id, name="web", verb=Verb.CHECKPOINT)
+        job = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.CHECKPOINT)
         busy = why(replace(FULL, jobs=(job,)), Selection(sandbox=WEB_PAST, checkpoint=CLEAN))
         assert busy == "web is just being kept as a checkpoint"
 
 
 def test_commands_quote_the_name() -> None:
     assert find_action("stop").command_for("a b;c") == "quicksand-tui stop 'a b;c'"
-    assert find_action("revert").command_for("x", "a b") == "quicksand-tui revert x 'a b'"
+    assert find_action("revert").command_for("x", tag="a b") == "quicksand-tui revert x 'a b'"
     assert find_action("help").command_for("x") == ""
 
 
@@ -161,30 +172,12 @@ def test_the_command_to_delete_is_another_for_one_that_runs() -> None:
     assert delete.command_for("web", live=True) == "quicksand-tui rm --force web"
 
 
-def test_the_commands_exist() -> None:
-    from quicksand_tui.cli.verbs import VERBS
-
-    verbs = {verb.name for verb in VERBS}
-    for action in ACTIONS:
-        for command in (action.command, action.command_if_live):
-            assert not command or command.split()[1] in verbs
-
-
-READING = {"ps", "logs", "tree", "diff", "saves", "saves verify", "saves trash", "stats", "du"}
-"""Commands of the shell that change nothing."""
-
-
-def reads_only(command: str) -> bool:
-    words = [word for word in command.split()[1:] if not word.startswith(("-", "{"))]
-    return "--empty" not in command and " ".join(words[:2]) in READING
-
-
 def test_what_changes_anything_is_refused_by_a_read_only_app() -> None:
     by_hand = {"main.open", "tree.go", "tree.checkpoint", "tree.undo"}
     by_hand |= {"panes.checkpoint", "panes.revert", "panes.undo", "panes.close"}
-    by_hand |= {"panes.split_beside", "panes.split_below"}
+    by_hand |= {"panes.split_beside", "panes.split_below", "trash.purge"}
     for action in ACTIONS:
-        changes = bool(action.command) and not reads_only(action.command)
+        changes = bool(action.verb) and not find_verb(action.verb).reads
         assert action.changes == (changes or action.address in by_hand), action.address
         why = action.disabled_reason(replace(FULL, read_only=True), Selection(sandbox=WEB))
         assert (why is not None and why.startswith("read-only")) == action.changes

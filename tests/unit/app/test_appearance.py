@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from quicksand_tui.text import sanitise
-from quicksand_tui.themes import fitting_theme
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.ui.themes import fitting_theme
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     AGENT,

@@ -9,17 +9,16 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
-from quicksand_tui.application import QuicksandApp
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.failures import Failure
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.past import PastView
+from quicksand_tui.model.checkpoints import CheckpointTree
+from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.snapshot import State
-from quicksand_tui.text import sanitise
+from quicksand_tui.screens.reports import FailureScreen
+from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
@@ -244,7 +243,7 @@ async def test_deleting_asks_names_the_loss_and_stays_in_the_tree() -> None:
         assert service.calls == []
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: "web: checkpoint clean is deleted" in toasts(app))
         assert service.calls == [f"delete {WEB.id} c1"]
         assert last_command(app) == ("quicksand-tui checkpoint rm web clean", "done")
@@ -271,11 +270,11 @@ async def test_changes_of_other_clients_show_and_the_cursor_stays() -> None:
         screen = await open_tree(pilot)
         await go_to(pilot, screen, "c1")
         more = (*PAST.checkpoints, kept("c9", "from-a-script", "c2", created=NOW))
-        service._set_past(WEB.id, more, "c9")
+        service._set_tree(WEB.id, more, "c9")
         await until(lambda: "● from-a-script" in screen_text(app))
         assert screen.table.selected_key == "c9", "it follows where the sandbox stands"
         await go_to(pilot, screen, "c1")
-        service._set_past(WEB.id, more[1:], "c9")
+        service._set_tree(WEB.id, more[1:], "c9")
         await until(lambda: "c0ffee00" not in screen_text(app))
         assert screen.table.selected_key == "c1"
         service.world = FULL
@@ -330,7 +329,9 @@ async def test_foreign_tags_move_nothing_on_any_screen(
         for n, text in enumerate(texts)
     )
     views: tuple[SandboxView, ...] = (
-        replace(WEB, past=PastView(checkpoints=made, head="f003", error=sanitise(HOSTILE[0]))),
+        replace(
+            WEB, tree=CheckpointTree(checkpoints=made, head="f003", error=sanitise(HOSTILE[0]))
+        ),
     )
     async with shown(
         FakeService(replace(FULL, sandboxes=views)), ascii_glyphs=ascii_glyphs, size=size
@@ -352,7 +353,7 @@ async def test_foreign_tags_move_nothing_on_any_screen(
 async def test_all_of_it_can_be_used_in_small_terminals(size: tuple[int, int]) -> None:
     async with shown(FakeService(KEPT), size=size) as (app, pilot):
         await open_tree(pilot)
-        assert "● upgraded" in screen_text(app)
+        await until(lambda: "● upgraded" in screen_text(app))
         await pilot.press("c")
         await until(lambda: isinstance(app.screen, FormScreen))
         await until(lambda: "Tag" in screen_text(app) and "Note" in screen_text(app))
@@ -373,5 +374,5 @@ async def test_the_details_say_how_to_get_a_first_checkpoint() -> None:
 
 
 def test_fakes_have_what_these_tests_are_about() -> None:
-    assert WEB_PAST.past.undo_goes_to is not None
-    assert DB_PAST.past.undo_goes_to is None
+    assert WEB_PAST.tree.undo_goes_to is not None
+    assert DB_PAST.tree.undo_goes_to is None

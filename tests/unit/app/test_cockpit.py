@@ -10,16 +10,16 @@ import pytest
 from textual.events import Key, Resize
 from textual.pilot import Pilot
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.cockpit.layout import Part, Tab
-from quicksand_tui.panes.link import LinkState
+from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.home.state import Remembered, StateFile
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.world import Selection
+from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.remembered import Remembered
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.services import ShellView
-from quicksand_tui.snapshot import Selection, State
-from quicksand_tui.state_files import StateFile
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.views.layout import Part, Tab
 from tests.unit.app.fake_saves import APP
 from tests.unit.app.fakes import (
     AGENT,
@@ -58,10 +58,10 @@ async def test_tab_goes_round_all_parts(size: tuple[int, int]) -> None:
 async def test_brackets_go_through_the_tabs_and_clicks_choose_one() -> None:
     async with shown(FakeService(KEPT), size=LARGE) as (app, pilot):
         seen = []
-        for _ in range(4):
+        for _ in range(5):
             await pilot.press("right_square_bracket")
             seen.append(app.main.area.tab)
-        assert seen == [Tab.SHELLS, Tab.LOG, Tab.STATS, Tab.DETAILS]
+        assert seen == [Tab.SHELLS, Tab.LOG, Tab.MOUNTS, Tab.STATS, Tab.DETAILS]
         assert app.main.sandboxes.table.has_focus
         line = screen_text(app).splitlines()[1]
         assert await pilot.click(offset=(line.index("Stats"), 1))
@@ -121,7 +121,7 @@ async def test_what_is_done_to_marked_ones_is_done_to_all_of_them() -> None:
         await pilot.press("x")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         assert "Stop 2 sandboxes?" in screen_text(app)
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: not app.operations.jobs and len(service.calls) == 2)
         assert sorted(service.calls) == sorted([f"stop {WEB.id}", f"stop {PAUSED.id}"])
         assert "stop: not possible with 1 of those marked" in toasts(app)
@@ -136,12 +136,12 @@ async def test_deleting_marked_ones_names_them_all() -> None:
         text = screen_text(app)
         for words in (
             "Delete 3 sandboxes?",
-            "web: its disk, 42M",
+            "web: 42M of disk, 5 checkpoints",
             "1 of them run",
-            "7 checkpoints",
+            "U brings them back, T shows the trash.",
         ):
             assert words in text
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: sum(call.startswith("delete") for call in service.calls) == 3)
 
 

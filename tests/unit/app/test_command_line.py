@@ -9,16 +9,15 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.cockpit.layout import Part, Tab
-from quicksand_tui.command_history import CommandHistory
+from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
+from quicksand_tui.model.sandboxes import State
 from quicksand_tui.screens.command import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.snapshot import State
-from quicksand_tui.state_files import StateFile, state_dir
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.views.layout import Part, Tab
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -109,7 +108,7 @@ async def test_what_is_lost_is_asked_for_as_by_the_key() -> None:
         await type_line(pilot, "rm db")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         assert "Delete db?" in screen_text(app)
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: f"delete {DB.id}" in service.calls)
         await until(lambda: not app.operations.jobs)
 
@@ -130,10 +129,10 @@ async def test_what_is_lost_is_asked_for_as_by_the_key() -> None:
 async def test_what_is_wrong_is_said_in_place_and_the_line_stays(line: str, says: str) -> None:
     service = kept_service()
     async with shown(service, size=(120, 30)) as (app, pilot):
-        await until(lambda: app.snapshot.sandboxes)
+        await until(lambda: app.world.sandboxes)
         await type_line(pilot, line, enter=False)
         if line.startswith("save"):
-            await until(lambda: app.snapshot.saves.loaded)
+            await until(lambda: app.world.saves.loaded)
         await pilot.press("enter")
         await until(lambda: says in screen_text(app))
         assert line_of(app) == line
@@ -157,7 +156,7 @@ async def test_a_command_opens_a_screen(line: str, screen: type) -> None:
         await select(pilot, DB)
         await type_line(pilot, line, enter=False)
         if line == "new dev":
-            await until(lambda: app.snapshot.saves.loaded)
+            await until(lambda: app.world.saves.loaded)
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, screen))
 
@@ -193,7 +192,7 @@ async def test_on_another_screen_a_command_is_about_that_or_goes_to_the_sandboxe
     service = kept_service()
     async with shown(service) as (app, pilot):
         await type_line(pilot, "saves")
-        await until(lambda: isinstance(app.screen, SavesScreen) and app.snapshot.saves.loaded)
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.world.saves.loaded)
         await type_line(pilot, "filter dev")
         await until(lambda: "Saves /dev" in screen_text(app))
         await type_line(pilot, "stop", enter=True)
@@ -286,7 +285,7 @@ async def test_the_world_may_change_below_the_line() -> None:
         await until(lambda: "agent-7" in "".join(screen_text(app).splitlines()[-5:]))
         service.world = replace(service.world, sandboxes=())
         app.refresh_now()
-        await until(lambda: not app.snapshot.sandboxes)
+        await until(lambda: not app.world.sandboxes)
         await pilot.press(*"web", "enter")
         await until(lambda: "there is no sandbox yet" in screen_text(app))
 

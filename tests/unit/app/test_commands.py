@@ -10,24 +10,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.actions import Scope, in_scope
-from quicksand_tui.command_history import LINES_MAX, CommandHistory
-from quicksand_tui.command_text import CommandError, current_word, split_words, whole_words
-from quicksand_tui.commands import Order, Target, Verb, parse, resolve, verbs_of, why_not
-from quicksand_tui.completion import complete
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.snapshot import Selection
-from quicksand_tui.state_files import StateFile
+from quicksand_tui.actions.completion import complete
+from quicksand_tui.actions.line import (
+    CommandError,
+    LineVerb,
+    Order,
+    Target,
+    current_word,
+    parse,
+    resolve,
+    split_words,
+    verbs_of,
+    whole_words,
+    why_not,
+)
+from quicksand_tui.actions.registry import Scope, in_scope
+from quicksand_tui.home.state import LINES_MAX, CommandHistory, StateFile
+from quicksand_tui.model.checkpoints import CheckpointTree
+from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.world import Selection
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import SAVES
-from tests.unit.app.fakes import AGENT, CLEAN, DB, DB_PAST, KEPT, WEB, WEB_PAST
+from tests.unit.app.fakes import AGENT, CLEAN, DB, DB_PAST, KEPT, NOW, WEB, WEB_PAST, kept
 
 MAIN = verbs_of(Scope.MAIN)
 THEMES = ("nord", "quicksand", "quicksand-light")
 WORLD = replace(KEPT, saves=SAVES)
 
 
-def order(line: str, verbs: Mapping[str, Verb] = MAIN) -> Order:
+def order(line: str, verbs: Mapping[str, LineVerb] = MAIN) -> Order:
     found = parse(line, verbs)
     assert found is not None
     return found
@@ -187,9 +198,9 @@ def test_names_are_found() -> None:
         ("stop wbe", "there is no sandbox 'wbe'; did you mean web?"),
         ("revert web claen", "web has no checkpoint 'claen'; did you mean clean?"),
         ("revert agent-7 x", "agent-7 has no checkpoint"),
-        ("clone web 0", "'0' is no number from 1 to 99"),
+        ("clone web 0", "'0' is no number from 1 to 1000"),
         ("clone web ³", "'³' is no number"),
-        ("clone web 100", "is no number"),
+        ("clone web 1001", "is no number"),
         ("theme nrod", "there is no theme 'nrod'; did you mean nord?"),
         ("new debina", "there is no image or save 'debina'; did you mean debian?"),
     ],
@@ -318,3 +329,19 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path) -> None:
     history = CommandHistory(StateFile(tmp_path / "file" / "commands.json"))
     history.add("stop web")
     assert history.read() == []
+
+
+def test_automatic_checkpoints_are_told_apart_by_their_time() -> None:
+    autos = [
+        kept(f"a{n}", "before undo", "c1", auto=True, created=NOW - 60 * (3 - n)) for n in range(3)
+    ]
+    tree = CheckpointTree(checkpoints=(CLEAN, *autos), head="c1")
+    web = replace(WEB, tree=tree)
+    world = replace(KEPT, sandboxes=(web,))
+    found = complete("revert web ", MAIN, world, web, ()).candidates
+    assert [candidate.text for candidate in found] == ["before undo", "a1", "a0", "clean"]
+    assert [candidate.about for candidate in found[:3]] == [
+        "automatic · 1m ago, 07:59:00",
+        "before undo · automatic · 2m ago, 07:58:00",
+        "before undo · automatic · 3m ago, 07:57:00",
+    ]

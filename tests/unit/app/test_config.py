@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.actions import ACTIONS, default_keymap
-from quicksand_tui.config import Config, ConfigFile
-from quicksand_tui.config_example import example_config
-from quicksand_tui.config_reader import (
+from quicksand_tui.actions.registry import ACTIONS, default_keymap
+from quicksand_tui.home.config import (
     SETTINGS,
     SIZE_MAX,
+    Config,
+    ConfigFile,
+    Settings,
     check_theme,
+    example_config,
     parse_config,
     read_config,
 )
-from quicksand_tui.settings import Settings
 
 
 def problems_of(text: str) -> list[str]:

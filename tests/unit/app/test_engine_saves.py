@@ -20,13 +20,12 @@ from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import Options
 from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore
 
-from quicksand_tui.failures import OperationError
-from quicksand_tui.saved import SaveView
-from quicksand_tui.saves_spec import ExportSpec, ImportSpec, SaveSpec, Told
-from quicksand_tui.service import EngineService
-from quicksand_tui.services import Progress
-from quicksand_tui.specs import NewSpec
-from quicksand_tui.text import size_text
+from quicksand_tui.door.protocol import Progress
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.saves import SaveView
+from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, SaveSpec, Told
 from tests.unit.saves.making import make_published, make_save
 
 
@@ -57,21 +56,33 @@ def only(service: EngineService) -> SaveView:
 
 async def test_to_the_trash_and_back(service: EngineService, dev: str) -> None:
     reports: Reports = []
-    told = await service.delete_saves([dev], reports.append, now=False)
+    told = await service.ask(
+        "it failed", lambda engine: engine.delete_saves([dev], reports.append, now=False)
+    )
     assert told.summary == "dev is in the trash for a week: T shows it"
     assert (reports[-1].step, reports[-1].steps) == (1, 1)
     (gone,) = service.read_saves().trash
     assert (names(service), gone.name, gone.note) == ([], "dev", "gcc")
-    assert (await service.restore_saves([gone.key], reports.append)).summary == "dev is back"
+    assert (
+        await service.ask(
+            "it failed", lambda engine: engine.restore_saves([gone.key], reports.append)
+        )
+    ).summary == "dev is back"
     assert names(service) == ["dev"]
-    await service.delete_saves([dev], reports.append, now=False)
+    await service.ask(
+        "it failed", lambda engine: engine.delete_saves([dev], reports.append, now=False)
+    )
     (gone,) = service.read_saves().trash
-    await service.restore_saves([gone.key], reports.append, name="dev-old")
+    await service.ask(
+        "it failed", lambda engine: engine.restore_saves([gone.key], reports.append, name="dev-old")
+    )
     assert names(service) == ["dev-old"]
 
 
 async def test_for_good_and_out_of_the_trash(service: EngineService, dev: str) -> None:
-    told = await service.delete_saves([dev], print, now=True)
+    told = await service.ask(
+        "it failed", lambda engine: engine.delete_saves([dev], print, now=True)
+    )
     assert told.summary == "dev is gone for good"
     assert service.read_saves().trash == ()
 
@@ -80,12 +91,23 @@ async def test_some_of_the_trash_goes_and_the_rest_stays(
     service: EngineService, store: SaveStore, base: Base
 ) -> None:
     keys = [str(make_save(store, name, b"1", base=base).root) for name in ("a", "b", "c")]
-    told = await service.delete_saves(keys, print, now=False)
+    told = await service.ask(
+        "it failed", lambda engine: engine.delete_saves(keys, print, now=False)
+    )
     assert told.summary == "3 saves are in the trash for a week: T shows it"
     trash = {found.name: found.key for found in service.read_saves().trash}
-    assert (await service.purge_saves([trash["a"]])).summary == "a is gone for good"
+    assert (
+        await service.ask("it failed", lambda engine: engine.purge_saves([trash["a"]]))
+    ).summary == "a is gone for good"
     assert {found.name for found in service.read_saves().trash} == {"b", "c"}
-    assert "2 saves are gone" in (await service.purge_saves([trash["b"], trash["c"]])).summary
+    assert (
+        "2 things are gone"
+        in (
+            await service.ask(
+                "it failed", lambda engine: engine.purge_saves([trash["b"], trash["c"]])
+            )
+        ).summary
+    )
     assert list((store.root / ".trash").iterdir()) == []
 
 
@@ -96,7 +118,7 @@ async def test_a_change_ends_the_week_of_what_is_overdue(
     record = store.remove("old").root / "trash.json"
     long_ago = read_json(record)["removed"] - TRASH_KEPT_S - 60
     write_json(record, {"name": "old", "removed": long_ago})
-    await service.delete_saves([dev], print, now=False)
+    await service.ask("it failed", lambda engine: engine.delete_saves([dev], print, now=False))
     assert [found.name for found in service.read_saves().trash] == ["dev"]
 
 
@@ -106,7 +128,12 @@ async def test_what_cannot_be_removed_is_told_and_the_others_are_gone(
     low = make_published(store.root / "low", b"1")
     make_published(store.root / "top", b"2", image="low")
     with pytest.raises(OperationError) as caught:
-        await service.delete_saves([dev, str(low), str(store.root / "no")], print, now=False)
+        await service.ask(
+            "it failed",
+            lambda engine: engine.delete_saves(
+                [dev, str(low), str(store.root / "no")], print, now=False
+            ),
+        )
     failure = caught.value.failure
     assert failure.title == "2 of 3 saves were not removed"
     assert "top lies on it" in failure.message and "remove that first" in failure.hint
@@ -117,11 +144,11 @@ async def test_what_cannot_be_removed_is_told_and_the_others_are_gone(
 async def test_a_name_that_is_taken_says_so(
     service: EngineService, store: SaveStore, base: Base, dev: str
 ) -> None:
-    await service.delete_saves([dev], print, now=False)
+    await service.ask("it failed", lambda engine: engine.delete_saves([dev], print, now=False))
     make_save(store, "dev", b"1", base=base)
     (gone,) = service.read_saves().trash
     with pytest.raises(OperationError) as caught:
-        await service.restore_saves([gone.key], print)
+        await service.ask("it failed", lambda engine: engine.restore_saves([gone.key], print))
     assert caught.value.failure.title == "It was not brought back"
     assert "there is a save 'dev'" in caught.value.failure.message
     assert len(service.read_saves().trash) == 1
@@ -133,19 +160,27 @@ async def test_out_to_a_file_and_in_again(
 ) -> None:
     reports: Reports = []
     spec = ExportSpec(file="dev.quicksand", full=full, compress=compress)
-    told = await service.export_save(dev, spec, reports.append)
+    told = await service.ask(
+        "it failed", lambda engine: engine.export_save(dev, spec, reports.append)
+    )
     assert told.summary.startswith(f"dev is in {Path.cwd() / 'dev.quicksand'}: ")
     assert ("whoever imports it needs" in told.summary) is not full
     assert reports[-1].stage == "writing" and reports[-1].done == reports[-1].total > 0
     with pytest.raises(OperationError, match="quicksand already"):
-        await service.export_save(dev, spec, print)
+        await service.ask("it failed", lambda engine: engine.export_save(dev, spec, print))
     again = ExportSpec(file="dev.quicksand", full=full, compress=compress, replace=True)
-    await service.export_save(dev, again, print)
+    await service.ask("it failed", lambda engine: engine.export_save(dev, again, print))
     with pytest.raises(OperationError, match="there is a save 'dev'"):
-        await service.import_bundle(ImportSpec(file="dev.quicksand"), print)
+        await service.ask(
+            "it failed",
+            lambda engine: engine.import_bundle(ImportSpec(file="dev.quicksand"), print),
+        )
     reports.clear()
-    told = await service.import_bundle(
-        ImportSpec(file="dev.quicksand", name="dev2"), reports.append
+    told = await service.ask(
+        "it failed",
+        lambda engine: engine.import_bundle(
+            ImportSpec(file="dev.quicksand", name="dev2"), reports.append
+        ),
     )
     assert told.summary == "dev2 is imported"
     assert told.lines[0].startswith("It is the save dev2: ")
@@ -158,7 +193,10 @@ async def test_out_to_a_file_and_in_again(
 async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: str) -> None:
     Path("bad.quicksand").write_bytes(b"\x1b[2J" * 300)
     with pytest.raises(OperationError) as caught:
-        await service.import_bundle(ImportSpec(file="bad.quicksand"), print)
+        await service.ask(
+            "Nothing was imported",
+            lambda engine: engine.import_bundle(ImportSpec(file="bad.quicksand"), print),
+        )
     assert caught.value.failure.title == "Nothing was imported"
     assert "\x1b" not in caught.value.failure.message
     assert names(service) == ["dev"]
@@ -166,10 +204,14 @@ async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: st
 
 async def test_verifying_tells_and_the_views_know_it(service: EngineService, dev: str) -> None:
     service.read_saves()
-    told = await service.verify_saves([dev], print, deep=False)
+    told = await service.ask(
+        "it failed", lambda engine: engine.verify_saves([dev], print, deep=False)
+    )
     assert told.summary == "dev is fine as seen from outside; F reads every byte"
     reports: Reports = []
-    told = await service.verify_saves([dev], reports.append, deep=True)
+    told = await service.ask(
+        "it failed", lambda engine: engine.verify_saves([dev], reports.append, deep=True)
+    )
     assert told.summary.startswith("dev is whole: ")
     assert reports[-1].total > 0
     verdict = only(service).verdict
@@ -185,7 +227,9 @@ async def test_what_is_not_whole_is_told_with_the_file(
     data[-1] ^= 1
     layer.write_bytes(data)
     with pytest.raises(OperationError) as caught:
-        await service.verify_saves([dev, whole], print, deep=True)
+        await service.ask(
+            "it failed", lambda engine: engine.verify_saves([dev, whole], print, deep=True)
+        )
     failure = caught.value.failure
     assert failure.title == "1 of 2 saves are not whole"
     assert failure.message.startswith("dev: overlays/0.qcow2: ")
@@ -195,7 +239,7 @@ async def test_what_is_not_whole_is_told_with_the_file(
     assert found["whole"] is not None and not found["whole"].problems
     (Path(dev) / MANIFEST).unlink()
     with pytest.raises(OperationError) as caught:
-        await service.verify_saves([dev], print, deep=False)
+        await service.ask("it failed", lambda engine: engine.verify_saves([dev], print, deep=False))
     assert caught.value.failure.title == "dev is not whole"
 
 
@@ -210,9 +254,14 @@ async def test_verifying_can_be_cancelled(
             reading.set()
             go_on.wait(10)
 
-    task = asyncio.create_task(service.verify_saves([dev], report, deep=True))
+    task = asyncio.create_task(
+        service.ask("it failed", lambda engine: engine.verify_saves([dev], report, deep=True))
+    )
     assert await asyncio.to_thread(reading.wait, 10)
     task.cancel()
+    # The engine's loop hears of it before it hears of anything else, and only then it goes on.
+    await asyncio.wait((task,), timeout=0)
+    await service.ask("it failed", lambda _: asyncio.sleep(0))
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -271,8 +320,11 @@ async def test_saving_never_replaces_and_says_what_is_not_in_it(
     service: EngineService, sandbox: FakeSandbox
 ) -> None:
     reports: Reports = []
-    told: Told = await service.save(
-        "0" * 12, SaveSpec(name="dev", note="x", compress=True), reports.append
+    told: Told = await service.ask(
+        "it failed",
+        lambda engine: engine.save(
+            "0" * 12, SaveSpec(name="dev", note="x", compress=True), reports.append
+        ),
     )
     size = size_text(Footprint(sandbox.root).size)
     assert size.startswith("1.0")
@@ -296,7 +348,9 @@ async def test_a_save_that_is_cancelled_ends_at_its_next_step(
     sandbox.goes_on.clear()
     begun = threading.Event()
     spec = SaveSpec(name="dev")
-    task = asyncio.create_task(service.save("0" * 12, spec, lambda _: begun.set()))
+    task = asyncio.create_task(
+        service.ask("it failed", lambda engine: engine.save("0" * 12, spec, lambda _: begun.set()))
+    )
     assert await asyncio.to_thread(begun.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -313,7 +367,7 @@ async def test_a_sandbox_begins_with_a_save_and_what_that_says(
     begun: list[tuple[str, int, Save | None]] = []
 
     async def start(self: Any, *, at: str | None = None) -> None:
-        begun.append((self.name, self._config.cpus, self._source))
+        begun.append((self.name, self.config.cpus, self._life._source))
 
     monkeypatch.setattr(module.Sandbox, "start", start)
     monkeypatch.setattr(module.Sandbox, "detach", lambda _: None)
@@ -321,8 +375,8 @@ async def test_a_sandbox_begins_with_a_save_and_what_that_says(
     manifest = read_json(path)
     manifest["config"]["cpus"] = 3
     write_json(path, manifest)
-    spec = NewSpec(image="dev", save=dev, name="dev-1", memory="", cpus="", network="")
-    await service.create(spec, print)
+    spec = NewSpec(image="dev", save=dev, name="dev-1")
+    await service.ask("it failed", lambda engine: engine.create(spec, print))
     ((name, cpus, source),) = begun
     assert (name, cpus) == ("dev-1", 3)
     assert source is not None and str(source.root) == dev

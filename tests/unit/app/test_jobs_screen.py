@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.failures import Failure
-from quicksand_tui.jobs_view import (
+from quicksand_tui.jobs.operations import ENDED_MAX
+from quicksand_tui.model.jobs import EndedJob, Failure, Job, JobVerb
+from quicksand_tui.model.specs import NewSpec
+from quicksand_tui.model.text import plain
+from quicksand_tui.screens.jobs import JobsScreen
+from quicksand_tui.screens.reports import FailureScreen, ReportScreen
+from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.views.jobs import (
     cancel_text,
     describe_job,
     ended_row,
@@ -21,15 +27,7 @@ from quicksand_tui.jobs_view import (
     progress_text,
     share_of,
 )
-from quicksand_tui.operations import ENDED_MAX, EndedJob
-from quicksand_tui.screens.failure import FailureScreen
-from quicksand_tui.screens.jobs import JobsScreen
-from quicksand_tui.screens.report import ReportScreen
-from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.snapshot import Job, Verb
-from quicksand_tui.specs import NewSpec
-from quicksand_tui.text import plain
-from quicksand_tui.view import PADDING
+from quicksand_tui.views.rows import PADDING
 from tests.unit.app.fake_saves import MIB
 from tests.unit.app.fakes import (
     AGENT,
@@ -50,7 +48,7 @@ FAILURE = Failure(title="db did not start", message="no space left", hint="free 
 READING = Job(
     sandbox_id="verify:1",
     name="dev",
-    verb=Verb.VERIFY,
+    verb=JobVerb.VERIFY,
     stage="reading",
     started=NOW - 5,
     done=16 * MIB,
@@ -106,9 +104,9 @@ def test_columns_fit(width: int) -> None:
 def test_what_can_be_cancelled_says_what_that_means() -> None:
     assert find_cancel_problem(READING) == ""
     assert find_cancel_problem(replace(READING, cancelling=True)) == "it is being cancelled"
-    assert "half-way" in find_cancel_problem(replace(READING, verb=Verb.REVERT))
-    assert "stops where it is" in cancel_text(replace(READING, verb=Verb.DISCARD))
-    assert "nothing of it stays" in cancel_text(replace(READING, verb=Verb.EXPORT))
+    assert "half-way" in find_cancel_problem(replace(READING, verb=JobVerb.REVERT))
+    assert "stops where it is" in cancel_text(replace(READING, verb=JobVerb.DISCARD))
+    assert "nothing of it stays" in cancel_text(replace(READING, verb=JobVerb.EXPORT))
     assert cancel_text(READING) == "Cancelling the verification of dev"
 
 

@@ -7,8 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.keys import _character_to_key
 
-from quicksand_tui.actions import ACTIONS, Scope, default_keymap, find_action
-from quicksand_tui.keymap import (
+from quicksand_tui.actions.rebinding import Assignment, bind
+from quicksand_tui.actions.registry import (
+    ACTIONS,
+    Scope,
+    default_keymap,
+    find_action,
+)
+from quicksand_tui.model.keymap import (
     ALIKE,
     NO_KEYS,
     RESERVED,
@@ -17,7 +23,6 @@ from quicksand_tui.keymap import (
     parse_key,
     parse_prefix,
 )
-from quicksand_tui.rebinding import Assignment, bind
 
 
 @pytest.mark.parametrize("character", [chr(code) for code in range(0x21, 0x7F)])
@@ -112,8 +117,8 @@ def test_without_assignments_everything_is_as_the_registry_says() -> None:
 def test_an_id_stands_for_every_screen_and_an_address_for_one() -> None:
     keymap, problems = bind([keys("help", "f1"), keys("saves.help", "H")])
     assert problems == []
-    # Log and tree are parts of the main screen and have its help.
-    for scope in set(Scope) - {Scope.LOG, Scope.TREE}:
+    # Log, tree and mounts are parts of the main screen and have its help.
+    for scope in set(Scope) - {Scope.LOG, Scope.TREE, Scope.MOUNTS}:
         expected = ("H",) if scope is Scope.SAVES else ("f1",)
         assert keymap.keys_of(find_action("help", scope)) == expected
 

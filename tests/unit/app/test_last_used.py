@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.last_used import NAME, Last, recall_last
-from quicksand_tui.remembered import Remembered
-from quicksand_tui.state_files import StateFile
+from quicksand_tui.forms.sandbox import NAME, Last, recall_last
+from quicksand_tui.home.state import Remembered, StateFile
 
-VALUE = Last(begin="save:/a b/\udce9", image="dev", memory="1G", ports="8080:80")
+MACHINE = {"memory": "1G", "port_forwards": "8080:80", "disk_size": "20G"}
+VALUE = Last(begin="save:/a b/\udce9", image="dev", machine=MACHINE)
 
 
 def test_what_one_run_writes_the_next_one_reads(tmp_path: Path) -> None:
@@ -32,9 +32,24 @@ def test_what_is_nothing_of_the_kind_is_as_none(kept: object) -> None:
 
 def test_values_of_another_kind_count_as_not_given_and_text_is_made_harmless() -> None:
     remembered = Remembered()
-    values = {"memory": 512, "cpus": None, "network": "\x1b[2Jfull", "image": "x" * 9999, "y": "z"}
-    remembered.put(NAME, {**values, "begin": "save:" + "y" * 9999})
+    machine = {"memory": 512, "cpus": None, "network_mode": "\x1b[2Jfull", "y": "z"}
+    values = {"image": "x" * 9999, "begin": "save:" + "y" * 9999}
+    remembered.put(NAME, {**values, "machine": machine})
     last = recall_last(remembered)
     assert last is not None
-    assert (last.memory, last.cpus, last.network) == ("", "", "full")
+    assert last.machine == {"network_mode": "full"}
     assert len(last.image) == 200 and len(last.begin) == 4096
+
+
+def test_what_older_versions_wrote_is_read() -> None:
+    remembered = Remembered()
+    machine = {"memory": "1G", "cpus": "2", "network": "full", "ports": "8080:80"}
+    remembered.put(NAME, {"begin": "image:debian", "image": "debian", **machine})
+    last = recall_last(remembered)
+    assert last is not None and last.begin == "image:debian"
+    assert last.machine == {
+        "memory": "1G",
+        "cpus": "2",
+        "network_mode": "full",
+        "port_forwards": "8080:80",
+    }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.pilot import Pilot
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.services import LogKind
+from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import SIZE, FakeService, make_app, ready, screen_text, until

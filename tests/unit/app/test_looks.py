@@ -14,15 +14,14 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.panes.driver import TerminalAnswered
-from quicksand_tui.probe import TerminalAbilities
-from quicksand_tui.snapshot import State
-from quicksand_tui.state_files import StateFile
-from quicksand_tui.text import plain
-from quicksand_tui.theme_choice import ThemeChoice, theme_wish
-from quicksand_tui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
-from quicksand_tui.view import ROLES, state_text
+from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import plain
+from quicksand_tui.opening.probe import TerminalAbilities
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.ui.textual_private import TerminalAnswered
+from quicksand_tui.ui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
+from quicksand_tui.views.rows import ROLES, state_text
 from tests.unit.app.fakes import (
     KEPT,
     NOW,

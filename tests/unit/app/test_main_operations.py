@@ -7,15 +7,13 @@ import asyncio
 import pytest
 from textual.widgets import Button
 
-from quicksand_tui.app import farewell
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.failures import Failure
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.screens.commands import CommandsScreen
+from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.opening.opening import farewell
 from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.screens.failure import FailureScreen
-from quicksand_tui.snapshot import State
-from quicksand_tui.widgets.command_line import CommandLine
+from quicksand_tui.screens.reports import CommandsScreen, FailureScreen
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.widgets.bars import CommandLine
 from tests.unit.app.fakes import (
     BROKEN,
     DB,
@@ -43,7 +41,7 @@ async def test_stop_shows_its_progress_and_its_command() -> None:
         assert service.calls[-1] == f"stop {WEB.id}"
         assert "$ quicksand-tui stop web" in command_line(app)
         service.hold.set()
-        await until(lambda: app.snapshot.sandbox(WEB.id).state is State.STOPPED)  # type: ignore[union-attr]
+        await until(lambda: app.world.sandbox(WEB.id).state is State.STOPPED)  # type: ignore[union-attr]
         await until(lambda: "✓" in command_line(app))
         assert toasts(app) == []
 
@@ -59,7 +57,7 @@ async def test_enter_starts_a_stopped_sandbox_and_X_cancels_it() -> None:
         await until(lambda: service.undone == [f"start {DB.id}"])
         await until(lambda: not app.operations.jobs)
         assert "cancelled" in command_line(app)
-        assert app.snapshot.sandbox(DB.id) == DB
+        assert app.world.sandbox(DB.id) == DB
 
 
 async def test_escape_cancels_the_start_under_the_cursor() -> None:
@@ -87,18 +85,20 @@ async def test_no_other_key_than_y_deletes(key: str) -> None:
         assert not [call for call in service.calls if call.startswith("delete")]
 
 
-async def test_delete_names_what_is_lost_and_y_does_it() -> None:
+async def test_delete_names_where_it_goes_and_the_chord_does_it() -> None:
     service = FakeService()
     async with shown(service) as (app, pilot):
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.pause()
         text = screen_text(app)
-        assert "It is running and will be killed." in text
-        assert "Its disk is lost: 42M, made 3h ago." in text
-        await pilot.press("y")
+        assert "It runs: it is ended, and its last instant is kept." in text
+        assert "It goes to the trash for a week: 42M of disk, made 3h ago." in text
+        assert "U brings it back, T shows the trash." in text
+        assert "Delete ^Y" in text
+        await pilot.press("ctrl+y")
         await until(lambda: service.calls[-1] == f"delete {WEB.id}")
-        await until(lambda: app.snapshot.sandbox(WEB.id) is None)
+        await until(lambda: app.world.sandbox(WEB.id) is None)
 
 
 async def test_the_delete_button_works_by_the_mouse_only() -> None:
@@ -119,7 +119,7 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
         await until(lambda: f"stop {WEB.id}" in service.calls)
         await pilot.press("K")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: f"kill {WEB.id}" in service.calls)
         service.hold.set()
         await until(lambda: not app.operations.jobs)
@@ -225,7 +225,7 @@ async def test_leaving_with_work_under_way_asks_first() -> None:
         await until(lambda: app.screen is app.main)
         await pilot.press("q")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: app.return_value == 0)
 
 
@@ -247,7 +247,7 @@ async def test_the_question_of_leaving_closes_when_the_work_is_done() -> None:
 async def test_nothing_moves_when_the_first_command_is_shown() -> None:
     async with shown() as (app, pilot):
         before = app.main.sandboxes.region
-        assert "$ quicksand-tui ps -a" in screen_text(app)
+        assert "$ quicksand-tui shell web" in screen_text(app)
         await pilot.press("x")
         await until(lambda: "stop web  ✓" in screen_text(app))
         assert app.main.sandboxes.region == before

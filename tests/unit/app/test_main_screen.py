@@ -11,11 +11,11 @@ from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from quicksand_tui.listed import SandboxView
+from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.snapshot import Snapshot, State
-from quicksand_tui.view import ORDERS, ordered
+from quicksand_tui.views.rows import ORDERS, ordered
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,
@@ -245,10 +245,10 @@ async def test_five_hundred_sandboxes_are_filtered_without_a_stutter() -> None:
 
 
 async def test_nothing_yet_says_which_key_comes_next() -> None:
-    for world in (EMPTY, Snapshot(taken=NOW)):
+    for world in (EMPTY, World(taken=NOW)):
         app = make_app(FakeService(world))
         async with app.run_test(size=SIZE):
-            await until(lambda app=app: app.snapshot.loaded)  # type: ignore[misc]
+            await until(lambda app=app: app.world.loaded)  # type: ignore[misc]
             await until(lambda app=app: "No sandboxes yet" in screen_text(app))  # type: ignore[misc]
 
 
@@ -341,7 +341,7 @@ async def test_what_has_not_changed_is_not_drawn_again(monkeypatch: pytest.Monke
             monkeypatch.setattr(
                 widget, "refresh", lambda *_, name=str(widget), **__: drawn.append(name)
             )
-        app.main.show(app.snapshot)
+        app.main.show(app.world)
         assert drawn == []
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import asdict, replace
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.last_used import NAME, Last, recall_last
+from quicksand_tui.forms import sandbox
+from quicksand_tui.forms.sandbox import NAME, Last, recall_last
+from quicksand_tui.model.sandboxes import ImageView
+from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.screens.form import FormScreen
-from quicksand_tui.specs import NewSpec
-from quicksand_tui.widgets.choice import Choice
-from tests.unit.app.fake_saves import DEV, view_of
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.widgets.inputs import Choice
+from tests.unit.app.fake_saves import DEV, saved, view_of
 from tests.unit.app.fakes import (
     DEBIAN,
+    EMPTY,
     FULL,
     SIZE,
     WEB,
@@ -28,6 +32,7 @@ from tests.unit.app.fakes import (
     until,
 )
 
+USUAL = {"memory": "512M", "cpus": "1", "network_mode": "mounts_only"}
 ALPINE = replace(DEBIAN, name="alpine")
 
 
@@ -61,7 +66,7 @@ async def test_enter_starts_what_is_suggested_and_the_cursor_goes_there() -> Non
         await open_form(pilot, app)
         await pilot.press("enter")
         await until(lambda: service.made)
-        assert service.made == [NewSpec(image="debian", name="debian-1")]
+        assert service.made == [NewSpec(image="debian", name="debian-1", machine=USUAL)]
         await until(lambda: "5/5 boot the guest" in screen_text(app))
         selected = app.main.selection.sandbox
         assert selected is not None and selected.name == "debian-1"
@@ -69,7 +74,7 @@ async def test_enter_starts_what_is_suggested_and_the_cursor_goes_there() -> Non
         await until(lambda: "✓" in screen_text(app))
         selected = app.main.selection.sandbox
         assert selected is not None and selected.name == "debian-1"
-        assert [s.name for s in app.snapshot.sandboxes].count("debian-1") == 1
+        assert [s.name for s in app.world.sandboxes].count("debian-1") == 1
 
 
 async def test_problems_show_as_one_types_and_keep_enter_from_starting() -> None:
@@ -86,7 +91,31 @@ async def test_problems_show_as_one_types_and_keep_enter_from_starting() -> None
         await until(lambda: "--memory 1G" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.made)
-        assert service.made[0].memory == "1G"
+        assert service.made[0].machine["memory"] == "1G"
+
+
+async def test_what_is_typed_behind_enter_makes_nothing_good_that_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = FakeService()
+    app = make_app(service)
+    answered = threading.Event()
+
+    def look(_: str) -> str:
+        assert answered.wait(30)
+        return ""
+
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        put(form, memory="banana")
+        await until(lambda: 'write it like "512M"' in screen_text(app))
+        monkeypatch.setattr(sandbox, "look_at_ports", look)
+        await pilot.press("enter")
+        put(form, memory="1G")
+        await until(lambda: "--memory 1G" in screen_text(app))
+        answered.set()
+        await until(lambda: service.made or form.query_one("#memory").has_focus)
+        assert service.made == []
 
 
 async def test_another_image_suggests_another_name_unless_one_was_typed() -> None:
@@ -121,7 +150,44 @@ async def test_an_image_or_a_save_is_found_by_typing_a_bit_of_its_name() -> None
         await until(lambda: service.made)
         made = service.made[0]
         assert (made.save, made.image, made.name) == ("/saves/dev2", "dev2", "dev2-1")
-        assert (made.memory, made.cpus, made.network, made.ports) == ("", "", "", "")
+        assert made.machine == {}
+
+
+OFFERED = saved(
+    "offered",
+    place="workspace",
+    address="./offered",
+    is_own=False,
+    network="mounts_only",
+    left_out="network full; ports 8080->80",
+)
+WIDE = saved("wide", network="full", ports="8080:80")
+
+
+async def test_the_form_tells_where_a_save_comes_from_and_what_it_gets() -> None:
+    service = FakeService()
+    service.kept = view_of(OFFERED, WIDE)
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        form.query_one("#begin", Choice).value = f"save:{OFFERED.key}"
+        await until(lambda: "from /saves/offered; left out unless chosen" in screen_text(app))
+        text = screen_text(app)
+        assert "network full; ports 8080->80" in text and "save, not made here" in text
+        assert "mounts_only: only forwarded ports" in text
+        form.query_one("#begin", Choice).value = f"save:{WIDE.key}"
+        await until(lambda: "as saved: 8080:80" in screen_text(app))
+        assert "full: reaches all the host can" in screen_text(app)
+        assert "not made here" not in screen_text(app)
+        put(form, port_forwards="9090:90")
+        await until(lambda: "as saved: 8080:80" not in screen_text(app))
+        form.query_one("#begin", Choice).value = f"save:{OFFERED.key}"
+        await until(lambda: "run ./offered --name offered-1" in screen_text(app))
+        form.query_one("#take").focus()
+        await pilot.press("enter")
+        await until(lambda: service.made)
+        made = service.made[0]
+        assert made.save == OFFERED.key and made.machine.keys() == {"port_forwards"}
 
 
 async def test_a_preset_sets_memory_and_cpus_and_typing_makes_an_own_one() -> None:
@@ -143,10 +209,54 @@ async def test_the_network_is_chosen_by_arrows_and_in_the_command() -> None:
     app = make_app(FakeService())
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
-        await focus(form, "network")
+        await focus(form, "network_mode")
         await pilot.press("right")
         await until(lambda: "--network full" in screen_text(app))
-        assert form.values["network"] == "full"
+        assert form.values["network_mode"] == "full"
+
+
+async def test_what_is_rarely_needed_stands_behind_more_and_counts_while_it_is_seen() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        assert not form.query_one("#row-disk_size").display
+        await focus(form, "more")
+        await pilot.press("right")
+        await until(lambda: form.query_one("#row-disk_size").display)
+        await pilot.press("tab")
+        await until(lambda: form.query_one("#arch").has_focus)
+        await pilot.press("tab")
+        await until(lambda: form.query_one("#accel").has_focus)
+        await pilot.press("right")
+        put(form, disk_size="20G", extra_qemu_args="-name 'a b'")
+        await until(lambda: "--disk-size" in screen_text(app))
+        await until(lambda: form.values["accel"] == "kvm")
+        assert form.values["preset"] == "small"
+        await focus(form, "more")
+        await pilot.press("left")
+        await until(lambda: "--disk-size" not in screen_text(app))
+        await pilot.press("right", "enter")
+        await until(lambda: service.made)
+        rare = {"accel": "kvm", "disk_size": "20G", "extra_qemu_args": "-name 'a b'"}
+        assert service.made[0].machine == {**USUAL, **rare}
+
+
+async def test_a_field_that_was_just_shown_is_the_next_one_before_it_has_a_place() -> None:
+    app = make_app(FakeService())
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        more = form.query_one("#more", Choice)
+        form.set_focus(more)
+        more.value = "yes"
+        form.on_choice_changed(Choice.Changed(more))
+        form.action_move(1)
+        assert form.focused is form.query_one("#arch")
+        form.action_move(-1)
+        assert form.focused is more
+        form.set_focus(None)
+        form.action_move(1)
+        assert form.focused is form.query_one("#begin")
 
 
 async def test_ports_lead_to_one_sandbox_only() -> None:
@@ -154,13 +264,13 @@ async def test_ports_lead_to_one_sandbox_only() -> None:
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
-        put(form, ports="8080:80")
+        put(form, port_forwards="8080:80")
         await until(lambda: "port 8080 leads to web already" in screen_text(app))
-        put(form, ports="0:80, 22")
+        put(form, port_forwards="0:80, 22")
         await until(lambda: "--publish 0:80" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.made)
-        assert service.made[0].ports == "0:80, 22"
+        assert service.made[0].machine["port_forwards"] == "0:80, 22"
 
 
 async def test_what_was_used_last_is_there_again_but_for_ports_that_are_taken() -> None:
@@ -168,32 +278,36 @@ async def test_what_was_used_last_is_there_again_but_for_ports_that_are_taken() 
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
-        put(form, memory="640M", cpus="3", ports="0:8, 8081:81")
+        put(form, memory="640M", cpus="3", port_forwards="0:8, 8081:81")
         await pilot.press("enter")
         await until(lambda: service.made)
         assert recall_last(app.remembered) == Last(
             begin="image:debian",
             image="debian",
-            memory="640M",
-            cpus="3",
-            network="mounts_only",
-            ports="0:8, 8081:81",
+            machine={
+                "memory": "640M",
+                "cpus": "3",
+                "network_mode": "mounts_only",
+                "port_forwards": "0:8, 8081:81",
+            },
         )
         taken = replace(WEB, id="5" * 12, name="other", ports=((8081, 81),))
         service.world = replace(service.world, sandboxes=(*service.world.sandboxes, taken))
         app.refresh_now()
-        await until(lambda: app.snapshot.sandbox("5" * 12))
+        await until(lambda: app.world.sandbox("5" * 12))
         form = await open_form(pilot, app)
         assert form.values["preset"] == "last"
         assert (form.values["memory"], form.values["cpus"]) == ("640M", "3")
-        assert form.values["ports"] == "0:8"
+        assert form.values["port_forwards"] == "0:8"
 
 
 async def test_a_save_of_last_time_that_is_gone_makes_room_for_an_image() -> None:
     service = FakeService()
     service.kept = view_of()
     app = make_app(service)
-    app.remembered.put(NAME, asdict(Last(begin="save:/saves/dev", image="dev", network="full")))
+    app.remembered.put(
+        NAME, asdict(Last(begin="save:/saves/dev", image="dev", machine={"network_mode": "full"}))
+    )
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
         await until(lambda: form.values["begin"] == "image:debian")
@@ -208,7 +322,9 @@ async def test_a_save_of_last_time_is_known_before_the_saves_are_read() -> None:
     service = FakeService()
     service.kept = view_of(DEV)
     app = make_app(service)
-    app.remembered.put(NAME, asdict(Last(begin=f"save:{DEV.key}", image="dev", memory="1G")))
+    app.remembered.put(
+        NAME, asdict(Last(begin=f"save:{DEV.key}", image="dev", machine={"memory": "1G"}))
+    )
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
         assert form.values["begin"] == f"save:{DEV.key}"
@@ -262,7 +378,10 @@ BURSTS = {
         {"name": "w", "memory": "1G", "cpus": "2"},
     ),
     "back again": (["w", "up", "a", "down", "x", "enter"], {"name": "x"}),
-    "a choice": (["w", "tab", "right", "tab", "tab", "tab", "right", "enter"], {"network": "full"}),
+    "a choice": (
+        ["w", "tab", "right", "tab", "tab", "tab", "right", "enter"],
+        {"network_mode": "full"},
+    ),
 }
 
 
@@ -277,7 +396,7 @@ async def test_keys_that_come_in_one_burst_all_count_in_their_order(burst: str) 
         send(app, keys)
         await until(lambda: service.made)
         made = service.made[0]
-        assert {field: getattr(made, field) for field in wanted} == wanted
+        assert {"name": made.name, **made.machine}.items() >= wanted.items()
 
 
 async def test_what_is_typed_behind_the_key_that_opens_the_form_goes_into_it() -> None:
@@ -294,6 +413,17 @@ async def test_in_a_low_terminal_the_field_that_has_the_focus_can_be_seen() -> N
     app = make_app(FakeService())
     async with app.run_test(size=(60, 11)) as pilot:
         form = await open_form(pilot, app)
-        await focus(form, "ports")
+        await focus(form, "port_forwards")
         await pilot.press("8", "0")
         await until(lambda: "Ports       80" in screen_text(app))
+
+
+async def test_on_a_fresh_machine_n_begins_with_what_is_built_first() -> None:
+    service = FakeService(replace(EMPTY, images=(ImageView(name="debian", source="recipe"),)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_form(pilot, app)
+        assert "is built first" in screen_text(app)
+        await pilot.press("enter")
+        await until(lambda: service.made)
+        assert service.made == [NewSpec(image="debian", name="debian-1", machine=USUAL)]

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quicksand_tui.cockpit.layout import Shape, Tab
-from quicksand_tui.outline import Looks, looks_of, outline, terminal_name
+from quicksand_tui.opening.outline import Looks, looks_of, outline, terminal_name
 from quicksand_tui.terminal import Terminal
-from quicksand_tui.themes import THEMES
+from quicksand_tui.ui.themes import THEMES
+from quicksand_tui.views.layout import Shape, Tab
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.app.test_probing import APP, RAISING, SIGNALS, ends_by, given_back, recording
@@ -119,7 +119,7 @@ def test_a_signal_meanwhile_gives_the_terminal_back(tmp_path: Path, number: sign
     "where",
     [
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
-        "import quicksand_tui.app; quicksand_tui.app.spare_imports = lambda: fail(None)",
+        "from quicksand_tui.opening import opening; opening.theme_wish = lambda *_: fail(None)",
     ],
 )
 def test_an_exception_meanwhile_is_seen_on_the_usual_screen(where: str) -> None:
@@ -183,6 +183,7 @@ def test_whatever_the_file_says_only_colours_get_to_the_terminal(value: object) 
         Shape, lists=st.integers(0, 1000), tree=st.integers(0, 1000), tab=st.sampled_from(Tab)
     ),
 )
+@example(1, 3, Shape())
 def test_whatever_the_size_it_stays_within(columns: int, rows: int, shape: Shape) -> None:
     text = outline(columns, rows, Looks(), shape)
     if text:

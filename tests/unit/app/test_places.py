@@ -7,8 +7,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from quicksand_tui.places import APP, config_file
-from quicksand_tui.state_files import state_dir
+from quicksand_tui.home.state import APP, config_file, state_dir
 
 
 @pytest.mark.parametrize("base", [None, "", "/elsewhere"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.probe import (
+from quicksand_tui.opening.probe import (
     CUT_WAIT_S,
     KEY_WAIT_S,
     UNKNOWN,

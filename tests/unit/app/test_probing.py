@@ -16,7 +16,7 @@ import pytest
 from quicksand.host.paths import Paths
 from textual.drivers import linux_driver
 
-from quicksand_tui.probing import RESET
+from quicksand_tui.opening.probe import RESET
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 
@@ -24,8 +24,8 @@ RECORDER = str(Path(__file__).with_name("key_recorder.py"))
 APP = [sys.executable, "-m", "quicksand_tui"]
 RAISING = """
 import sys
-from quicksand_tui import application
-from quicksand_tui.app import run_app
+from quicksand_tui.ui import app as application
+from quicksand_tui.opening.opening import run_app
 def fail(self): raise RuntimeError("this is a test")
 {where}
 sys.exit(run_app())
@@ -44,6 +44,13 @@ def keys(log: Path) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
+def check_keys(log: Path, *typed: str) -> None:
+    """Those keys came, and after them q, as often as it had to be pressed."""
+    came = keys(log)
+    assert (*came[: len(typed)],) == typed
+    assert {*came[len(typed) :]} == {"q"}
+
+
 @pytest.mark.parametrize("delay_s", [0, 0.05, 0.15, 0.3, 1.0])
 @pytest.mark.parametrize("env", [{}, {"SSH_TTY": "/dev/pts/0"}], ids=["local", "ssh"])
 def test_answers_are_no_keys_however_late_they_come(
@@ -57,10 +64,9 @@ def test_answers_are_no_keys_however_late_they_come(
         wait_for(lambda: terminal.answered, what="all answers")
         terminal.type("dä".encode())
         wait_for(lambda: len(keys(log)) >= 6, what="all keys")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
         assert terminal.modes == terminal.before
-    assert keys(log) == ["a", "b", "c", "up", "d", "ä", "q"]
+    check_keys(log, "a", "b", "c", "up", "d", "ä")
 
 
 @pytest.mark.parametrize("answers", [{}, GARBAGE], ids=["mute", "garbage"])
@@ -75,9 +81,8 @@ def test_terminals_that_say_nothing_of_use_are_no_harm(
         wait_for(lambda: len(keys(log)) >= 3, what="all keys")
         terminal.type(b"\x1b")
         wait_for(lambda: len(keys(log)) >= 4, what="escape")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
-    assert keys(log) == ["a", "b", "enter", "escape", "q"]
+        assert terminal.quits() == 0
+    check_keys(log, "a", "b", "enter", "escape")
 
 
 def test_a_light_terminal_has_the_light_theme_from_the_second_start_on_at_once(
@@ -87,20 +92,17 @@ def test_a_light_terminal_has_the_light_theme_from_the_second_start_on_at_once(
     light, dark = b"48;2;250;248;243", b"48;2;22;24;27"
     with PtyTerminal(APP, answers=WHOLE) as terminal:
         wait_for(lambda: light in terminal.output, what="the light theme")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
     (entry,) = json.loads(known.read_text()).values()
     assert entry["name"] == "kitty(0.40.0)"
     with PtyTerminal(APP, answers=WHOLE, delay_s=1.0) as terminal:
         terminal.sees("Sandboxes")
         assert dark not in terminal.output, "it was dark before it was light"
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
     with PtyTerminal(APP, env={"QUICKSAND_PROBE": "off"}) as terminal:
-        terminal.sees("Sandboxes")
-        assert dark in terminal.output and b"\x1b[c" not in terminal.output
-        terminal.type(b"q")
-        terminal.ends()
+        wait_for(lambda: dark in terminal.output, what="the dark theme")
+        assert b"\x1b[c" not in terminal.output
+        assert terminal.quits() == 0
 
 
 def test_a_first_start_on_a_mute_terminal_does_not_wait_for_it(tmp_path: Path) -> None:
@@ -112,8 +114,7 @@ def test_a_first_start_on_a_mute_terminal_does_not_wait_for_it(tmp_path: Path) -
         assert not lflag & termios.ECHO and lflag & termios.ISIG
         gate.touch()
         terminal.sees("Sandboxes")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
 
 
 # The terminal is given back
@@ -170,7 +171,8 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, phase: bytes) -> No
         "application.QuicksandApp.on_mount = fail",
         "from quicksand_tui.screens.main_actions import MainActions; MainActions.do_help = fail",
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
-        "from quicksand_tui.panes.driver import RawDriver; RawDriver.stop_application_mode = fail",
+        "from quicksand_tui.ui import textual_private as t; "
+        "t.RawDriver.stop_application_mode = fail",
     ],
 )
 def test_an_exception_anywhere(where: str) -> None:
@@ -209,8 +211,7 @@ def test_stopped_and_continued_it_is_as_before() -> None:
         assert b"\x1b[?1003h" in terminal.output[seen:]
         terminal.type(b"?")
         terminal.sees("esc closes")
-        terminal.type(b"qq")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
         given_back(terminal)
 
 
@@ -222,14 +223,13 @@ def test_ctrl_z_is_as_in_other_programs() -> None:
         given_back(terminal)
         terminal.kill(signal.SIGCONT)
         terminal.sees("q quit")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
         given_back(terminal)
 
 
 BUSY = """
 import os, signal, sys
-from quicksand_tui.app import run_app
+from quicksand_tui.opening.opening import run_app
 from textual.drivers._writer_thread import WriterThread
 write = WriterThread.write
 def interrupted(self, text):
@@ -254,15 +254,14 @@ def test_a_signal_while_something_is_written_is_no_end(name: str) -> None:
         terminal.sees("Sandboxes", "q quit")
         terminal.type(b"?")
         terminal.sees("esc closes")
-        terminal.type(b"qq")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
         given_back(terminal)
 
 
 LEAVING = """
 import os, signal, sys
-from quicksand_tui.app import run_app
-from quicksand_tui.service import EngineService
+from quicksand_tui.opening.opening import run_app
+from quicksand_tui.door.service import EngineService
 def close(self):
     for number in (signal.SIGTSTP, signal.SIGCONT):
         os.kill(os.getpid(), number)
@@ -276,8 +275,7 @@ def test_a_signal_when_the_app_is_over_already_is_no_error() -> None:
     """The kernel stops no program that has no shell to continue it, as this one."""
     with PtyTerminal([sys.executable, "-c", LEAVING], answers=WHOLE) as terminal:
         terminal.sees("q quit")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
         assert b"it goes on" in terminal.output
         assert b"Traceback" not in terminal.output
         given_back(terminal)
@@ -295,8 +293,7 @@ def test_after_a_stop_that_nobody_can_handle_it_has_the_terminal_again() -> None
         wait_for(lambda: not terminal.modes[3] & termios.ICANON, what="the app's modes")
         terminal.type(b"?")
         terminal.sees("esc closes")
-        terminal.type(b"qq")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
         given_back(terminal)
 
 
@@ -320,8 +317,7 @@ def test_the_mouse_is_given_to_the_terminal_and_taken_back() -> None:
         terminal.type(b"m")
         wait_for(lambda: b"\x1b[?1003h" in terminal.output[seen:], what="the mouse")
         wait_for(lambda: "mouse: terminal" not in terminal.text, what="the top line")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
         given_back(terminal)
 
 
@@ -408,8 +404,7 @@ def test_a_theme_said_for_a_run_and_auto(places: Paths) -> None:
         given_back(terminal)
     with PtyTerminal([*APP, "--theme", "auto"], answers=WHOLE) as terminal:
         wait_for(lambda: b"48;2;250;248;243" in terminal.output, what="the light theme")
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0
     assert json.loads(chosen.read_text()) == {"theme": "", "more": 1}
 
 
@@ -420,5 +415,4 @@ def test_the_terminal_and_not_the_environment_says_how_large_it_is() -> None:
         lines = terminal.text.splitlines()
         assert max(len(line.rstrip()) for line in lines) > 110
         assert "quit" in lines[-1]
-        terminal.type(b"q")
-        assert terminal.ends() == 0
+        assert terminal.quits() == 0

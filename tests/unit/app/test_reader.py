@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 from quicksand.config import SandboxConfig
-from quicksand.host.files import try_lock
+from quicksand.host.files import try_lock, write_json
 from quicksand.host.paths import Paths
+from quicksand.host.processes import start_of
 from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.registry import Record, Registry, RunState
+from quicksand.mounts.mount import Mount
+from quicksand.mounts.shares import Share
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, RunState
 
-from quicksand_tui import reader
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.reader import Reader
-from quicksand_tui.snapshot import State
+from quicksand_tui.door import look as reader
+from quicksand_tui.door.look import Reader
+from quicksand_tui.model.sandboxes import MountState, SandboxView, State
 
 VISIBLE: frozenset[str] = frozenset({"0" * 12})
 
@@ -64,10 +67,10 @@ def only(found: tuple[SandboxView, ...]) -> SandboxView:
 
 
 def test_nothing_on_disk_is_an_empty_world() -> None:
-    snapshot = Reader().read(frozenset())
-    assert snapshot.sandboxes == ()
-    assert snapshot.error == ""
-    assert snapshot.host.memory_free
+    world = Reader().read(frozenset())
+    assert world.sandboxes == ()
+    assert world.error == ""
+    assert world.host.memory_free
 
 
 def test_sandboxes_come_oldest_first_with_their_configuration(places: Paths) -> None:
@@ -86,8 +89,6 @@ def test_a_new_sandbox_a_change_and_a_removal_show_at_the_next_look(places: Path
     record = make(places)
     assert only(looking.read(VISIBLE).sandboxes).state is State.STOPPED
     place = sandbox_dir(places, record.id)
-    from quicksand.host.files import write_json
-
     write_json(place.exit, {"code": -9, "asked": False})
     assert only(looking.read(VISIBLE).sandboxes).error == "QEMU was ended by SIGKILL"
     Registry(places).remove(record.id)
@@ -116,6 +117,42 @@ def test_a_running_one_has_memory_at_once_and_cpu_at_the_second_reading(
         assert second.cpu_percent is not None
         unseen = only(Reader().read(frozenset({"other"})).sandboxes)
         assert unseen.state is State.RUNNING
+    finally:
+        os.close(lock)
+        shutil.rmtree(runtime.root)
+
+
+def test_mounts_show_when_they_are_made_and_when_their_server_ends(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SandboxConfig.parse({"image": "debian", "mounts": ["/srv\x1b[2J:/srv"]})
+    record = make(places, config=config)
+    looking = Reader()
+    (later,) = only(looking.read(VISIBLE).sandboxes).mounts
+    assert (later.guest, later.state) == ("/srv", MountState.AT_START)
+    assert later.host.isprintable()
+    runtime = runtime_dir(places, record.id)
+    machine = runtime.make("1")
+    runtime.current_link.symlink_to("1")
+    lock = try_lock(sandbox_dir(places, record.id).lock)
+    assert lock is not None
+    mount, started = Mount("/data", "/mnt/data", readonly=True), start_of(os.getpid())
+    share = Share(number=0, mount=mount, pid=os.getpid(), started=started)
+    try:
+        machine.state.write_text(json.dumps(run_state(os.getpid()).to_json()))
+        looking.read(VISIBLE)
+        # No reading of what it uses is due: a mount shows nevertheless.
+        monkeypatch.setattr(reader, "USAGE_EVERY_S", 3600.0)
+        looking.read(frozenset(), fresh=True)
+        write_json(machine.share_record(0), share.to_json())
+        for visible in (VISIBLE, frozenset[str]()):
+            found = only(looking.read(visible).sandboxes).mounts
+            assert [(one.key, one.host, one.readonly, one.state) for one in found] == [
+                ("/mnt/data", "/data", True, MountState.MOUNTED),
+                ("/srv", later.host, False, MountState.AT_START),
+            ]
+        write_json(machine.share_record(0), replace(share, pid=1 << 22).to_json())
+        assert only(looking.read(VISIBLE).sandboxes).mounts[0].state is MountState.NOT_SERVED
     finally:
         os.close(lock)
         shutil.rmtree(runtime.root)
@@ -170,9 +207,9 @@ def test_an_unreadable_store_is_an_error_and_no_exception(
         return []
 
     monkeypatch.setattr(reader, "_directories", refuse)
-    snapshot = Reader().read(VISIBLE)
-    assert snapshot.sandboxes == ()
-    assert "Permission denied" in snapshot.error
+    world = Reader().read(VISIBLE)
+    assert world.sandboxes == ()
+    assert "Permission denied" in world.error
 
 
 def test_an_idle_look_at_twenty_sandboxes_costs_little(places: Paths) -> None:

@@ -10,16 +10,21 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from quicksand_tui import reasons
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.failures import Failure
-from quicksand_tui.jobs_view import describe_ended, ended_row
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.run_many import AT_ONCE, CommandOutput, Run, RunState, exec_command
-from quicksand_tui.run_many_view import describe_run, plan_run_columns, run_row
+from quicksand_tui.actions import reasons
+from quicksand_tui.jobs.run_many import AT_ONCE, exec_command
+from quicksand_tui.model.jobs import CommandOutput, Failure, Run, RunState
+from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.run_many import OutputScreen, RunManyScreen
-from quicksand_tui.snapshot import Selection, State
-from quicksand_tui.view import PADDING
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.views.jobs import (
+    describe_ended,
+    describe_run,
+    ended_row,
+    plan_run_columns,
+    run_row,
+)
+from quicksand_tui.views.rows import PADDING
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
     DB,
@@ -233,7 +238,7 @@ async def test_it_opens_by_key_on_one_that_runs_and_remembers_the_command() -> N
 
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_what_a_guest_writes_does_no_harm(text: str) -> None:
-    from quicksand_tui.text import sanitise_lines
+    from quicksand_tui.model.text import sanitise_lines
 
     service = FakeService()
     lines = tuple(sanitise_lines(text))

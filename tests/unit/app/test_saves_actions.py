@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from textual.widgets import Button, Input
 
-from quicksand_tui.failures import Failure
-from quicksand_tui.saves_spec import ExportSpec, ImportSpec
+from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.specs import ExportSpec, ImportSpec
 from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.screens.failure import FailureScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.main import MainScreen
-from quicksand_tui.screens.report import ReportScreen
+from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
 from tests.unit.app.fake_saves import APP, DAMAGED, DEV, LOST, LOW, SAVES, saved, view_of
 from tests.unit.app.fakes import DB, WEB, FakeService, screen_text, select, shown, toasts, until
@@ -157,7 +156,7 @@ async def test_enter_on_cancel_saves_nothing() -> None:
 # Deleting
 
 
-async def test_deleting_asks_names_the_losses_and_y_is_the_trash() -> None:
+async def test_deleting_asks_names_the_losses_and_the_chord_is_the_trash() -> None:
     service = FakeService()
     async with saves_shown(service) as (app, pilot):
         await go_to(pilot, DEV.key)
@@ -169,12 +168,13 @@ async def test_deleting_asks_names_the_losses_and_y_is_the_trash() -> None:
             "dev, 64M, made 8d ago: gcc, make",
             "For good, that frees 12K",
             "What came from it works without it: the save",
-            "To the trash (y)",
-            "For good (D)",
+            "To the trash ^Y",
+            "For good ^G",
+            "ctrl+y: to the trash, ctrl+g: for good, esc: cancel",
         ):
             assert words in text
         assert app.screen.query_one("#cancel", Button).has_focus
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: "1 removed" in toasts(app))
         assert service.calls == [f"delete {DEV.key}"]
         assert last_command(app) == ("quicksand-tui saves rm dev", "done")
@@ -182,7 +182,9 @@ async def test_deleting_asks_names_the_losses_and_y_is_the_trash() -> None:
         assert "3 in the trash" in screen_text(app)
 
 
-@pytest.mark.parametrize("key", ["enter", "d", "escape", "n", "q", "space", "tab"])
+@pytest.mark.parametrize(
+    "key", ["enter", "d", "escape", "n", "q", "space", "tab", "y", "D", "ctrl+d"]
+)
 async def test_no_other_key_deletes(key: str) -> None:
     service = FakeService()
     async with saves_shown(service, "d") as (app, pilot):
@@ -197,7 +199,7 @@ async def test_for_good_is_a_choice_within_the_question_only() -> None:
     service = FakeService()
     async with saves_shown(service, "D", "space", "space", "d") as (app, pilot):
         await until(lambda: "Delete 2 saves?" in screen_text(app))
-        await pilot.press("D")
+        await pilot.press("ctrl+g")
         await until(lambda: "2 removed" in toasts(app))
         assert service.calls == [f"delete {APP.key} {DAMAGED.key} now"]
         assert last_command(app)[0] == "quicksand-tui saves rm --now my-app damaged"
@@ -211,7 +213,7 @@ async def test_where_there_is_one_answer_the_other_key_is_none() -> None:
     async with shown(service) as (app, pilot):
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("D")
+        await pilot.press("ctrl+g")
         await pilot.pause()
         assert isinstance(app.screen, ConfirmScreen) and service.calls == []
 
@@ -230,7 +232,7 @@ async def test_a_failure_is_shown_with_its_hint_and_logged() -> None:
     service.failure = Failure(title="It was not removed", message="[b]no[/b]", hint="wait")
     async with saves_shown(service, "d") as (app, pilot):
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: isinstance(app.screen, FailureScreen))
         await until(lambda: "[b]no[/b]" in screen_text(app) and "wait" in screen_text(app))
         await until(lambda: last_command(app)[1] == "failed")

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from quicksand.host.files import write_json
@@ -15,14 +16,14 @@ from quicksand.layout import sandbox_dir
 from quicksand.saves.census import Census
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.ownership import mark_made
 from quicksand.saves.source import Source
 from quicksand.saves.store import SaveStore
 
-from quicksand_tui import saves_reader
-from quicksand_tui.all_saves import SavesView
 from quicksand_tui.cli.main import run
-from quicksand_tui.saved import SaveView, VerdictView
-from quicksand_tui.saves_reader import SavesReader
+from quicksand_tui.door import saves_look as saves_reader
+from quicksand_tui.door.saves_look import SavesReader
+from quicksand_tui.model.saves import SavesView, SaveView, VerdictView
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save
@@ -77,6 +78,8 @@ def test_a_store_is_read_as_the_command_lists_it(
             "children": list(save.children),
             "above": list(save.above),
             "sandboxes": list(save.sandboxes),
+            "made_here": save.is_own,
+            "left_out": [save.left_out] if save.left_out else [],
             "problems": list(save.problems),
         }
         for save in view.saves
@@ -103,8 +106,13 @@ def test_what_a_command_calls_it_is_its_path_where_the_name_leads_elsewhere(
 ) -> None:
     fill(places, store, base)
     near, own = (save for save in SavesReader().read().saves if save.name == "first")
-    assert (near.place, near.address) == ("workspace", "first")
-    assert (own.place, own.address) == ("user", str(store.root / "first"))
+    # What was made here comes first; what the directory offers is called by a path.
+    assert (near.place, near.is_own, near.address) == ("workspace", False, "./first")
+    assert (own.place, own.is_own, own.address) == ("user", True, "first")
+    mark_made(Path(near.key), Path(near.key), places)
+    near, own = (save for save in SavesReader().read().saves if save.name == "first")
+    assert (near.is_own, near.address) == (True, "first")
+    assert (own.is_own, own.address) == (True, str(store.root / "first"))
     assert (own.machine, own.layers) == ("512M · 1 CPU · network mounts only", 1)
 
 

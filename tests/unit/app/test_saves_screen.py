@@ -10,16 +10,15 @@ from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
-from quicksand_tui import saves_watch
-from quicksand_tui.all_saves import NO_SAVES, SavesView
-from quicksand_tui.saved import VerdictView
-from quicksand_tui.saves_spec import SaveSpec
+from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView
+from quicksand_tui.model.specs import SaveSpec
+from quicksand_tui.model.text import sanitise
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.text import sanitise
+from quicksand_tui.ui import saves_watch
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import (
     APP,
@@ -53,7 +52,7 @@ async def test_saves_are_listed_and_the_selected_one_is_told_of() -> None:
         text = screen_text(app)
         assert "5 saves, 972M · ✗ 2 with problems · 2 in the trash, 80K" in text
         assert "✗ damaged: the save" in text and "✗ no base: its base" in text
-        assert "$ quicksand-tui saves  shows the same" in text
+        assert "$ quicksand-tui run my-app  as enter does" in text
         await go_to(pilot, DEV.key)
         await until(lambda: "led to the save dev2 and the sandbox web" in screen_text(app))
         assert "frees 12K · 64M that others share stay" in screen_text(app)
@@ -223,7 +222,7 @@ async def test_changes_of_others_show_and_nothing_is_drawn_when_nothing_changes(
             monkeypatch.setattr(
                 widget, "refresh", lambda *_, name=str(widget), **__: drawn.append(name)
             )
-        browsing(app).update_snapshot(app.snapshot)
+        browsing(app).update_world(app.world)
         assert drawn == []
 
 
@@ -317,15 +316,7 @@ async def test_in_a_small_terminal_the_list_and_the_keys_are_there() -> None:
         assert "back" in lines[-1]
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await until(lambda: "(y)" in screen_text(app) and "(D)" in screen_text(app))
-
-
-async def test_every_theme_can_be_chosen() -> None:
-    async with saves_shown() as (app, pilot):
-        for theme in app.available_themes:
-            app.theme = theme
-            await pilot.pause()
-            assert "✗ damaged" in screen_text(app)
+        await until(lambda: "^Y" in screen_text(app) and "^G" in screen_text(app))
 
 
 async def test_ten_thousand_are_listed_filtered_and_marked() -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from quicksand_tui import losses
-from quicksand_tui.all_saves import NO_SAVES, SavesView
-from quicksand_tui.saved import SaveView, VerdictView, freed_together
-from quicksand_tui.saves_details import describe_save, describe_trashed
-from quicksand_tui.saves_view import (
+from quicksand_tui.model.jobs import Job, JobVerb
+from quicksand_tui.model.saves import NO_SAVES, SavesView, SaveView, VerdictView, freed_together
+from quicksand_tui.model.world import World
+from quicksand_tui.views import losses
+from quicksand_tui.views.rows import PADDING, Column
+from quicksand_tui.views.saves import (
     ORDERS,
     arrange,
     arrange_trash,
     came_from_text,
     counts_text,
+    describe_save,
+    describe_trashed,
     empty_saves_text,
     empty_trash_text,
     jobs_text,
+    left_text,
     marked_text,
     names_text,
     plan_saves_columns,
@@ -27,8 +32,6 @@ from quicksand_tui.saves_view import (
     trash_row,
     trouble_of,
 )
-from quicksand_tui.snapshot import Job, Snapshot, Verb
-from quicksand_tui.view import PADDING, Column
 from tests.unit.app.fake_saves import (
     DAMAGED,
     DEV,
@@ -46,7 +49,7 @@ from tests.unit.app.fake_saves import (
     trashed,
 )
 
-WORLD = Snapshot(taken=NOW, saves=SAVES)
+WORLD = World(taken=NOW, saves=SAVES)
 BAD = replace(DEV2, verdict=VerdictView(deep=True, when=NOW - 60, problems=("0.qcow2 changed",)))
 WHOLE = replace(DEV2, verdict=VerdictView(deep=True, when=NOW - 60))
 
@@ -143,7 +146,7 @@ def test_what_is_under_way_takes_the_place_of_the_note() -> None:
     job = Job(
         sandbox_id="export:1",
         name="dev",
-        verb=Verb.EXPORT,
+        verb=JobVerb.EXPORT,
         stage="writing",
         about=frozenset({DEV.key}),
         done=43,
@@ -157,7 +160,7 @@ def test_what_is_under_way_takes_the_place_of_the_note() -> None:
     assert save_row(DEV2, world).cells["note"].text == ""
     assert jobs_text(world).endswith("0s left (dev)")
     assert jobs_text(replace(world, jobs=(replace(job, cancelling=True),))) == "◐ cancelling (dev)"
-    stop = replace(job, verb=Verb.STOP)
+    stop = replace(job, verb=JobVerb.STOP)
     assert jobs_text(replace(world, jobs=(stop,))) == "◐ 1 under way (J)"
     assert jobs_text(replace(world, jobs=(stop, job))) == "◐ 2 under way (J)"
     assert jobs_text(replace(world, jobs=())) == ""
@@ -168,7 +171,7 @@ def test_what_was_read_whole_says_so_beside_its_note() -> None:
     assert (cell.text, cell.role, cell.note) == ("✓ whole", "success", "mine")
 
 
-def lines(view: SaveView, world: Snapshot = WORLD) -> dict[str, str]:
+def lines(view: SaveView, world: World = WORLD) -> dict[str, str]:
     return {
         label: "".join(text for text, _ in parts) for label, parts in describe_save(view, world)
     }
@@ -200,6 +203,20 @@ def test_the_details_say_that_a_guest_could_not_write_out_its_memory() -> None:
     assert (
         told == "what its guest had not yet written to its disk: it was paused, or did not answer"
     )
+
+
+def test_the_details_say_who_has_not_made_it() -> None:
+    offered = replace(DEV, is_own=False, place="workspace", left_out="network full")
+    assert lines(offered)["Not yours"] == "it came with this directory: left out, network full"
+    assert lines(replace(DEV, is_own=False))["Not yours"] == "it was imported"
+    assert "Not yours" not in lines(DEV)
+
+
+def test_what_was_no_save_stays_in_the_trash() -> None:
+    kept = replace(GONE, until=math.inf)
+    assert left_text(kept, NOW) == "ever"
+    told = {label: "".join(text for text, _ in p) for label, p in describe_trashed(kept, WORLD)}
+    assert "until it is removed" in told["Removed"]
 
 
 def test_the_details_of_what_is_in_the_trash() -> None:

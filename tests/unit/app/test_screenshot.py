@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from quicksand.host.paths import Paths
 
-from quicksand_tui.cli.exits import Exit
-from quicksand_tui.screenshot import ScreenshotError, check_target, picture, write_picture
-from quicksand_tui.shots import SHOTS, ShotSpec, parse_screen, parse_size
+from quicksand_tui.cli.output import Exit
+from quicksand_tui.ui.pictures import ScreenshotError, check_target, picture, write_picture
+from quicksand_tui.ui.shots import SHOTS, ShotSpec, parse_screen, parse_size
 from tests.unit.app.fakes import EMPTY, KEPT, FakeService
 from tests.unit.cli.run_cli import make_stopped, quicksand
 
@@ -23,6 +23,8 @@ WORDS = {
     "log": "console",
     "shells": "1 shell",
     "stats": "Within the guest",
+    "mounts": "Mounts of web",
+    "mount": "A directory in web",
     "jobs": "Jobs",
     "new": "New sandbox",
     "checkpoint": "Checkpoint of web",

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 from quicksand.errors import BootTimeoutError, NameTakenError
 
-from quicksand_tui.failures import LOG_LINES, OperationError, describe_failure
-from quicksand_tui.service import EngineService
-from quicksand_tui.services import Progress
-from quicksand_tui.specs import NewSpec
+from quicksand_tui.door.protocol import Progress
+from quicksand_tui.door.service import LOG_LINES, EngineService, describe_failure
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.specs import NewSpec
 
 
 @pytest.fixture
@@ -44,19 +44,19 @@ def test_two_threads_begin_one_loop(service: EngineService) -> None:
 async def test_an_operation_runs_in_the_engines_thread(service: EngineService) -> None:
     names = []
 
-    async def operation() -> None:
+    async def operation(_: object) -> None:
         names.append(threading.current_thread().name)
 
-    await service._run("it", operation)
+    await service.ask("it", operation)
     assert names == ["quicksand-engine"]
 
 
 async def test_an_error_comes_back_as_what_to_show(service: EngineService) -> None:
-    async def operation() -> None:
+    async def operation(_: object) -> None:
         raise NameTakenError("the name 'x' is taken", hint="choose another")
 
     with pytest.raises(OperationError) as caught:
-        await service._run("It failed", operation)
+        await service.ask("It failed", operation)
     failure = caught.value.failure
     assert (failure.title, failure.message, failure.hint) == (
         "It failed",
@@ -68,7 +68,7 @@ async def test_an_error_comes_back_as_what_to_show(service: EngineService) -> No
 async def test_cancelling_returns_after_the_engine_has_undone_it(service: EngineService) -> None:
     begun, undone = threading.Event(), []
 
-    async def operation() -> None:
+    async def operation(_: object) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -76,7 +76,7 @@ async def test_cancelling_returns_after_the_engine_has_undone_it(service: Engine
             await asyncio.sleep(0)
             undone.append(True)
 
-    task = asyncio.create_task(service._run("it", operation))
+    task = asyncio.create_task(service.ask("it", operation))
     await asyncio.to_thread(begun.wait, 5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -87,14 +87,14 @@ async def test_cancelling_returns_after_the_engine_has_undone_it(service: Engine
 async def test_closing_cancels_what_is_under_way_and_waits_for_it(service: EngineService) -> None:
     begun, undone = threading.Event(), []
 
-    async def operation() -> None:
+    async def operation(_: object) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             undone.append(True)
 
-    task = asyncio.create_task(service._run("it", operation))
+    task = asyncio.create_task(service.ask("it", operation))
     await asyncio.to_thread(begun.wait, 5)
     await asyncio.to_thread(service.close)
     assert undone == [True]
@@ -108,7 +108,7 @@ async def test_a_start_that_cannot_be_is_explained_and_leaves_nothing(
     seen: list[Progress] = []
     spec = NewSpec(image="no-such-image", name="x")
     with pytest.raises(OperationError) as caught:
-        await service.create(spec, seen.append)
+        await service.ask("x did not start", lambda engine: engine.create(spec, seen.append))
     assert caught.value.failure.title == "x did not start"
     assert "Image not found" in caught.value.failure.message
     assert seen[0].sandbox_id and seen[-1].stage == "find the image"
@@ -116,9 +116,10 @@ async def test_a_start_that_cannot_be_is_explained_and_leaves_nothing(
 
 
 async def test_actions_on_a_sandbox_that_is_gone_say_so(service: EngineService) -> None:
-    for operation in (service.stop, service.kill):
-        with pytest.raises(OperationError, match="no sandbox"):
-            await operation("000000000000")
+    with pytest.raises(OperationError, match="no sandbox"):
+        await service.ask("It did not stop", lambda engine: engine.stop("000000000000"))
+    with pytest.raises(OperationError, match="no sandbox"):
+        await service.ask("It was not killed", lambda engine: engine.kill("000000000000"))
 
 
 def test_closing_a_service_that_did_nothing_is_fine() -> None:
@@ -144,7 +145,7 @@ def test_any_other_error_says_its_kind_and_where() -> None:
 
 def test_the_first_paint_needs_no_engine() -> None:
     code = (
-        "import sys, quicksand_tui.application; "
+        "import sys, quicksand_tui.ui.app; "
         "bad = [m for m in sys.modules if m.split('.')[0] in ('quicksand', 'qemu')];"
         "sys.exit(str(bad) if bad else 0)"
     )

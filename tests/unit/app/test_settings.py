@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from quicksand_tui.config import ConfigFile
-from quicksand_tui.keymap import UNBOUND
-from quicksand_tui.listed import SandboxView
+from quicksand_tui.home.config import ConfigFile, Settings
+from quicksand_tui.model.keymap import UNBOUND
+from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.panes.input import InputSplitter
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.raw_input import InputSplitter
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.screens.report import ReportScreen
+from quicksand_tui.screens.reports import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.settings import Settings
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -89,7 +88,7 @@ async def test_what_is_wrong_is_shown_once_and_the_rest_counts(path: Path) -> No
             assert words in shows
         await pilot.press("enter")
         await until(lambda: app.screen is app.main)
-        assert app.snapshot.keymap.hint("kill") == "f9"
+        assert app.world.keymap.hint("kill") == "f9"
         app.refresh_now(fresh=True)
         await app.look()
         assert app.screen is app.main
@@ -110,7 +109,7 @@ async def test_a_change_counts_at_once(path: Path) -> None:
         await until(lambda: isinstance(app.screen, ReportScreen))
         await pilot.press("enter")
         await until(lambda: app.screen is app.main)
-        assert app.snapshot.keymap.hint("stop") == "x"
+        assert app.world.keymap.hint("stop") == "x"
 
 
 async def test_an_action_without_a_key_is_bound_to_none(path: Path) -> None:
@@ -152,7 +151,7 @@ async def test_a_read_only_app_shows_logs_trees_and_saves() -> None:
         await press_on(pilot, WEB, "l")
         await until(lambda: "console" in screen_text(app))
         await pilot.press("escape", "v")
-        await until(lambda: isinstance(app.screen, SavesScreen) and app.snapshot.saves.loaded)
+        await until(lambda: isinstance(app.screen, SavesScreen) and app.world.saves.loaded)
         await until(lambda: "read-only" in screen_text(app).splitlines()[0])
         await pilot.press("d", "enter", "e", "i")
         await pilot.pause()

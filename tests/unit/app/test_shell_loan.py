@@ -10,24 +10,27 @@ from typing import Any
 import pytest
 from pytest import CaptureFixture
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.failures import Failure
-from quicksand_tui.screens.failure import FailureScreen
+from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.model.jobs import Failure
+from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.screens.shells import ShellsScreen
-from quicksand_tui.services import ShellView
-from quicksand_tui.terminal_loan import Ended, Loan, shell_argv
-from tests.unit.app.fakes import NOW, WEB, FakeService, ready, screen_text, until
+from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.ui.hands import Hands
+from quicksand_tui.ui.terminal_loan import Ended, Loan, shell_argv
+from tests.unit.app.fakes import NOW, WEB, FakeService, SlowHands, ready, screen_text, until
 
 
 class AppWithoutTerminal(QuicksandApp):
     """There is no terminal in a test to be lent."""
 
     def __init__(self, ended: Ended, service: FakeService | None = None) -> None:
-        super().__init__(service or FakeService(), clock=lambda: NOW)
+        hands = Hands(lambda _, act: act(), SlowHands())
+        super().__init__(service or FakeService(), clock=lambda: NOW, hands=hands)
         self.lent: list[list[str]] = []
         self._ended = ended
 
-    async def run_in_terminal(self, loan: Any) -> Ended:
+    async def run_in_terminal(self, program: Any) -> Any:
+        loan = program.__self__
         self.lent.append(loan._argv)
         self.banner = loan._banner
         return self._ended

@@ -13,22 +13,21 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from quicksand_tui.application import QuicksandApp
-from quicksand_tui.failures import Failure
-from quicksand_tui.guest_network import TrafficRates
-from quicksand_tui.listed import UseHistory
+from quicksand_tui.door.protocol import LogKind, ShellView
+from quicksand_tui.model.jobs import CommandOutput, Failure
+from quicksand_tui.model.sandboxes import TrafficRates, UseHistory
+from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.run_many import CommandOutput
 from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import SavesScreen
-from quicksand_tui.services import LogKind, ShellView
-from quicksand_tui.snapshot import Snapshot
+from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
     EMPTY,
     FULL,
     KEPT,
+    MOUNTED,
     NOW,
     PAST,
     PAUSED,
@@ -42,12 +41,20 @@ from tests.unit.app.fakes import (
     select,
     until,
 )
+from tests.unit.quick_apps import usual_wait
 
 SMALL, LARGE, WIDE = (80, 24), (120, 36), (200, 50)
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x36"])
 ALL_SIZES = pytest.mark.parametrize("size", [SMALL, LARGE, WIDE], ids=["80x24", "120x36", "200x50"])
 
 Compare = Callable[..., bool]
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture has everything, also what Textual draws a frame later behind a dialog."""
+    monkeypatch.setattr("textual.app.wait_for_idle", usual_wait)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", usual_wait)
 
 
 def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
@@ -71,7 +78,7 @@ def still(app: QuicksandApp) -> None:
         field._cursor_visible = True
 
 
-def app(world: Snapshot = FULL) -> QuicksandApp:
+def app(world: World = FULL) -> QuicksandApp:
     return make_app(FakeService(world))
 
 
@@ -116,6 +123,20 @@ def test_new(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 
 @SIZES
+def test_new_with_more(snap_compare: Compare, size: tuple[int, int]) -> None:
+    async def run(pilot: Pilot[int]) -> None:
+        await show("n", sees="Begin with")(pilot)
+        pilot.app.screen.query_one("#more").focus()
+        await pilot.press("right")
+        pilot.app.screen.query_one("#disk_size", Input).value = "20G"
+        pilot.app.screen.query_one("#boot_timeout", Input).value = "soon"
+        await until(lambda: "--disk-size 20G" in screen_text(app_of(pilot)))
+        await pilot.pause()
+
+    assert snap_compare(app(), terminal_size=size, run_before=run)
+
+
+@SIZES
 def test_new_from_a_save(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
         await show("n", sees="Begin with")(pilot)
@@ -123,7 +144,7 @@ def test_new_from_a_save(snap_compare: Compare, size: tuple[int, int]) -> None:
         await until(lambda: app_of(pilot).saves.view.loaded)
         await pilot.press("d", "e", "v")
         # What is wrong is said below: that port is WEB's.
-        pilot.app.screen.query_one("#ports", Input).value = "8080:80"
+        pilot.app.screen.query_one("#port_forwards", Input).value = "8080:80"
         await until(lambda: "leads to web" in screen_text(app_of(pilot)))
         await until(lambda: "“dev” 2 of 4" in screen_text(app_of(pilot)))
         await pilot.pause()
@@ -281,7 +302,7 @@ MEASURED = replace(
     sandboxes=(
         replace(
             WEB_PAST,
-            past=replace(
+            tree=replace(
                 PAST,
                 checkpoints=tuple(
                     replace(made, own=3 << 20, shared=44 << 20, pinned=made.id == "c1")
@@ -331,6 +352,45 @@ def test_tree_to_start_at(snap_compare: Compare) -> None:
         await show("u", sees="enter starts it there")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
+
+
+@ALL_SIZES
+def test_mounts(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(
+        app(replace(FULL, sandboxes=MOUNTED.sandboxes)),
+        terminal_size=size,
+        run_before=show("D down", sees="not served"),
+    )
+
+
+def test_no_mounts(snap_compare: Compare) -> None:
+    assert snap_compare(
+        app(), terminal_size=SMALL, run_before=show("D", sees="M mounts a directory")
+    )
+
+
+def test_unmount_by_force(snap_compare: Compare) -> None:
+    assert snap_compare(app(MOUNTED), terminal_size=SMALL, run_before=show("D F", sees="by force?"))
+
+
+@SIZES
+def test_new_mount(
+    snap_compare: Compare,
+    size: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("data", "docs", "dist"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    async def run(pilot: Pilot[int]) -> None:
+        await show("M d", sees="data/  dist/  docs/")(pilot)
+        host = pilot.app.screen.query_one("#host", Input)
+        await until(lambda: host._suggestion)
+        await pilot.pause()
+
+    assert snap_compare(app(), terminal_size=size, run_before=run)
 
 
 @ALL_SIZES
@@ -450,7 +510,7 @@ def test_delete_saves(snap_compare: Compare) -> None:
 
 
 def test_delete_a_save_in_a_narrow_terminal(snap_compare: Compare) -> None:
-    run = open_saves(DEV.key, "d", sees="For good (D)")
+    run = open_saves(DEV.key, "d", sees="For good ^G")
     assert snap_compare(app(), terminal_size=(40, 16), run_before=run)
 
 

@@ -11,22 +11,38 @@ from typing import Any
 import pytest
 from quicksand.config import SandboxConfig
 
-from quicksand_tui import losses
-from quicksand_tui.past import PastView
-from quicksand_tui.spec import (
-    checkpoint_command,
+from quicksand_tui.actions.shown import checkpoint_command
+from quicksand_tui.forms.checks import (
     find_problems,
     find_tag_problem,
     look_at_ports,
-    machine_options,
+    machine_keywords,
     run_command,
     suggest_name,
 )
-from quicksand_tui.specs import CheckpointSpec, NewSpec
+from quicksand_tui.model.checkpoints import CheckpointTree
+from quicksand_tui.model.specs import CheckpointSpec, NewSpec
+from quicksand_tui.views import losses
 from tests.unit.app.fake_saves import SAVES
-from tests.unit.app.fakes import AUTO, CLEAN, EMPTY, FULL, NOW, PAST, WEB, WEB_PAST, kept
+from tests.unit.app.fakes import (
+    AUTO,
+    CLEAN,
+    DB_PAST,
+    EMPTY,
+    FULL,
+    KEYMAP,
+    NOW,
+    PAST,
+    WEB,
+    WEB_PAST,
+    kept,
+)
 
 GOOD = NewSpec(image="debian", name="debian-1")
+
+
+def machine(spec: NewSpec, **texts: str) -> NewSpec:
+    return replace(spec, machine=texts)
 
 
 def test_names_are_suggested_by_the_image_and_free() -> None:
@@ -44,10 +60,10 @@ def test_a_good_spec_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("ports", "80,x:1", "x:1 is not HOST:GUEST"),
-        ("ports", "99999:80", "0 to 65535"),
-        ("ports", "8081:80 8081:81", "forwarded twice"),
-        ("ports", "8080:80", "leads to web already"),
+        ("port_forwards", "80,x:1", "'x:1' is not HOST:GUEST"),
+        ("port_forwards", "99999:80", "0 to 65535"),
+        ("port_forwards", "8081:80 8081:81", "forwarded twice"),
+        ("port_forwards", "8080:80", "leads to web already"),
         ("name", "web", "taken"),
         ("name", "-x", "1 to 63"),
         ("name", "", "1 to 63"),
@@ -56,18 +72,24 @@ def test_a_good_spec_has_no_problems() -> None:
         ("memory", "900G", "has 6.0G free"),
         ("cpus", "x", "whole number"),
         ("cpus", "0", "1 to 255"),
-        ("cpus", "-1", "whole number"),
+        ("cpus", "-1", "1 to 255"),
         ("cpus", "²", "whole number"),
+        ("disk_size", "9T", "4T is the most"),
+        ("boot_timeout", "soon", "number of seconds"),
+        ("boot_timeout", "0", "above 0 seconds"),
+        ("extra_qemu_args", "-name 'x", "quotes do not match"),
     ],
 )
 def test_problems_name_the_field_and_the_remedy(field: str, value: str, says: str) -> None:
-    problems = find_problems(replace(GOOD, **{field: value}), FULL)
+    spec = replace(GOOD, name=value) if field == "name" else machine(GOOD, **{field: value})
+    problems = find_problems(spec, FULL)
     assert set(problems) == {field}
     assert says in problems[field]
 
 
 def test_ports_need_a_network() -> None:
-    assert find_problems(replace(GOOD, ports="80", network="none"), FULL).keys() == {"ports"}
+    spec = machine(GOOD, port_forwards="80", network_mode="none")
+    assert find_problems(spec, FULL).keys() == {"port_forwards"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +112,10 @@ def test_what_is_wrong_with_what_it_begins_with(image: str, save: str, says: str
 
 def test_the_command_leaves_defaults_out_and_quotes() -> None:
     assert run_command(GOOD) == "quicksand-tui run debian --name debian-1 --detach"
-    spec = NewSpec(image="/a b", name="x", memory="1G", cpus="2", network="full")
+    usual = machine(GOOD, memory="512M", cpus="1", network_mode="mounts_only", agent_http="no")
+    assert run_command(usual) == run_command(GOOD)
+    texts = {"memory": "1G", "cpus": "2", "network_mode": "full"}
+    spec = NewSpec(image="/a b", name="x", machine=texts)
     assert (
         run_command(spec)
         == "quicksand-tui run '/a b' --name x --memory 1G --cpus 2 --network full --detach"
@@ -99,14 +124,31 @@ def test_the_command_leaves_defaults_out_and_quotes() -> None:
 
 SPECS = {
     "usual": GOOD,
-    "all": replace(
-        GOOD, memory="1.5G", cpus="4", network="full", ports="8081:80, 22 0:23", name="a.b"
+    "all": machine(
+        replace(GOOD, name="a.b"),
+        memory="1.5G",
+        cpus="4",
+        network_mode="full",
+        arch="arm64",
+        accel="tcg",
+        disk_size="20G",
+        boot_timeout="2.5",
+        port_forwards="8081:80, 22 0:23",
+        agent_http="yes",
+        extra_qemu_args="-device 'virtio-rng-pci,id=a b' --no-reboot",
     ),
-    "usual values of a save": replace(GOOD, save="/saves/dev", image="dev"),
-    "as saved": replace(GOOD, save="/s", image="dev", memory="", cpus="", network=""),
-    "none": replace(GOOD, network="none"),
+    "usual values of a save": machine(
+        replace(GOOD, save="/saves/dev", image="dev"),
+        memory="512M",
+        cpus="1",
+        network_mode="mounts_only",
+        accel="auto",
+        agent_http="no",
+    ),
+    "as saved": replace(GOOD, save="/s", image="dev"),
+    "none": machine(GOOD, network_mode="none"),
     "hostile": replace(GOOD, save="/s", image="$(id) '`x` \"", name="x"),
-    "a dash": replace(GOOD, save="/s", image="--rm", cpus="3"),
+    "a dash": machine(replace(GOOD, save="/s", image="--rm"), cpus="3"),
 }
 
 
@@ -127,7 +169,7 @@ def test_the_command_that_is_shown_starts_the_same_machine(
     monkeypatch.setattr(runner, "run_in_sandbox", lambda main: asyncio.run(main(None)))
     program, verb, *words = shlex.split(run_command(spec))
     assert (program, verb) == ("quicksand-tui", "run")
-    run.command.main(words, standalone_mode=False)
+    run.run_command.main(words, standalone_mode=False)
     (plan,) = plans
     assert (plan.image, plan.name, plan.detach) == (spec.image, spec.name, True)
     assert plan.wish.argv == () and plan.ephemeral is None
@@ -140,9 +182,11 @@ def test_the_command_that_is_shown_starts_the_same_machine(
             "cpus": 7,
             "network_mode": "full",
             "port_forwards": [{"host": 1, "guest": 2}],
+            "accel": "tcg",
+            "agent_http": True,
         }
     )
-    ours = SandboxConfig.parse({**base, **machine_options(spec)})
+    ours = SandboxConfig.parse({**base, **machine_keywords(spec)})
     assert SandboxConfig.parse({**base, **plan.options}) == ours
 
 
@@ -187,8 +231,8 @@ def test_what_is_wrong_with_a_tag(tag: str, problem: str) -> None:
 
 def test_all_that_descend_are_counted_once_whatever_the_files_say() -> None:
     line = tuple(kept(f"c{n}", f"t{n}", f"c{n - 1}" if n else "c4") for n in range(5))
-    past = PastView(checkpoints=(*line, kept("d", "d", "c1")), head="c4")
-    assert [past.descendants(id_) for id_ in ("c0", "d", "gone")] == [5, 0, 0]
+    tree = CheckpointTree(checkpoints=(*line, kept("d", "d", "c1")), head="c4")
+    assert [tree.descendants(id_) for id_ in ("c0", "d", "gone")] == [5, 0, 0]
 
 
 def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
@@ -199,4 +243,24 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
         "The 3 checkpoints that follow it stay.",
     ]
     assert "undo goes back to" in " ".join(losses.of_checkpoint(WEB_PAST, AUTO, NOW))
-    assert losses.of_delete(WEB_PAST, NOW)[-1] == "Its 5 checkpoints are lost."
+    assert losses.of_delete(WEB_PAST, NOW) == [
+        "It runs: it is ended, and its last instant is kept.",
+        "It goes to the trash for a week: 42M of disk, 5 checkpoints, made 3h ago.",
+    ]
+    discarded = replace(DB_PAST, discard=True)
+    assert losses.of_delete(discarded, NOW) == [
+        "It was started to be discarded when it stops.",
+        "It is gone for good: 420M of disk, 2 checkpoints, made 3d ago.",
+    ]
+    assert losses.way_back([discarded], KEYMAP) == "This cannot be undone."
+
+
+def test_limits_are_the_engine_s() -> None:
+    from quicksand import cloning
+    from quicksand.snapshots.records import TAG_MAX
+
+    from quicksand_tui.model.checkpoints import TAG_LIMIT
+    from quicksand_tui.model.verbs import CLONES_MAX
+
+    assert CLONES_MAX == cloning.CLONES_MAX
+    assert TAG_LIMIT == TAG_MAX

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from quicksand_tui.model.sandboxes import State
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.confirm import ConfirmScreen
-from quicksand_tui.snapshot import State
-from quicksand_tui.stop_question import losses_of_stop
+from quicksand_tui.views.losses import losses_of_stop
 from tests.unit.app.fakes import (
     DB,
     FULL,
@@ -58,7 +58,7 @@ async def test_open_shells_are_asked_about_and_only_y_stops() -> None:
         assert service.calls == []
         await pilot.press("x")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: service.calls == [f"stop {WEB.id}"])
         await select(pilot, OTHER)
         await pilot.press("x")

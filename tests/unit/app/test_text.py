@@ -9,16 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from quicksand_tui.text import (
+from quicksand_tui.model.text import (
     REPLACEMENT,
-    age_text,
+    cells,
     clip,
     clip_middle,
-    percent_text,
     plain,
     sanitise,
     sanitise_lines,
-    size_text,
 )
 from tests.unit.app.corpus import HOSTILE
 
@@ -66,48 +64,6 @@ def test_lines_show_what_a_terminal_would_have_shown_last() -> None:
     assert sanitise_lines("10%\r50%\r100%\r\nnext\tcolumn\n") == ["100%", "next    column", ""]
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (None, "–"),
-        (0, "0"),
-        (1, "1B"),
-        (999, "999B"),
-        (1000, "1.0K"),
-        (4096, "4.0K"),
-        (512 * 2**20, "512M"),
-        (1000 * 2**20, "1.0G"),
-        (int(1.5 * 2**30), "1.5G"),
-        (23 * 2**30, "23G"),
-        (2**60, "1024P"),
-    ],
-)
-def test_sizes_are_short(size: int | None, text: str) -> None:
-    assert size_text(size) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "–"),
-        (-5, "0s"),
-        (59.9, "59s"),
-        (60, "1m"),
-        (3600, "1h"),
-        (47 * 3600, "47h"),
-        (48 * 3600, "2d"),
-        (21 * 86400, "3w"),
-        (800 * 86400, "2y"),
-    ],
-)
-def test_ages_are_in_their_largest_unit(seconds: float | None, text: str) -> None:
-    assert age_text(seconds) == text
-
-
-def test_percentages() -> None:
-    assert [percent_text(value) for value in (None, 0.2, 183.6)] == ["–", "0%", "184%"]
-
-
 @given(st.text(max_size=50), st.integers(0, 20))
 def test_clipping_never_exceeds_the_width(text: str, width: int) -> None:
     assert cell_len(clip(sanitise(text), width)) <= width
@@ -126,3 +82,9 @@ def test_a_text_cut_in_its_middle_fits(text: str, width: int) -> None:
 def test_a_text_cut_in_its_middle_keeps_its_end() -> None:
     assert clip_middle("before revert to base 12:00:07", 20) == "before revert…:00:07"
     assert clip_middle("short", 5) == "short"
+
+
+def test_what_a_table_counts_is_what_it_takes_on_the_screen() -> None:
+    """Without rich, which the app counts with."""
+    for text in ("web", "● running", "日本語", "e\u0301", "größe", "한글", "└─○ tag", "→"):
+        assert cells(text) == cell_len(text), text

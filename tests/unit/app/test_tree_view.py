@@ -9,20 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from quicksand_tui.forest import FANCY, PLAIN
-from quicksand_tui.past import CheckpointView, PastView
-from quicksand_tui.text import clip, sanitise
-from quicksand_tui.tree_view import (
-    STEM_MAX,
-    tree_lines,
-    tree_rows,
-)
-from quicksand_tui.view import PADDING, plan_tree_columns
-from tests.unit.app.fakes import DAMAGED, KEPT, NOW, PAST, WEB, FakeService, kept, shown
+from quicksand_tui.model.checkpoints import FANCY, PLAIN, CheckpointTree, CheckpointView
+from quicksand_tui.model.text import clip, sanitise
+from quicksand_tui.views.rows import PADDING, plan_tree_columns
+from quicksand_tui.views.tree import STEM_MAX, tree_lines, tree_rows
+from tests.unit.app.fakes import DAMAGED, KEPT, NOW, PAST, WEB, FakeService, kept, shown, until
 
 
-def shapes(past: PastView) -> list[str]:
-    return [line.stem + line.tag for line in tree_lines(past, NOW, FANCY)]
+def shapes(tree: CheckpointTree) -> list[str]:
+    return [line.stem + line.tag for line in tree_lines(tree, NOW, FANCY)]
 
 
 def test_the_line_to_where_it_stands_goes_straight_on() -> None:
@@ -56,8 +51,8 @@ def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
     for n in range(60):
         made.append(kept(f"a{n:02}", f"a{n}", f"a{n - 1:02}" if n else None))
         made.append(kept(f"b{n:02}", f"b{n}", f"a{n:02}"))
-    past = PastView(checkpoints=tuple(reversed(made)), head="b00")
-    lines = tree_lines(past, NOW, FANCY)
+    tree = CheckpointTree(checkpoints=tuple(reversed(made)), head="b00")
+    lines = tree_lines(tree, NOW, FANCY)
     assert len(lines) == 120
     assert max(cell_len(line.stem) for line in lines) <= STEM_MAX + 2
 
@@ -67,22 +62,25 @@ def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
 async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_tag(
     length: int, size: tuple[int, int]
 ) -> None:
-    past = PastView(checkpoints=(kept("c1", "x" * length, pinned=True),), head="c1")
-    world = replace(KEPT, sandboxes=(replace(WEB, past=past),))
+    tree = CheckpointTree(checkpoints=(kept("c1", "x" * length, pinned=True),), head="c1")
+    world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
     async with shown(FakeService(world), size=size) as (app, pilot):
         await pilot.press("4")
-        text = app.main.checkpoints.table.render_line(1).text
+        table = app.main.checkpoints.table
+        await until(lambda: "●◆ " in table.render_line(1).text)
+        text = table.render_line(1).text
         assert f"●◆ {'x' * min(length, 7)}" in text
         assert "  ← here " in text
 
 
 async def test_automatic_ones_are_told_apart_in_a_narrow_tree() -> None:
     made = [kept(f"c{n}", f"before revert to base 12:00:0{n}", "c0") for n in range(5)]
-    past = PastView(checkpoints=tuple(made), head="c4")
-    world = replace(KEPT, sandboxes=(replace(WEB, past=past),))
+    tree = CheckpointTree(checkpoints=tuple(made), head="c4")
+    world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
     async with shown(FakeService(world), size=(120, 36)) as (app, pilot):
         await pilot.press("4")
         table = app.main.checkpoints.table
+        await until(lambda: "0:01 " in table.render_line(2).text)
         for n, line in enumerate(table.render_line(y).text for y in (2, 3, 4, 5)):
             assert f"0:0{n + 1} " in line
 
@@ -98,8 +96,8 @@ async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table(
         kept(f"c{n}", sanitise(text), f"c{n - 1}" if n else None, note=sanitise(text))
         for n, text in enumerate(ODD)
     ]
-    past = PastView(checkpoints=tuple(made), head="c5")
-    world = replace(KEPT, sandboxes=(replace(WEB, past=past),))
+    tree = CheckpointTree(checkpoints=tuple(made), head="c5")
+    world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
     async with shown(FakeService(world), size=size) as (app, pilot):
         await pilot.press("4")
         await pilot.pause()
@@ -114,7 +112,7 @@ async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table(
 def test_any_tag_and_note_fit(tag: str, note: str, width: int) -> None:
     made = kept("c1", sanitise(tag), note=sanitise(note))
     auto = replace(made, id="c2", parent="c1", auto=True)
-    rows = tree_rows(tree_lines(PastView(checkpoints=(made, auto), head="c2"), NOW, FANCY))
+    rows = tree_rows(tree_lines(CheckpointTree(checkpoints=(made, auto), head="c2"), NOW, FANCY))
     for row in rows:
         for column in plan_tree_columns(width):
             text = clip(row.cells[column.key].text, column.width)
@@ -123,7 +121,7 @@ def test_any_tag_and_note_fit(tag: str, note: str, width: int) -> None:
 
 def test_a_pinned_one_is_marked_and_sizes_are_told() -> None:
     made = kept("c1", "clean", note="n", pinned=True, own=3 << 20, shared=9 << 20)
-    (line,) = tree_lines(PastView(checkpoints=(made,), head="c1"), NOW, FANCY)
+    (line,) = tree_lines(CheckpointTree(checkpoints=(made,), head="c1"), NOW, FANCY)
     assert (line.note, line.stem, line.here, line.own) == ("n", "└─●◆ ", "← here", "3.0M")
 
 
@@ -134,3 +132,12 @@ def test_the_columns_fit(width: int) -> None:
     assert columns[0].key == "tag" and columns[0].width >= 14
     (row, *_) = tree_rows(tree_lines(PAST, NOW, FANCY))
     assert {column.key for column in columns} <= set(row.cells)
+
+
+@pytest.mark.parametrize(
+    ("changed", "here"), [(None, "← here"), (0, "← here"), (3 << 20, "← here +3.0M")]
+)
+def test_where_it_stands_says_how_much_has_changed_since(changed: int | None, here: str) -> None:
+    tree = CheckpointTree(checkpoints=(kept("c1", "base"),), head="c1", changed=changed)
+    (line,) = tree_lines(tree, NOW, FANCY)
+    assert line.here == here

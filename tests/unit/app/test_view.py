@@ -1,4 +1,4 @@
-"""From a snapshot to rows and lines, without an app."""
+"""From a world to rows and lines, without an app."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from quicksand_tui.guest_network import TrafficRates, with_traffic
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.snapshot import HostView, Job, Panel, Selection, Snapshot, State, Verb
-from quicksand_tui.view import (
+from quicksand_tui.door.traffic import with_traffic
+from quicksand_tui.model.jobs import Job, JobVerb
+from quicksand_tui.model.sandboxes import ImageView, SandboxView, State, TrafficRates
+from quicksand_tui.model.world import HostView, Panel, Selection, World
+from quicksand_tui.views.rows import (
     GLYPHS,
     NETWORK,
     PADDING,
     ROLES,
+    arrange_sandboxes,
     counts_text,
     empty_text,
     host_text,
     image_row,
-    matches,
     plan_image_columns,
     plan_sandbox_columns,
     sandbox_row,
@@ -29,8 +30,8 @@ from quicksand_tui.widgets.details import describe
 from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, NOW, OLD, WEB
 
 
-def row_of(view: SandboxView, snapshot: Snapshot = FULL) -> dict[str, str]:
-    found = next(sandbox_row(v, snapshot) for v in snapshot.sandboxes if v.id == view.id)
+def row_of(view: SandboxView, world: World = FULL) -> dict[str, str]:
+    found = next(sandbox_row(v, world) for v in world.sandboxes if v.id == view.id)
     return {key: cell.text for key, cell in found.cells.items()}
 
 
@@ -55,11 +56,11 @@ def test_a_running_sandbox_shows_what_it_uses() -> None:
 
 def test_a_network_is_shown_as_rates_and_bars() -> None:
     rates = TrafficRates(received=1.2 * 2**20, sent=0.4, history=(0.0, 5.0))
-    snapshot = with_traffic(FULL, {WEB.id: rates, "gone": rates})
-    row = row_of(WEB, snapshot)
+    world = with_traffic(FULL, {WEB.id: rates, "gone": rates})
+    row = row_of(WEB, world)
     assert (row["network"], row["network-spark"]) == ("↓1.2M ↑0", "      ▁█")
-    assert row_of(DB, snapshot)["network"] == ""
-    stopped = replace(snapshot, sandboxes=(replace(WEB, state=State.STOPPED, traffic=rates),))
+    assert row_of(DB, world)["network"] == ""
+    stopped = replace(world, sandboxes=(replace(WEB, state=State.STOPPED, traffic=rates),))
     assert row_of(WEB, stopped)["network"] == ""
     assert with_traffic(FULL, {}) is FULL
 
@@ -110,11 +111,12 @@ def test_at_80_cells_all_of_the_issue_is_there() -> None:
     ],
 )
 def test_the_filter(query: str, names: list[str]) -> None:
-    assert [view.name for view in FULL.sandboxes if matches(view, query)] == names
+    found = arrange_sandboxes(FULL.sandboxes, query, "state")
+    assert sorted(view.name for view in found) == sorted(names)
 
 
 def test_a_job_changes_what_is_shown_of_its_sandbox() -> None:
-    job = Job(sandbox_id=DB.id, name="db", verb=Verb.START, stage="start QEMU", step=4, steps=5)
+    job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START, stage="start QEMU", step=4, steps=5)
     shown = with_jobs(FULL, [job])
     assert shown.sandbox(DB.id) == replace(DB, state=State.STARTING)
     row = next(sandbox_row(v, shown) for v in shown.sandboxes if v.id == DB.id)
@@ -122,7 +124,7 @@ def test_a_job_changes_what_is_shown_of_its_sandbox() -> None:
 
 
 def test_a_new_sandbox_is_a_row_before_its_record_is_on_disk_and_only_one_after() -> None:
-    job = Job(sandbox_id="new:x", name="x", verb=Verb.START, image="debian", started=NOW)
+    job = Job(sandbox_id="new:x", name="x", verb=JobVerb.START, image="debian", started=NOW)
     assert [s.name for s in with_jobs(EMPTY, [job]).sandboxes] == ["x"]
     on_disk = replace(EMPTY, sandboxes=(replace(WEB, id="123", name="x"),))
     assert [s.id for s in with_jobs(on_disk, [job]).sandboxes] == ["123"]
@@ -132,14 +134,14 @@ def test_counts_and_host() -> None:
     assert counts_text(FULL) == "1 running · 1 paused · 1 stopped · 1 crashed · 1 broken"
     assert counts_text(FULL, room=30) == "1 ● · 1 ‖ · 1 ○ · 2 ✗"
     assert counts_text(EMPTY) == "nothing runs"
-    assert counts_text(Snapshot(taken=NOW, loaded=False)) == "reading…"
+    assert counts_text(World(taken=NOW, loaded=False)) == "reading…"
     assert host_text(FULL) == "6.0G RAM · 40G disk free"
     assert host_text(replace(FULL, host=HostView())) == ""
 
 
 def test_emptiness_names_the_next_key() -> None:
     assert "Press n to start one from debian" in empty_text(EMPTY, "")
-    assert "how to get one" in empty_text(replace(EMPTY, images=()), "")
+    assert "See below how to get one" in empty_text(replace(EMPTY, images=()), "")
     assert "tab" in empty_text(replace(EMPTY, images=(OLD,)), "")
     assert "esc clears" in empty_text(FULL, "nothing")
     assert "no/such: denied" in empty_text(replace(EMPTY, error="no/such: denied"), "")
@@ -150,8 +152,8 @@ def test_a_broken_image_says_so_in_its_row() -> None:
     assert rows == {"debian": "105M", "old": "✗ broken"}
 
 
-def described(selection: Selection, snapshot: Snapshot = FULL) -> str:
-    title, lines = describe(snapshot, selection)
+def described(selection: Selection, world: World = FULL) -> str:
+    title, lines = describe(world, selection)
     return "\n".join(
         [title, *(f"{label} {''.join(text for text, _ in parts)}" for label, parts in lines)]
     )
@@ -176,6 +178,21 @@ def test_the_details_say_why_something_ended_or_is_broken() -> None:
 
 
 def test_the_details_of_a_job_say_how_to_cancel_it() -> None:
-    job = Job(sandbox_id=DB.id, name="db", verb=Verb.START, stage="x", started=NOW - 5)
+    job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START, stage="x", started=NOW - 5)
     shown = with_jobs(FULL, [job])
     assert "x · 5s · X cancels" in described(Selection(sandbox=shown.sandbox(DB.id)), shown)
+
+
+def test_an_image_that_is_to_be_built_says_so_and_can_be_begun_with() -> None:
+    to_build = ImageView(name="debian", source="recipe")
+    fresh = replace(EMPTY, images=(to_build,))
+    assert image_row(to_build, fresh).cells["size"].text == "to build"
+    text = empty_text(fresh, "")
+    assert "Press n to start one from debian" in text and "builds the image" in text
+    # What is built already goes first, whatever its name.
+    alpine = replace(DEBIAN, name="alpine")
+    assert "from alpine" in empty_text(replace(EMPTY, images=(to_build, alpine)), "")
+    selection = Selection(panel=Panel.IMAGES, image=to_build)
+    title, lines = describe(fresh, selection)
+    assert title == "debian"
+    assert "not built yet" in str(lines)

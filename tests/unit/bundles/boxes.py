@@ -11,13 +11,14 @@ from typing import Any
 
 from quicksand.config import SandboxConfig
 from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Record
+from quicksand.sandbox_records import Record
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
 from quicksand.snapshots.pages import PageIndex, Run, verify, write_file
 from quicksand.snapshots.records import BLANK, Head, Node, new_id
+from quicksand.snapshots.tier import find_tier
 
 from tests.conftest import blank_record
 from tests.unit.bundles.disks import entry, snapshots
@@ -92,7 +93,7 @@ def add_node(
         tag=tag,
         created=1_700_000_000.0 + len(list(place.checkpoints.iterdir())),
         note="a note",
-        tier="pages",
+        tier=find_tier("pages"),
         tier_note="",
         auto=False,
         pinned=tag == "root",
@@ -126,7 +127,7 @@ def add_internal(
         tag=tag,
         created=1_700_000_100.0,
         note="",
-        tier="internal",
+        tier=find_tier("internal"),
         tier_note="why",
         auto=True,
         pinned=False,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import os
 import secrets
 import tarfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +20,15 @@ from quicksand.images.overlay import create_overlay
 from quicksand.images.store import ImageStore, StoredImage
 from quicksand.registry import Registry
 from quicksand.saves.bundle.exporting import export_save
-from quicksand.saves.bundle.importing import Imported, Options, import_bundle
+from quicksand.saves.bundle.importing import import_bundle
+from quicksand.saves.bundle.receiving import Imported, Options
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import Save, SaveStore
 
 from tests.unit.saves.making import MIB, make_save
 
 NOTE = "a note of some length, so that flipping bytes finds it"
+ZEROS = bytes(16 * MIB)
 
 
 def places_in(root: Path) -> Paths:
@@ -139,6 +143,23 @@ def pack(
                 change(info)
             tar.addfile(info, io.BytesIO(data))
     return out.getvalue()
+
+
+def gzipped(*parts: bytes | int) -> bytes:
+    """``parts``, numbers being so many zeros, packed as gzip does, but for the checksum, which
+    nobody may come to. Zeros are packed once and repeated: gigabytes of them take seconds."""
+    packed = [gzip.compress(b"")[:10]]
+    for part in parts:
+        count, rest = divmod(part, len(ZEROS)) if isinstance(part, int) else (0, part)
+        packed += [_block(ZEROS) * count] if count else []
+        packed.append(_block(bytes(rest)))
+    return b"".join((*packed, b"\x03\x00", bytes(8)))
+
+
+def _block(data: bytes) -> bytes:
+    """As part of a stream, wherever it stands in it."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)
 
 
 def sign(manifest: Mapping[str, Any]) -> bytes:

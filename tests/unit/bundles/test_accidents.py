@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from quicksand.errors import DiskSpaceError, PathError
+from quicksand.host.paths import make_private_dir
+from quicksand.host.removal import MARK, make_marked
 from quicksand.host.staging import PREFIX, staging
 from quicksand.saves.store import check_save
 
@@ -111,8 +113,8 @@ def test_an_import_that_is_killed(here: Home, there: Home, tmp_path: Path, repla
     assert count > 40
     there.saves.recover()
     there.import_(bundle, name="last", replace=replace)
-    litter = {p.name for p in there.paths.data.rglob(".*")} - {".lock", ".importing-lock", ".trash"}
-    assert not litter
+    litter = {p.name for p in there.paths.data.rglob(".*")}
+    assert litter <= {".lock", ".importing-lock", ".trash", MARK}
     for trashed in there.saves.trash():
         check_save(trashed.save.root)
 
@@ -243,11 +245,11 @@ def test_an_export_to_a_full_disk(here: Home, tmp_path: Path, fault: Fault, code
 
 
 def test_whoever_looks_after_sandboxes_removes_what_is_left(there: Home) -> None:
-    left = there.paths.sandboxes / f"{PREFIX}abc"
-    (left / "made").mkdir(parents=True)
+    left = make_marked(make_private_dir(there.paths.sandboxes) / f"{PREFIX}abcabcab")
+    (left / "made").mkdir()
     with staging(there.paths.sandboxes) as made:
         assert not left.exists()
-        (left / "made").mkdir(parents=True)
+        (make_marked(left) / "made").mkdir()
         there.registry.reap()
         assert made.is_dir(), "its maker lives"
         assert not left.exists()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from quicksand.errors import QuicksandError
 from quicksand.saves.store import check_save
 
+from tests.conftest import examples
 from tests.unit.bundles.making import Home, contents, digests, places_in
 
 
@@ -64,7 +65,7 @@ def test_the_bundles_are_good(ground: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "packed"])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_flipped_bytes(ground: Path, kind: str, data: st.DataObject) -> None:
     bundle = bytearray((ground / kind).read_bytes())
@@ -80,7 +81,7 @@ def test_flipped_bytes(ground: Path, kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "packed"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_truncations(ground: Path, kind: str, data: st.DataObject) -> None:
     bundle = (ground / kind).read_bytes()
@@ -88,7 +89,7 @@ def test_truncations(ground: Path, kind: str, data: st.DataObject) -> None:
     assert not attempt(ground, bundle[:cut])
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(data=st.data())
 def test_pieces_that_change_places_or_come_twice(ground: Path, data: st.DataObject) -> None:
     bundle = (ground / "full").read_bytes()

@@ -17,7 +17,7 @@ import pytest
 from quicksand.errors import BundleError, DiskSpaceError
 from quicksand.saves.bundle.tar import END, encode_header, padding
 
-from tests.unit.bundles.making import Home, contents, forge, members, pack, sign
+from tests.unit.bundles.making import Home, contents, forge, gzipped, members, pack, sign
 from tests.unit.bundles.refusing import SECRET, refusal
 
 TIB = 1024**4
@@ -81,7 +81,7 @@ def test_links_and_devices(
         if info.name == name:
             info.type, info.linkname, info.size = kind, str(tmp_path / "secret"), 0
 
-    assert "only files are taken" in refusal(there, pack(files, change), tmp_path)
+    assert "only files are accepted" in refusal(there, pack(files, change), tmp_path)
 
 
 def test_a_sparse_file_of_gnu_tar(there: Home, bundle: bytes, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_names_of_images_that_are_paths(
         manifest["base"]["name"] = manifest["save"]["base"]["name"] = name
         manifest["save"]["config"]["image"] = name
 
-    assert "name for an image" in refusal(there, forge(bundle, change), tmp_path) or not name
+    assert "name of an image" in refusal(there, forge(bundle, change), tmp_path) or not name
 
 
 def test_what_is_allowed_and_yet_should_be_known(there: Home, bundle: bytes) -> None:
@@ -300,7 +300,9 @@ def test_what_is_allowed_and_yet_should_be_known(there: Home, bundle: bytes) -> 
             "port_forwards": [{"host": 8080, "guest": 80}],
         }
 
-    notes = there.import_(forge(bundle, change)).notes
+    (note,) = there.import_(forge(bundle, change)).notes
+    assert "left out (network full; ports 8080->80)" in note
+    notes = there.import_(forge(bundle, change), name="known", trusted=True).notes
     assert "reaches this host's own services" in notes[0]
     assert "8080 -> 80" in notes[1]
 
@@ -372,8 +374,8 @@ def large_things(bundle: bytes) -> dict[str, bytes]:
         "much JSON": pack({"manifest.json": b"[" + b"[]," * 349_000 + b"1]"}),
         "many numbers": pack({"manifest.json": b'{"a":[' + b"1," * 520_000 + b"1]}"}),
         "many files": pack({"manifest.json": sign(many)}),
-        "a bomb": gzip.compress(begin + bytes(1 << 30), 1),
-        "a bomb before anything": gzip.compress(bytes(1 << 30), 1),
+        "a bomb": gzipped(begin, 1 << 30),
+        "a bomb before anything": gzipped(1 << 30),
         "a claim": forge(bundle, claim(10 * TIB)),
     }
 

@@ -16,11 +16,12 @@ from quicksand.errors import (
     BundleError,
     QuicksandError,
 )
-from quicksand.registry import Record, Status
+from quicksand.sandbox_records import Record, Status
 from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.trees import export_tree
 from quicksand.snapshots.pages import PageIndex, Run
 
+from tests.conftest import examples
 from tests.faults import Fault, fault
 from tests.unit.bundles.boxes import MEMORY, check_whole, make_box, place_of
 from tests.unit.bundles.disks import backed
@@ -128,6 +129,11 @@ HOSTILE: dict[str, Change] = {
     "a file that is not there": edit(firmware=["x.rom", 1, [0]]),
     "devices of a tebibyte": edit(devices=["devices", 1 << 40, [0]]),
     "an index of a tebibyte": edit(index=["pages.index", 1 << 40, [0]]),
+    "firmware of a tebibyte": edit(firmware=["x.rom", 1 << 40, [0]]),
+    "pages of more than its memory": edit(pages=[["x.pages", MEMORY * 2, [0]]]),
+    "a shape of much else": lambda m, f: edit(
+        shape={**json.loads(f[records(f)[0]])["shape"], "more": [[]] * 20_000}
+    )(m, f),
     "an unknown tier": edit(tier="magic"),
     "an unknown schema": edit(schema_version=2),
     "a tag that a terminal acts on": edit(tag="\x1b[2J"),
@@ -209,7 +215,7 @@ def ground() -> dict[str, bytes]:
     return {}
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bytes_and_truncations(
     there: Home, bundle: bytes, ground: dict[str, bytes], data: st.DataObject

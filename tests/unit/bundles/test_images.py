@@ -52,7 +52,7 @@ def test_what_it_does_not_say_has_a_value(there: Home, tmp_path: Path) -> None:
     path = tmp_path / "mine-1.quicksand"
     path.write_bytes(pack(image({})))
     assert there.import_(path).name == "mine-1"
-    with pytest.raises(BundleError, match="no name for an image"):
+    with pytest.raises(BundleError, match="cannot be the name of an image"):
         there.import_(pack(image({})))
     assert there.import_(pack(image({})), name="named").name == "named"
 
@@ -73,12 +73,12 @@ def test_the_image_in_use_stays_unless_it_is_to_be_replaced(there: Home) -> None
         (image(image_qcow2=backed(b"/etc/passwd.qcow2")), "backing file"),
         (image(image_qcow2=header(incompatible=4)), "external data file"),
         (image(image_qcow2=b"KDMV" + bytes(600)), "usable qcow2"),
-        (image({**GOOD, "name": "../x"}), "no name for an image"),
-        (image({**GOOD, "name": 7}), "no name for an image"),
+        (image({**GOOD, "name": "../x"}), "cannot be the name of an image"),
+        (image({**GOOD, "name": 7}), "cannot be the name of an image"),
         (image({**GOOD, "arch": "vax"}), "vax"),
         (image({**GOOD, "cmdline": "a\nb"}), "cannot be printed"),
-        (image({**GOOD, "cmdline": ["a"]}), "no text"),
-        (image({**GOOD, "recipe": 1}), "no text"),
+        (image({**GOOD, "cmdline": ["a"]}), "not a text"),
+        (image({**GOOD, "recipe": 1}), "not a text"),
         (image({**GOOD, "files": {"image.kernel": {"sha256": "0" * 64}}}), "image.kernel"),
         (image({**GOOD, "files": {"kernel": {"sha256": "0" * 64}}}), "image.kernel"),
         ({**image(), "more": b""}, "'more'"),
@@ -117,5 +117,5 @@ def test_our_manifest_has_to_come_first(there: Home) -> None:
 
 def test_a_name_that_cannot_be_is_refused(there: Home) -> None:
     for name in ("../x", "a b", "/x"):
-        with pytest.raises((BundleError, ConfigError), match="no name"):
+        with pytest.raises((BundleError, ConfigError), match="cannot be the name"):
             there.import_(pack(image()), name=name)

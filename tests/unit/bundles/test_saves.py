@@ -23,9 +23,12 @@ from quicksand.errors import (
     SaveError,
     SaveNotFoundError,
 )
+from quicksand.host.removal import MARK
 from quicksand.saves.bundle import receiving
 from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.manifest import Kind
+from quicksand.saves.ownership import is_own
+from quicksand.saves.rebasing import rebase
 from quicksand.saves.store import check_save, load_save
 
 from tests.unit.bundles.making import Home, contents, digests, forge, members, pack, sign
@@ -192,7 +195,7 @@ def test_two_imports_to_one_name_at_once(here: Home, there: Home, tmp_path: Path
     assert image is not None
     assert there.images.verify(image) == []
     hidden = {p.name for p in there.paths.data.rglob(".*")}
-    assert hidden == {".lock", ".trash", ".importing-lock"}
+    assert hidden == {".lock", ".trash", ".importing-lock", MARK}
 
 
 # Damage at the source
@@ -360,3 +363,19 @@ def test_an_image_is_no_save_and_a_save_of_nothing_is_none(there: Home) -> None:
     with pytest.raises(BundleError, match="another manifest"):
         there.import_(pack({"manifest.json": signed}))
     assert there.saves.list() == []
+
+
+def test_what_was_imported_counts_as_ones_own_only_if_it_is_trusted(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    bundle = here.export(tmp_path / "b", full=True)
+    assert is_own(here.saves.find("env").root, here.paths)
+    assert not is_own(there.import_(bundle).root, there.paths)
+    # Another name, the trash and back, another base: it stays so.
+    there.saves.remove("env")
+    back = there.saves.restore(there.saves.trash()[0].id, "other")
+    assert not is_own(back.root, there.paths)
+    rebased = rebase(back, there.add_image("another", b"other").name, there.paths)
+    assert not is_own(rebased.root, there.paths)
+    trusted = there.import_(bundle, name="known", trusted=True)
+    assert is_own(trusted.root, there.paths)

@@ -152,7 +152,7 @@ def test_nothing_else_may_stand_anywhere() -> None:
 
 def test_a_file_that_is_no_tar_is_told_so() -> None:
     for data in (b"QFI\xfb" * 200, b"#!/bin/sh\n" * 100, bytes(range(256)) * 4):
-        with pytest.raises(ValueError, match="no tar"):
+        with pytest.raises(ValueError, match="not a tar"):
             read_all(data)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from quicksand import saves
+from quicksand.config import NetworkMode
 from quicksand.errors import (
     BundleError,
     ConfigError,
@@ -18,7 +19,8 @@ from quicksand.errors import (
 )
 from quicksand.host.files import try_lock
 from quicksand.host.paths import Paths
-from quicksand.registry import Record, Registry, Status
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, Status
 from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.manifest import Kind
 from quicksand.saves.bundle.service import find_reasons
@@ -28,6 +30,7 @@ from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.left_behind import keep_left_behind
 from quicksand.snapshots.records import Node, new_id
 
+from tests.conftest import share_findings
 from tests.faults import fault
 from tests.unit.bundles.boxes import check_whole, make_box, place_of
 from tests.unit.bundles.making import Home, contents, forge, members
@@ -106,7 +109,7 @@ async def test_one_that_has_a_disk_only_moves_too(
     history.set_head(replace(head, layers=kept.layers, top=top, node=kept.id))
     await export(here, record, tmp_path / "b", full=True)
     done = there.import_(tmp_path / "b")
-    assert check_whole(there, done.id)[-1].tier == "disk"
+    assert check_whole(there, done.id)[-1].tier.name == "disk"
 
 
 async def test_it_stays_whole_when_it_is_used(there: Home, bundle: bytes) -> None:
@@ -245,7 +248,7 @@ async def test_names_of_sandboxes(there: Home, bundle: bytes, tmp_path: Path) ->
     with pytest.raises(NameTakenError, match="'box'") as caught:
         there.import_(bundle)
     assert "--name" in caught.value.hint
-    with pytest.raises(ConfigError, match="does not take the place"):
+    with pytest.raises(ConfigError, match="cannot replace"):
         there.import_(bundle, replace=True)
     for name in ("../x", "a b", ""):
         if name:
@@ -277,7 +280,8 @@ async def test_one_without_a_name_gets_none(
 
 @pytest.fixture
 def qemu(there: Home, prepared: Paths) -> None:
-    """Where `make setup` has put it."""
+    """Where `make setup` has put it, with what is known of it."""
+    share_findings(prepared, there.paths.cache)
     (there.paths.data / "qemu").symlink_to(prepared.data / "qemu")
 
 
@@ -306,4 +310,13 @@ async def test_the_public_functions_say_it_too(
     monkeypatch.setenv("QUICKSAND_DATA_DIR", str(there.paths.data))
     done = await saves.import_(tmp_path / "b")
     assert ["full" in done.notes[0], "1.2.3" in done.notes[1]] == [True, True]
-    assert Registry(there.paths).find("mine").id != record.id
+    found = Registry(there.paths).find("mine")
+    assert found.id != record.id
+    # Nobody has said that it may; its checkpoints are of the machine that it has now.
+    assert found.record is not None
+    assert found.record.config.network_mode is NetworkMode.MOUNTS_ONLY
+    nodes = Registry(there.paths).history(found.id).nodes()
+    assert nodes and {node.shape["network"] for node in nodes} == {"mounts_only"}
+    known = await saves.import_(tmp_path / "b", name="known", trusted=True)
+    trusted = Registry(there.paths).find(known.name).record
+    assert trusted is not None and trusted.config.network_mode is NetworkMode.FULL

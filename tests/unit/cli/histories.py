@@ -8,9 +8,10 @@ from typing import Any
 from quicksand.host.files import write_json
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
-from quicksand.registry import Record
+from quicksand.sandbox_records import Record
 from quicksand.snapshots.history import History
 from quicksand.snapshots.records import File, Head, Node
+from quicksand.snapshots.tier import find_tier
 
 
 def history_of(places: Paths, record: Record) -> History:
@@ -37,7 +38,7 @@ def node_of(number: int, parent: int | None = None, **facts: Any) -> Node:
         "parent": None if parent is None else id_of(parent),
         "created": time.time() - 6000 + 60 * number,
         "note": "",
-        "tier": "pages",
+        "tier": find_tier("pages"),
         "tier_note": "",
         "auto": False,
         "pinned": False,

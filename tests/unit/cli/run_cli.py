@@ -12,7 +12,7 @@ from quicksand.config import SandboxConfig
 from quicksand.host.files import write_json
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
-from quicksand.registry import Record
+from quicksand.sandbox_records import Record
 
 MODULE = (sys.executable, "-m", "quicksand_tui")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from quicksand.host.paths import Paths, paths
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
 from tests.unit.bundles.making import Home
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -131,8 +131,8 @@ def test_errors_say_what_to_do(
     assert run(["import", str(file)]) == Exit.FAILURE
     assert f"cannot read {file}" in capsys.readouterr().err
     for content, what in (
-        (b"\x1b[2Jno tar" * 100, "it is no tar\n"),
-        (b"hello\n", "it is no bundle, or cut off: it holds 6 bytes\n"),
+        (b"\x1b[2Jno tar" * 100, "it is not a tar\n"),
+        (b"hello\n", "it is not a bundle, or it is cut off: it holds 6 bytes\n"),
         (b"", "it is empty, or cut off\n"),
     ):
         file.write_bytes(content)

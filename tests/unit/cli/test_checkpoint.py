@@ -11,14 +11,15 @@ from quicksand.errors import RevertedError
 from quicksand.host.paths import Paths
 from quicksand.shell import ShellInfo
 from quicksand.snapshots.history import History
+from quicksand.snapshots.tiers import WAYS
 
-from quicksand_tui.cli import sessions
-from quicksand_tui.cli.attaching import why_gone
-from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli import shells as sessions
+from quicksand_tui.cli.group import load
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import Wish
-from quicksand_tui.cli.runner import Signals
-from quicksand_tui.cli.verbs import VERBS
+from quicksand_tui.cli.runner import Signals, why_gone
+from quicksand_tui.model.verbs import VERBS, find_verb
 from tests.unit.cli.histories import add, history_of, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -194,7 +195,7 @@ def relayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Sessions that were relayed; each but "new" meets one revert."""
     seen: list[str] = []
 
-    async def relay_once(_sandbox: Any, shell: Any, *_: Any, keep: bool) -> int:
+    async def relay_once(_sandbox: Any, shell: Any, *_: Any, keep: bool, follows: bool) -> int:
         seen.append(shell.session)
         if seen.count(shell.session) == 1 and shell.session != "new":
             raise RevertedError("the sandbox was reverted to '\x1bclean'")
@@ -272,4 +273,9 @@ def test_the_verbs_are_in_the_help() -> None:
         "import",
     }
     for verb in found.values():
-        assert isinstance(verb.load(), click.Command)
+        assert isinstance(load(verb), click.Command)
+
+
+def test_the_tiers_to_choose_from_are_the_engine_s() -> None:
+    tier = find_verb("checkpoint").parameter("tier")
+    assert list(tier.choices) == [way.tier.name for way in WAYS]

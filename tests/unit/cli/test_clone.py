@@ -9,14 +9,14 @@ import signal
 from typing import Any
 
 import pytest
-from quicksand.config import BootTiming
+from quicksand.config import BootTiming, PortForward, SandboxConfig
 from quicksand.errors import MachineError
 from quicksand.host.paths import Paths
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.clone import AT_ONCE_MAX
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
+from quicksand_tui.model.verbs import CLONES_AT_ONCE
 from tests.unit.cli.histories import add, history_of
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -30,6 +30,9 @@ class FakeClone:
         self.id = f"id-of-{name}"
         self.accelerator = "tcg"
         self.port_forwards = {80: 4711}
+        self.agent_url = None
+        self.config = SandboxConfig.parse({"image": "debian"})
+        self.notices: tuple[str, ...] = ()
         self.boot_timing = BootTiming(connect_agent_s=0.5, mode="checkpoint")
         self.done: list[str] = []
 
@@ -77,7 +80,13 @@ def test_the_names_of_clones_are_printed_and_they_run_on(
 ) -> None:
     assert run(["clone", "web", "-n", "3", "--at", "tag", "--concurrency", "2"]) == Exit.OK
     assert capsys.readouterr().out == "web-1\nweb-2\nweb-3\n"
-    assert source.asked == {"n": 3, "at": "tag", "concurrency": 2, "names": None}
+    assert source.asked == {
+        "n": 3,
+        "at": "tag",
+        "concurrency": 2,
+        "names": None,
+        "mounts": None,
+    }
     assert [clone.done for clone in source.made] == [["detach", "close"]] * 3
     assert source.is_closed
 
@@ -88,7 +97,15 @@ def test_one_clone_can_be_named(
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert run(["clone", "web", "--name", "new"]) == Exit.OK
     assert capsys.readouterr().out == "new\n"
-    assert source.asked == {"n": 1, "at": None, "concurrency": AT_ONCE_MAX, "names": ["new"]}
+    assert source.asked.pop("names") == ["new"]
+    assert source.asked == {"n": 1, "at": None, "concurrency": CLONES_AT_ONCE, "mounts": None}
+
+
+def test_clones_have_mounts_if_asked(source: FakeSource) -> None:
+    for mode in ("ro", "rw"):
+        assert run(["clone", "web", "--mounts", mode]) == Exit.OK
+        assert source.asked["mounts"] == mode
+    assert run(["clone", "web", "--mounts", "no"]) == Exit.USAGE
 
 
 def test_json_has_an_object_a_clone(source: FakeSource, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,11 +215,13 @@ def test_options_of_run_reach_the_sandbox(
     assert seen == {
         "image": "debian",
         "name": None,
+        "trust": False,
         "ephemeral": None,
         "warm": warm,
+        "build": None,
         "memory": "1G",
         "cpus": 2,
         "network_mode": "full",
         "disk_size": "9G",
-        "port_forwards": [{"host": 80, "guest": 81}],
+        "port_forwards": [PortForward(80, 81)],
     }

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
-from quicksand_tui.config_reader import read_config
-from quicksand_tui.places import config_file
+from quicksand_tui.cli.output import Exit
+from quicksand_tui.home.config import read_config
+from quicksand_tui.home.state import config_file
 from tests.unit.cli.run_cli import quicksand
 
 

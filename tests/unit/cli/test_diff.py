@@ -9,8 +9,8 @@ from quicksand import ChangeKind, FileChange, FileType, Sandbox
 from quicksand.host.paths import Paths
 from quicksand.snapshots.history import History
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
 from tests.unit.cli.histories import add, history_of, stand_at
 from tests.unit.cli.run_cli import make_stopped
 

@@ -12,16 +12,18 @@ import pytest
 from quicksand import cleaning
 from quicksand.host.files import try_lock, write_json
 from quicksand.host.footprint import Footprint
-from quicksand.host.paths import Paths, paths
+from quicksand.host.paths import Paths, make_private_dir, paths
+from quicksand.host.removal import make_marked
 from quicksand.images import users
 from quicksand.images.store import CURRENT, ImageStore, StoredImage
 from quicksand.layout import sandbox_dir
-from quicksand.registry import Record
+from quicksand.sandbox_records import Record
 from quicksand.saves.manifest import OVERLAYS, Base
 from quicksand.saves.store import SaveStore
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
+from tests.conftest import fake_qemu
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_templates import make_template
 from tests.unit.saves.making import make_save, workspace_of
@@ -106,7 +108,7 @@ def test_du_shows_kinds_and_on_demand_each_thing(
     assert capsys.readouterr().out.splitlines()[-1].split() == ["total", "0", "0", "B"]
     publish(images)
     make_save(store, "large", os.urandom(65536))
-    make_template("k" * 32, "digest")
+    make_template("a" * 32, "digest")
     run(["du"])
     table = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in table] == ["WHAT", "saves", "images", "templates", "total"]
@@ -122,11 +124,10 @@ def test_du_shows_kinds_and_on_demand_each_thing(
 def fill_cache() -> Path:
     """What starts leave behind."""
     cache = paths().cache
-    make_template("k" * 32, "digest")
+    make_template("a" * 32, "digest")
     (cache / "initrd").mkdir()
     (cache / "initrd" / "a.cpio").write_bytes(bytes(100_000))
-    (cache / "verified" / "boot").mkdir(parents=True)
-    (cache / "verified" / "boot" / "mark").touch()
+    (make_marked(make_private_dir(cache / "verified") / "b007b007") / "mark").touch()
     (cache / "accelerators.json").write_text("{}")
     return cache
 
@@ -193,7 +194,7 @@ def test_clean_leaves_alone_what_a_start_needs(places: Paths, capsys: Output) ->
     kept = {heap["kind"]: heap["kept"] for heap in done["heaps"] if heap["kept"]}
     assert kept == dict.fromkeys(("templates", "initrds"), "the sandbox 'box' is just starting")
     assert (cache / "initrd" / "a.cpio").exists()
-    assert (cache / "templates" / ("k" * 32) / "pages").exists()
+    assert (cache / "templates" / ("a" * 32) / "pages").exists()
     assert not (cache / "accelerators.json").exists()
 
 
@@ -207,7 +208,7 @@ def test_clean_gives_back_what_a_start_needs_that_began_meanwhile(
     monkeypatch.setattr(cleaner, "_why_not", lambda: "it is starting")
     cleaner.clean(heaps)
     assert [path.name for path in (cache / "initrd").iterdir()] == ["a.cpio"]
-    assert (cache / "templates" / ("k" * 32)).exists()
+    assert (cache / "templates" / ("a" * 32)).exists()
 
 
 def test_clean_leaves_alone_a_template_in_the_making(capsys: Output) -> None:
@@ -246,7 +247,7 @@ def test_an_image_that_a_save_lies_on_is_not_removed(
     assert run(["saves", "rm", "env", str(far)]) == Exit.OK
     capsys.readouterr()
     assert run(["images", "rm", "debian"]) == Exit.FAILURE
-    assert "the saves env, far in the trash" in capsys.readouterr().err
+    assert "is what env, far in the trash lie on" in capsys.readouterr().err
     assert run(["saves", "trash", "--empty"]) == Exit.OK
     assert run(["images", "rm", "debian"]) == Exit.OK
     assert images.list() == []
@@ -320,3 +321,40 @@ def test_a_damaged_version_that_a_save_needs_stays(
     make_save(store, "env", b"1", base=base_of(old))
     (old.root / "manifest.json").write_text("{")
     assert read_json(capsys, "images", "prune")["images"] == []
+
+
+# What nobody looks after
+
+
+def test_doctor_names_what_is_not_ours_and_clean_leaves_it(places: Paths, capsys: Output) -> None:
+    for root in (places.runtime, places.sandboxes):
+        (make_private_dir(root) / "thesis").mkdir()
+        (root / "thesis" / "chapter").touch()
+    run(["doctor"])
+    said = capsys.readouterr().out
+    assert f"{places.runtime / 'thesis'} is left alone: 'thesis' is not a name" in said
+    assert f"{places.sandboxes / 'thesis'} is left alone" in said
+    run(["clean", "--yes"])
+    for root in (places.runtime, places.sandboxes):
+        (root / "thesis" / "chapter").unlink()
+        (root / "thesis").rmdir()
+
+
+def test_doctor_removes_what_killed_saves_have_left(places: Paths, capsys: Output) -> None:
+    left = make_marked(make_private_dir(places.saves) / ".making-0123456789ab")
+    (left / "made").mkdir()
+    run(["doctor"])
+    assert not left.exists()
+
+
+def test_an_orphan_is_named_by_doctor_and_ended_by_clean(places: Paths, capsys: Output) -> None:
+    gone = places.sandboxes / "0123456789ab"
+    with fake_qemu(gone) as process:
+        run(["doctor"])
+        told = f"QEMU {process.pid} runs on for {gone}, which is gone"
+        assert told in capsys.readouterr().out
+        orphans = read_json(capsys, "clean", "--dry-run")["orphans"]
+        assert {"kind": "QEMU", "pid": process.pid, "of": str(gone)} in orphans
+        assert process.poll() is None
+        run(["clean", "--yes"])
+        assert process.wait(10) == -9

@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from quicksand.agent import extents
+from quicksand.agent.extents import Extent
 from quicksand.errors import AgentRefusedError, QuicksandError
 from quicksand.guest_files import GuestFile
 
 from quicksand_tui.cli import incoming
+from quicksand_tui.cli import transfer as survey
 from quicksand_tui.cli.transfer import Tally, TransferError
 
 
@@ -21,6 +24,7 @@ def entry(name: str, kind: str = "file", **facts: object) -> GuestFile:
         "name": name,
         "type": kind,
         "size": 4,
+        "allocated": 4096,
         "mode": 0o755 if kind == "dir" else 0o644,
         "uid": 0,
         "gid": 0,
@@ -52,6 +56,10 @@ class HostileFiles:
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         yield self.contents.get(path.rpartition("/")[2], b"evil")
+
+    async def extents(self, path: str) -> AsyncIterator[Extent]:
+        async for extent in extents.without_zeros(self.stream(path)):
+            yield extent
 
 
 @pytest.fixture
@@ -210,7 +218,7 @@ async def test_an_endless_tree_ends(target: Path) -> None:
     tally = await fetch(Deep({"/src": []}), target)
     assert tally.failed == 1
     depth = len(list(target.rglob("*")))
-    assert depth == incoming.DEPTH_MAX + 1
+    assert depth == survey.DEPTH_MAX + 1
 
 
 async def test_a_file_that_breaks_off_leaves_the_old_one_and_no_other(target: Path) -> None:
@@ -289,3 +297,15 @@ async def test_a_link_to_a_device_is_neither_followed_nor_replaced(target: Path)
 async def test_names_that_are_not_utf8_come_as_they_are(target: Path) -> None:
     await fetch(HostileFiles({"/src": [entry(os.fsdecode(b"n\xff\n"))]}), target)
     assert os.listdir(os.fsencode(target)) == [b"n\xff\n"]
+
+
+async def test_not_every_complaint_is_told(
+    target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"s{number}" for number in range(1000)]
+    tally = await fetch(HostileFiles({"/src": [entry(name, "socket") for name in names]}), target)
+    tally.tell_rest()
+    lines = capsys.readouterr().err.splitlines()
+    assert tally.failed == 1000
+    assert len(lines) == 101
+    assert lines[-1].endswith("900 more could not be copied")

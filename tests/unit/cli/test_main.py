@@ -10,13 +10,14 @@ import click
 import pytest
 from quicksand.host.paths import Paths
 
-from quicksand_tui.cli.exits import MEANINGS, Exit
-from quicksand_tui.cli.group import cli
+from quicksand_tui.cli.group import cli, load
 from quicksand_tui.cli.main import run
-from quicksand_tui.cli.verbs import VERBS, Verb
+from quicksand_tui.cli.output import MEANINGS, Exit
+from quicksand_tui.model.verb import VerbRecord
+from quicksand_tui.model.verbs import VERBS
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 
-AVAILABLE = [verb for verb in VERBS if verb.exists]
+AVAILABLE = list(VERBS)
 NAMES = [verb.name for verb in AVAILABLE]
 
 
@@ -41,23 +42,23 @@ def test_the_help_names_every_command_and_every_exit_code(
 
 
 @pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
-def test_every_command_is_the_one_that_the_table_tells_of(verb: Verb) -> None:
-    command = verb.load()
+def test_every_command_is_the_one_that_the_table_tells_of(verb: VerbRecord) -> None:
+    command = load(verb)
     assert command.name == verb.name
     assert command.callback is not None
     assert command.help
 
 
 @pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
-def test_every_command_has_help(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(verb: VerbRecord, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb.name, "--help"]) == Exit.OK
     out = capsys.readouterr().out
     assert out.startswith(f"Usage: quicksand-tui {verb.name}")
 
 
 @pytest.mark.parametrize("verb", AVAILABLE, ids=NAMES)
-def test_every_option_has_help(verb: Verb) -> None:
-    for parameter in verb.load().params:
+def test_every_option_has_help(verb: VerbRecord) -> None:
+    for parameter in load(verb).params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
 
@@ -262,3 +263,26 @@ def test_the_module_can_be_run_too() -> None:
 
 def test_the_group_is_named_like_the_program() -> None:
     assert cli.name == "quicksand-tui"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["x" * 100_000],
+        ["ps", "--" + "x" * 100_000],
+        ["run", "--memory", "x" * 100_000, "debian"],
+        ["run", "--network", "x" * 100_000, "debian"],
+        ["exec", "x" * 100_000, "true"],
+        ["cp", "x" * 100_000 + ":/x", "."],
+        ["cp", "x", "y" * 100_000],
+        ["images", "inspect", "x " * 50_000],
+    ],
+    ids=lambda argv: " ".join(argv)[:20],
+)
+def test_a_long_argument_does_not_come_back_whole(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(argv) != Exit.OK
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert 0 < len(said.err) < 10_000

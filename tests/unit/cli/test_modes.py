@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.cli.modes import ModeTracker
+from quicksand_tui.cli.terminal import ModeTracker
 
 VIM = b"\x1b[?1049h\x1b[22;0;0t\x1b[?1h\x1b=\x1b[?2004h\x1b[?25l\x1b[?1006;1000h"
 

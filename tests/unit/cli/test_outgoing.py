@@ -10,7 +10,7 @@ import pytest
 from quicksand.errors import AgentRefusedError
 from quicksand.guest_files import GuestFile
 
-from quicksand_tui.cli import outgoing
+from quicksand_tui.cli import transfer as outgoing
 from quicksand_tui.cli.transfer import Tally, TransferError
 from tests.unit.cli.test_incoming import entry
 

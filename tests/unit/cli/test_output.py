@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from quicksand.errors import ConfigError, MachineError
+from quicksand.errors import ConfigError, DiskSpaceError, MachineError
+from quicksand.host.paths import Paths
 
-from quicksand_tui.cli.output import complain, format_table, print_json, show_age, show_size
+from quicksand_tui.cli.output import complain, format_table, print_json
 from tests.unit.cli.corpus import HOSTILE
-
-
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "0.977 KiB"),
-        (512 * 2**20, "512 MiB"),
-        (1.5 * 2**30, "1.5 GiB"),
-        (2**40, "1 TiB"),
-    ],
-)
-def test_sizes_are_short(size: float, shown: str) -> None:
-    assert show_size(size) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(-5, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (86400 * 3, "3d")],
-)
-def test_ages_are_short(seconds: float, shown: str) -> None:
-    assert show_age(1000, 1000 + seconds) == shown
 
 
 def test_columns_line_up_whatever_is_in_them() -> None:
@@ -56,3 +35,23 @@ def test_errors_and_json_carry_nothing_hostile(
     assert all(c.isprintable() or c in "\n\t" for c in err)
     assert all(c.isprintable() or c == "\n" for c in out)
     assert json.loads(out) == {"text": text}
+
+
+def test_a_full_disk_says_how_much_clean_would_free(
+    places: Paths,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(cache))
+    complain(DiskSpaceError("no space left for /x"))
+    said = capsys.readouterr().err
+    assert "quicksand-tui clean" in said
+    assert "0 B now, 0 B of it in the trash" in said
+    (cache / "initrd").mkdir(parents=True)
+    (cache / "initrd" / "made-again.cpio").write_bytes(b"x" * 1_500_000)
+    complain(DiskSpaceError("no space left for /x"))
+    assert "1.43 MiB now, 0 B of it" in capsys.readouterr().err
+    complain(DiskSpaceError("no space left for /y", hint="another disk"))
+    assert "hint: another disk\n" in capsys.readouterr().err

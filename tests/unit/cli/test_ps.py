@@ -9,8 +9,8 @@ from quicksand.host.files import write_json
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped, quicksand
 
 

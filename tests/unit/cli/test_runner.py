@@ -11,7 +11,7 @@ import sys
 import pytest
 from quicksand.errors import AgentRefusedError, ConfigError, QemuDiedError
 
-from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import starting
 from quicksand_tui.cli.runner import Signals, run_async, run_in_sandbox
 

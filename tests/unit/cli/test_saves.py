@@ -18,32 +18,18 @@ from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.ownership import mark_imported, mark_made
 from quicksand.saves.source import Source
 from quicksand.saves.store import TRASH_KEPT_S, SaveStore
+from quicksand.saves.workspaces import remember
 
-from quicksand_tui.cli.exits import Exit
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.saves import HEADS
 from tests.unit.cli.run_cli import make_stopped, quicksand
-from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
+from tests.unit.saves.making import make_published, make_save, workspace_of
 
 Output = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def base(places: Paths) -> Base:
-    """An image of the test's own."""
-    (places.data / "images").unlink()
-    image = publish_image(places)
-    return Base(name=image.name, version=image.version, digest=image.digest)
-
-
-@pytest.fixture
-def store(places: Paths, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SaveStore:
-    """The user's own saves; the current directory is empty."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    return SaveStore(places.saves)
 
 
 def read_json(capsys: Output, *argv: str, code: Exit = Exit.OK) -> Any:
@@ -99,6 +85,45 @@ def test_the_list_tells_descent_and_origin(
     assert [line.split()[0] for line in table[1:]] == ["near", "first", "second"]
     assert "debian 13" in table[2]
     assert table[2].endswith("with gcc")
+
+
+def test_the_list_tells_what_was_not_made_here(
+    places: Paths, store: SaveStore, base: Base, capsys: Output
+) -> None:
+    near, _, here = all_stores(places)
+    mark_imported(make_save(store, "brought", b"1", base=base).root)
+    greedy = make_save(near, "greedy", b"2", base=base).root / MANIFEST
+    manifest = json.loads(greedy.read_text())
+    manifest["config"]["network_mode"] = "full"
+    greedy.write_text(json.dumps(manifest))
+    mine = make_save(here, "mine", b"3", base=base).root
+    mark_made(mine, mine, places)
+    told = {save["name"]: save for save in read_json(capsys, "saves")}
+    assert [(s["from"], s["made_here"], s["left_out"]) for s in told.values()] == [
+        ("workspace", False, ["network full"]),
+        ("user", False, []),
+        ("here", True, []),
+    ]
+    table = lines(capsys, "saves")
+    assert "workspace, not made here" in table[1]
+    assert "user, imported" in table[2]
+    assert table[3].split()[-1] == "here"
+
+
+def test_what_was_no_save_stays_in_the_trash_until_that_is_emptied(
+    places: Paths, store: SaveStore, base: Base, capsys: Output
+) -> None:
+    Path("notes").mkdir()
+    Path("notes/thesis").write_text("years")
+    here = all_stores(places)[2]
+    remember(here.root, places)
+    make_save(all_stores(places)[2], "notes", b"1", base=base, replace=True)
+    (told,) = read_json(capsys, "saves", "trash")["saves"]
+    assert (told["name"], told["until"]) == ("notes", None)
+    assert "emptied" in lines(capsys, "saves", "trash")[1]
+    assert run(["saves", "rm", "./notes", "--now"]) == Exit.OK
+    assert run(["saves", "restore", "notes"]) == Exit.OK
+    assert Path("notes/thesis").read_text() == "years"
 
 
 def test_problems_are_listed(store: SaveStore, base: Base, capsys: Output) -> None:
@@ -181,11 +206,15 @@ def test_a_save_that_a_start_needs_is_not_removed(
     assert lines(capsys, "saves", "rm", "env", "--now") == ["env"]
 
 
-def test_one_in_the_workspace_goes_before_one_of_the_same_name(
+def test_one_in_the_workspace_goes_before_one_of_the_same_name_if_it_was_made_here(
     places: Paths, store: SaveStore, base: Base, capsys: Output
 ) -> None:
-    make_save(store, "env", b"1", base=base, note="user")
-    make_save(all_stores(places)[0], "env", b"1", base=base, note="workspace")
+    make_save(store, "env", b"0", base=base, note="user")
+    near = make_save(all_stores(places)[0], "env", b"1", base=base, note="workspace")
+    run(["saves", "rm", "env"])
+    assert [save["note"] for save in read_json_after(capsys, "saves")] == ["workspace"]
+    run(["saves", "restore", "env"])
+    mark_made(near.root, near.root, places)
     run(["saves", "rm", "env"])
     assert [save["note"] for save in read_json_after(capsys, "saves")] == ["user"]
     run(["saves", "rm", str(store.root / "env")])
@@ -208,7 +237,7 @@ def test_a_save_that_lies_anywhere_is_not_removed(
     root = make_published(tmp_path / "elsewhere" / "env", b"1")
     mode = root.parent.stat().st_mode
     assert run(["saves", "rm", str(root)]) == Exit.FAILURE
-    assert "no directory of saves" in capsys.readouterr().err
+    assert "is in no known" in capsys.readouterr().err
     assert [path.name for path in root.parent.iterdir()] == ["env"]
     assert root.parent.stat().st_mode == mode
 

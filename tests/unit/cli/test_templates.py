@@ -14,15 +14,14 @@ from quicksand.host import sharing
 from quicksand.host.files import write_json
 from quicksand.host.paths import Paths, paths
 from quicksand.images.store import ImageStore
-from quicksand.registry import Record
-from quicksand.snapshots import tiers
+from quicksand.sandbox_records import Record
+from quicksand.snapshots import paged
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.templates import list_templates, templates_dir
 
-from quicksand_tui.cli.checks import Level
-from quicksand_tui.cli.doctor_snapshots import check_checkpoints, check_templates
-from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.doctor import Level, check_checkpoints, check_templates
 from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +75,7 @@ def test_templates_are_listed_the_last_used_first_and_bad_ones_too() -> None:
     bad = make_template("c" * 32, "digest", used=500.0)
     (bad / "sandbox.json").write_text("no JSON")
     os.utime(bad, (500.0, 500.0))
-    (templates_dir(paths()) / ".making-x").mkdir()
+    (templates_dir(paths()) / ".making-abcdef01").mkdir()
     (templates_dir(paths()) / "x.lock").touch()
     found = list_templates(paths())
     assert [template.memory for template in found] == ["2G", "512M", ""]
@@ -128,7 +127,7 @@ async def test_doctor_tells_of_templates(monkeypatch: pytest.MonkeyPatch) -> Non
     (check,) = await check_templates()
     assert check.found.startswith("1, 1")
     assert check.found.endswith("on the file system of the sandboxes")
-    monkeypatch.setattr("quicksand_tui.cli.doctor_snapshots._device", lambda path: len(str(path)))
+    monkeypatch.setattr("quicksand_tui.cli.doctor._device", lambda path: len(str(path)))
     (check,) = await check_templates()
     assert check.level is Level.NOTE
     assert "each start copies" in check.found
@@ -151,8 +150,8 @@ async def test_doctor_says_why_checkpoints_are_qemu_s_own(
 ) -> None:
     yama = tmp_path / "ptrace_scope"
     yama.write_text("2\n")
-    monkeypatch.setattr(tiers, "YAMA", yama)
-    monkeypatch.setattr(tiers, "why_not_readable", lambda _pid: "Operation not permitted")
+    monkeypatch.setattr(paged, "YAMA", yama)
+    monkeypatch.setattr(paged, "why_not_readable", lambda _pid: "Operation not permitted")
     check, _ = await check_checkpoints()
     assert check.level is Level.OK
     assert check.found == (
@@ -169,9 +168,9 @@ async def test_doctor_says_why_checkpoints_are_qemu_s_own(
 
 
 def test_a_process_of_ours_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tiers.why_not_readable() == ""
+    assert paged.why_not_readable() == ""
     monkeypatch.setattr(GuestRam, "read", lambda *_: None)
-    assert tiers.why_not_readable() == "something else was read"
+    assert paged.why_not_readable() == "something else was read"
 
 
 def test_probing_for_reflinks_leaves_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.cli.text import COMBINING_MAX, Plain, clean, clean_lines
+from quicksand_tui.model.text import COMBINING_MAX, Plain, clean, clean_lines
 from tests.unit.cli.corpus import HOSTILE
 
 

@@ -10,10 +10,10 @@ from quicksand.host.paths import Paths
 from quicksand.snapshots.checkpoint import Checkpoint
 from quicksand.snapshots.history import History
 
-from quicksand_tui.cli.exits import Exit
+from quicksand_tui.cli.checkpoints import Past, draw
 from quicksand_tui.cli.main import run
-from quicksand_tui.cli.tree import Past, draw
-from quicksand_tui.forest import FANCY, PLAIN
+from quicksand_tui.cli.output import Exit
+from quicksand_tui.model.checkpoints import FANCY, PLAIN
 from tests.unit.cli.histories import add, history_of, id_of, link, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped, quicksand
 
@@ -192,7 +192,8 @@ def test_colour_marks_the_automatic_the_head_and_the_broken(history: History) ->
     )
     plain = draw(past, FANCY)
     lines = draw(past, FANCY, colour=True)
-    styles = {"tag-1": "\x1b[1m", "before revert": "\x1b[2m", "(broken)": "\x1b[31m"}
+    bold, dim, red = "\x1b[1m", "\x1b[2m", "\x1b[31m"
+    styles = {"CHECKPOINT": bold, "tag-1": bold, "before revert": dim, "(broken)": red}
     for word, style in styles.items():
         (line,) = [line for line in lines if word in line]
         assert line.startswith(style)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quicksand_tui.happenings import happenings
-from quicksand_tui.listed import SandboxView
-from quicksand_tui.past import PastView
-from quicksand_tui.snapshot import Snapshot, State
+from quicksand_tui.model.checkpoints import CheckpointTree
+from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.world import World
+from quicksand_tui.views.happenings import happenings
 from tests.unit.app.fakes import AGENT, DB, NOW, PAST, WEB, WEB_PAST, kept
 
 
 def texts(before: tuple[SandboxView, ...], after: tuple[SandboxView, ...]) -> list[str]:
-    then, now = Snapshot(taken=NOW, sandboxes=before), Snapshot(taken=NOW + 1, sandboxes=after)
+    then, now = World(taken=NOW, sandboxes=before), World(taken=NOW + 1, sandboxes=after)
     return [f"{found.sandbox_id[:2]} {found.text}" for found in happenings(then, now)]
 
 
@@ -27,16 +27,16 @@ def test_states_names_and_sandboxes_that_come_and_go() -> None:
 
 def test_checkpoints_and_going_back_to_one() -> None:
     more = replace(PAST, checkpoints=(*PAST.checkpoints, kept("c9", "new", "c2")), head="c9")
-    assert texts((WEB_PAST,), (replace(WEB_PAST, past=more),)) == ["3f checkpoint new"]
+    assert texts((WEB_PAST,), (replace(WEB_PAST, tree=more),)) == ["3f checkpoint new"]
     auto = kept("c8", "before revert to clean", "c2", auto=True)
     back = replace(PAST, checkpoints=(*PAST.checkpoints, auto), head="c1")
-    assert texts((WEB_PAST,), (replace(WEB_PAST, past=back),)) == [
+    assert texts((WEB_PAST,), (replace(WEB_PAST, tree=back),)) == [
         "3f automatic checkpoint before revert to clean",
         "3f went back to clean",
     ]
-    assert texts((WEB_PAST,), (replace(WEB_PAST, past=PastView()),))[0].endswith("is gone")
+    assert texts((WEB_PAST,), (replace(WEB_PAST, tree=CheckpointTree()),))[0].endswith("is gone")
 
 
 def test_the_first_look_tells_nothing() -> None:
-    empty = Snapshot(taken=NOW, loaded=False)
-    assert list(happenings(empty, Snapshot(taken=NOW, sandboxes=(WEB,)))) == []
+    empty = World(taken=NOW, loaded=False)
+    assert list(happenings(empty, World(taken=NOW, sandboxes=(WEB,)))) == []

@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.cockpit.layout import (
-    AREA_MIN,
-    Part,
-    Rect,
-    Shape,
-    Tab,
-    arrange,
-    columns,
-    widened,
-)
+from quicksand_tui.model.geometry import Rect
+from quicksand_tui.views.layout import AREA_MIN, Part, Shape, Tab, arrange, columns, widened
 
 SHAPES = st.builds(
     Shape,

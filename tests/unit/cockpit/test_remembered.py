@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from quicksand_tui.cockpit.layout import Shape, Tab
-from quicksand_tui.remembered import Remembered
-from quicksand_tui.shape_memory import NAME, kept_of, recall_shape
-from quicksand_tui.state_files import StateFile
+from quicksand_tui.home.state import SHAPE_NAME, Remembered, StateFile, kept_shape, recall_shape
+from quicksand_tui.views.layout import Shape, Tab
 
 
 def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
@@ -64,14 +62,14 @@ def test_without_a_path_nothing_is_written() -> None:
 
 def test_a_shape_comes_back_but_no_shell_opens_by_itself() -> None:
     remembered = Remembered()
-    remembered.put(NAME, kept_of(Shape(lists=44, tree=30, tab=Tab.LOG, zoomed=True)))
+    remembered.put(SHAPE_NAME, kept_shape(Shape(lists=44, tree=30, tab=Tab.LOG, zoomed=True)))
     assert recall_shape(remembered) == Shape(lists=44, tree=30, tab=Tab.LOG)
-    remembered.put(NAME, kept_of(Shape(tab=Tab.SHELLS)))
+    remembered.put(SHAPE_NAME, kept_shape(Shape(tab=Tab.SHELLS)))
     assert recall_shape(remembered) == Shape()
 
 
 @pytest.mark.parametrize("kept", [None, 5, [], {"lists": "x", "tree": -4, "tab": 7}, {"tab": []}])
 def test_a_shape_that_makes_no_sense_is_the_usual_one(kept: object) -> None:
     remembered = Remembered()
-    remembered.put(NAME, kept)
+    remembered.put(SHAPE_NAME, kept)
     assert recall_shape(remembered) == Shape()

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from quicksand.guest_traffic import GuestTraffic
 from rich.cells import cell_len
 
-from quicksand_tui.guest_network import TrafficRates
-from quicksand_tui.guest_view import ProcessView
-from quicksand_tui.listed import UseHistory
-from quicksand_tui.spark import sparkline
-from quicksand_tui.stats_view import stats_lines
+from quicksand_tui.model.amounts import sparkline
+from quicksand_tui.model.sandboxes import ProcessView, TrafficRates, UseHistory
+from quicksand_tui.views.stats import stats_lines
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import DB, GUEST, WEB
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quicksand_tui.panes.copy_mode import CopyMode, Left
-from quicksand_tui.panes.copy_search import TEXT_MAX
+from quicksand_tui.panes.copy_mode import TEXT_MAX, CopyMode, Left
 from quicksand_tui.panes.selection import Selection, Shape, told_size
 from quicksand_tui.terminal import Position, Terminal
+from tests.conftest import examples
 from tests.unit.terminal.hostile import OUTPUT
 
 TEXT = "one two three\n  four (five)\n\nsix\nseven\n\neight nine"
@@ -321,7 +321,7 @@ KEYS = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     data=OUTPUT,
     keys=st.lists(KEYS, max_size=25),

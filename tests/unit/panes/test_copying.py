@@ -6,7 +6,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from quicksand_tui.panes.link import TYPED_MAX, LinkState
+from quicksand_tui.panes.content import TYPED_MAX, LinkState
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
@@ -408,7 +408,7 @@ async def test_several_lines_are_pasted_after_a_question() -> None:
         assert guest.typed == b"", "Cancel has the focus"
         await paste(pilot, text)
         await until(lambda: isinstance(pilot.app.screen, ConfirmScreen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: guest.typed)
         assert guest.typed == b"echo one\r[red]rm -rf /[/red][2J\r" + b"x\r" * 20
 

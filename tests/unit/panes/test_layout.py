@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quicksand_tui.model.geometry import Rect
 from quicksand_tui.panes import layout
-from quicksand_tui.panes.layout import Leaf, Node, Rect, Split
-from quicksand_tui.panes.ways import Side, Way
+from quicksand_tui.panes.layout import Leaf, Node, Side, Split, Way
 
 ROOM = Rect(0, 0, 81, 25)
 

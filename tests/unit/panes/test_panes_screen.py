@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,15 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from quicksand_tui.panes.link import LinkState
+from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.home.state import PaneMemory, StateFile
+from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.workspace import Workspace
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.help import HelpScreen
-from quicksand_tui.services import ShellView
+from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import (
     NOW,
     SIZE,
@@ -25,6 +28,7 @@ from tests.unit.app.fakes import (
     FakeService,
     FakeTerminal,
     app_of,
+    ready,
     screen_text,
     shown,
     toasts,
@@ -207,7 +211,7 @@ async def test_a_shell_ends_after_a_question_and_the_last_one_leads_back() -> No
         assert not service.terminals[0].ended
         await command(pilot, "x")
         await until(lambda: isinstance(pilot.app.screen, ConfirmScreen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(lambda: app_of(pilot).main.sandboxes.table.has_focus)
         assert service.terminals[0].ended
         await pilot.press("s")
@@ -319,3 +323,128 @@ async def test_a_clipboard_is_only_written_by_the_one_in_use() -> None:
         assert pilot.app.clipboard != "stolen"
         await says(pilot, second, b"\x1b]52;c;bWluZQ==\x07")
         assert pilot.app.clipboard == "mine"
+
+
+def shell_view(session: str, *, clients: int = 0, is_pane: bool = True) -> ShellView:
+    return ShellView(
+        session=session,
+        command="bash",
+        created=NOW,
+        birth=f"born-{session}",
+        clients=clients,
+        is_pane=is_pane,
+    )
+
+
+async def test_another_app_shows_the_same_panes_but_not_the_terminal_of_a_command() -> None:
+    service = FakeService()
+    service.left_shells = (
+        shell_view("p1", clients=1),
+        shell_view("p2", clients=1, is_pane=False),
+        shell_view("p3", is_pane=False),
+    )
+    async with shown(service, size=(120, 30)) as (_, pilot):
+        await pilot.press("s")
+        await until(lambda: len(service.terminals) == 2)
+        assert {guest.session for guest in service.terminals} == {"p1", "p3"}
+
+
+async def test_panes_are_kept_and_lie_as_they_did(tmp_path: Path) -> None:
+    def new_app(service: FakeService) -> QuicksandApp:
+        memory = PaneMemory(StateFile(tmp_path / "panes.json"))
+        return QuicksandApp(service, clock=lambda: NOW, pane_memory=memory)
+
+    kept = tmp_path / "panes.json"
+    service = FakeService()
+    service.left_shells = (shell_view("p1"), shell_view("p2"), shell_view("p3"))
+    app = new_app(service)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await ready(pilot)
+        await pilot.press("s")
+        await until(lambda: len(service.terminals) == 3)
+        workspace = app.main.query_one(Workspace)
+        await until(lambda: opens(workspace, 3))
+        workspace.close(workspace.panes[1])
+        await command(pilot, "quotation_mark")
+        await until(lambda: opens(workspace, 3))
+        service.terminals[-1].session = "p4"
+        service.terminals[-1].tell(LinkState.OPEN)
+        await command(pilot, "left_curly_bracket")
+        await command(pilot, "ctrl+left")
+        await until(lambda: kept.exists() and "p4" in kept.read_text())
+        await command(pilot, "z")
+        await until(lambda: '"zoomed": true' in kept.read_text())
+        workspace.zoom(False)
+        before = {pane.status.session: pane.region for pane in workspace.panes}
+        workspace.zoom(True)
+        await until(lambda: '"zoomed": true' in kept.read_text())
+        assert app.main.cockpit.shape.zoomed
+
+    again = FakeService()
+    again.left_shells = (shell_view("p4"), shell_view("p3"), shell_view("p1"))
+    app = new_app(again)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await ready(pilot)
+        await pilot.press("s")
+        await until(lambda: app.main.query(Workspace) and in_shells(pilot))
+        workspace = app.main.query_one(Workspace)
+        await until(lambda: workspace.zoomed and app.main.cockpit.shape.zoomed)
+        assert workspace.current is not None
+        assert workspace.current.status.session == "p4"
+        await command(pilot, "z")
+        await until(lambda: opens(workspace, 3))
+        await until(
+            lambda: (
+                {pane.status.session: pane.region for pane in workspace.panes}.keys()
+                == before.keys()
+            )
+        )
+        assert [pane.status.session for pane in workspace.panes] == list(before)
+
+
+async def test_a_zoomed_pane_is_so_again_when_one_comes_back() -> None:
+    service = FakeService()
+    async with opened(service, (100, 30)) as (pilot, workspace):
+        await command(pilot, "percent_sign")
+        await until(lambda: opens(workspace, 2))
+        main = app_of(pilot).main
+        await command(pilot, "z")
+        assert workspace.zoomed and main.cockpit.shape.zoomed
+        await command(pilot, "d")
+        await until(lambda: main.sandboxes.table.has_focus)
+        assert not main.cockpit.shape.zoomed
+        await pilot.press("s")
+        await until(lambda: workspace.zoomed and main.cockpit.shape.zoomed)
+        await command(pilot, "z")
+        assert not workspace.zoomed and not main.cockpit.shape.zoomed
+
+
+async def test_a_lost_pane_says_how_it_goes_on() -> None:
+    service = FakeService()
+    async with opened(service, (100, 30)) as (pilot, workspace):
+        (guest,) = service.terminals
+        guest.tell(LinkState.LOST, "QEMU ended", runs=False)
+        await until(lambda: "ctrl-] d, a starts it: QEMU ended" in screen_text(app_of(pilot)))
+        await pilot.press("enter")
+        assert service.terminals == [guest], "there is nothing to open a shell in"
+        guest.tell(LinkState.LOST, "enter opens a new one: the sandbox runs again")
+        await until(lambda: "(lost) enter opens a new one" in screen_text(app_of(pilot)))
+        await pilot.press("enter")
+        await until(lambda: len(service.terminals) == 2)
+        assert guest.left
+        await until(lambda: opens(workspace, 1))
+
+
+async def test_shells_that_are_there_again_are_shown_beside_the_others() -> None:
+    service = FakeService()
+    async with opened(service, (120, 30)) as (pilot, workspace):
+        await command(pilot, "d")
+        service.left_shells = (
+            shell_view("1", clients=1),
+            shell_view("p8"),
+            shell_view("p9", clients=1, is_pane=False),
+        )
+        await pilot.press("s")
+        await until(lambda: opens(workspace, 2))
+        assert [pane.status.session for pane in workspace.panes] == ["1", "p8"]
+        assert workspace.current is workspace.panes[0]

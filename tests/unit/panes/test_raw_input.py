@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quicksand_tui.panes.raw_input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
+from tests.conftest import examples
 
 
 class Clock:
@@ -130,7 +131,7 @@ def test_what_never_ends_is_not_kept_for_ever() -> None:
     assert len(made._rest) < 100_000
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.sampled_from([*KEYS, *ANSWERS, b"\x1d%", b"x"]), max_size=8),
     st.lists(st.integers(1, 7), min_size=1),

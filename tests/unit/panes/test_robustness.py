@@ -12,8 +12,8 @@ from textual import events
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 
+from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.copying import SEARCH_S
-from quicksand_tui.panes.link import LinkState
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.terminal.osc import TITLE_MAX
 from tests.unit.app.fakes import WEB, FakeService, app_of, screen_text, toasts, until
@@ -52,8 +52,12 @@ async def test_a_storm_of_resizes_in_a_flood_of_output() -> None:
         for pane, guest in zip(workspace.panes, service.terminals, strict=True):
             assert (pane.terminal.columns, pane.terminal.rows) == guest.size
             await says(pilot, guest, b"\x1b[2J\x1b[21;36Hright")
-        rows = screen_text(app_of(pilot)).splitlines()
-        assert any(row.count("right") == 2 and row.endswith("right") for row in rows)
+
+        def is_right() -> bool:
+            rows = screen_text(app_of(pilot)).splitlines()
+            return any(row.count("right") == 2 and row.endswith("right") for row in rows)
+
+        await until(is_right)
 
 
 async def test_resizes_in_copy_mode() -> None:

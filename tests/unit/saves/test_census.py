@@ -16,7 +16,7 @@ from quicksand.host.files import try_lock, write_json
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
-from quicksand.registry import Record
+from quicksand.sandbox_records import Record
 from quicksand.saves.census import (
     BaseState,
     Census,
@@ -26,11 +26,12 @@ from quicksand.saves.census import (
     freed_by,
     list_trash,
 )
-from quicksand.saves.keeping import Removed, choose_old, remove_each, remove_save
+from quicksand.saves.links import workspaces_dir
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
+from quicksand.saves.removing import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.source import Source
 from quicksand.saves.store import TRASH_KEPT_S, SaveStore
-from quicksand.saves.workspaces import known_stores, workspaces_dir
+from quicksand.saves.workspaces import known_stores
 
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
@@ -271,7 +272,8 @@ def test_saves_of_other_workspaces_are_known(places: Paths, tmp_path: Path) -> N
     assert len(list(workspaces_dir(places).iterdir())) == 2
     # One that has gone is forgotten in time.
     shutil.rmtree(there)
-    assert len(known_stores(places, here)) == 2
+    roots = {store.root for store in known_stores(places, here)}
+    assert roots == {here / ".quicksand" / "sandboxes", places.saves, here}
     make_save(workspace_of(places, tmp_path / "new"), "new", b"1")
     assert len(list(workspaces_dir(places).iterdir())) == 2
 

@@ -1,4 +1,4 @@
-"""From a name to a save, in the order of the specification."""
+"""From a name to a save."""
 
 from __future__ import annotations
 
@@ -10,22 +10,75 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.errors import SaveNotFoundError
 from quicksand.host.paths import Paths
-from quicksand.saves.finding import all_stores, find_save
+from quicksand.saves.finding import all_stores, find_named, find_save, store_at
 from quicksand.saves.manifest import MANIFEST
+from quicksand.saves.ownership import mark_imported, mark_made
+from quicksand.saves.store import Save
 
 from tests.unit.saves.making import make_published, make_save
 
 
-def test_a_path_comes_before_the_workspace_and_that_before_the_users_own(
+def own(save: Save, places: Paths) -> Save:
+    """As if this user had saved it there."""
+    mark_made(save.root, save.root, places)
+    return save
+
+
+def test_what_this_user_has_made_comes_before_what_a_directory_offers(
     places: Paths, tmp_path: Path
 ) -> None:
-    workspace, users = all_stores(places, tmp_path)
+    workspace, users, here = all_stores(places, tmp_path)
+    offered = make_published(here.root / "env", b"path")
+    assert find_save("env", places, tmp_path).root == offered
+    make_save(workspace, "env", b"work")
+    assert find_save("env", places, tmp_path).root == workspace.root / "env"
     make_save(users, "env", b"user")
     assert find_save("env", places, tmp_path).root == users.root / "env"
+    # Made here, the nearer one is meant.
+    own(find_save("./.quicksand/sandboxes/env", places, tmp_path), places)
+    assert find_save("env", places, tmp_path).root == workspace.root / "env"
+    ranks = [mine for _, mine in find_named("env", places, tmp_path)]
+    assert ranks == [True, True, False]
+
+
+def test_what_was_imported_comes_before_what_a_directory_offers(
+    places: Paths, tmp_path: Path
+) -> None:
+    workspace, users, _ = all_stores(places, tmp_path)
     make_save(workspace, "env", b"work")
-    assert find_save("env", places, tmp_path).root == tmp_path / ".quicksand/sandboxes/env"
-    make_published(tmp_path / "env", b"path")
-    assert find_save("env", places, tmp_path).root == tmp_path / "env"
+    imported = make_save(users, "env", b"user")
+    mark_imported(imported.root)
+    (first, mine), (second, _) = find_named("env", places, tmp_path)
+    assert (first.root, mine, second.root) == (imported.root, False, workspace.root / "env")
+
+
+def test_a_dot_before_the_name_is_what_the_directory_offers(places: Paths, tmp_path: Path) -> None:
+    workspace, users, here = all_stores(places, tmp_path)
+    make_save(users, "env", b"user")
+    with pytest.raises(SaveNotFoundError):
+        find_save("./env", places, tmp_path)
+    make_save(workspace, "env", b"work")
+    assert find_save("./env", places, tmp_path).root == workspace.root / "env"
+    # A directory that only happens to be called so is in nobody's way.
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / MANIFEST).write_text("{}")
+    assert find_save("./env", places, tmp_path).root == workspace.root / "env"
+    (tmp_path / "env" / MANIFEST).unlink()
+    (tmp_path / "env").rmdir()
+    make_published(here.root / "env", b"path")
+    assert find_save("./env", places, tmp_path).root == here.root / "env"
+
+
+def test_a_workspace_of_ones_own_is_looked_in_first(places: Paths, tmp_path: Path) -> None:
+    workspace, _, _ = all_stores(places, tmp_path)
+    make_save(workspace, "env", b"near")
+    given = tmp_path / "given"
+    make_save(store_at(given / "sandboxes"), "env", b"as earlier versions saved")
+    (old, _), (near, _) = find_named("env", places, tmp_path, given)
+    assert (old.root, near.root) == (given / "sandboxes" / "env", workspace.root / "env")
+    make_save(store_at(given), "env", b"new")
+    (new, _), *_ = find_named("env", places, tmp_path, given)
+    assert new.root == given / "env"
 
 
 @pytest.mark.parametrize("path", ["sub/env", "./sub/env", "sub/../sub/env/", "{root}/sub/env"])
@@ -46,11 +99,11 @@ def test_a_directory_with_some_manifest_is_no_save(places: Paths, tmp_path: Path
 
 
 def test_a_broken_save_is_found_and_says_why(places: Paths, tmp_path: Path) -> None:
-    workspace, users = all_stores(places, tmp_path)
+    workspace, users, _ = all_stores(places, tmp_path)
     make_save(users, "env", b"user")
-    make_save(workspace, "env", b"work")
+    own(make_save(workspace, "env", b"work"), places)
     (workspace.root / "env" / MANIFEST).write_text("{")
-    # The user's own is another save: never taken in its place.
+    # The one in the data directory is another save: never taken in its place.
     found = find_save("env", places, tmp_path)
     assert found.root == workspace.root / "env"
     assert MANIFEST in found.error

@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
+from quicksand.host.paths import Paths
+from quicksand.host.removal import make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.manifest import OVERLAYS
-from quicksand.saves.store import GONE, MAKING, READY, Save, SaveStore
+from quicksand.saves.ownership import fits, is_own
+from quicksand.saves.saving import _publish
+from quicksand.saves.store import GONE, HOUSE, MAKING, READY, Save, SaveStore
 
 from tests.kills import kill_at_each
-from tests.unit.saves.making import make_save
+from tests.unit.saves.making import fill_save, make_save
 
 NAME = "env"
 
 
-@pytest.fixture(params=["exchanged", "moved"])
+@pytest.fixture(params=["exchanged", "moved", "shared"])
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> SaveStore:
@@ -26,7 +31,7 @@ def store(
         monkeypatch.setattr(store_module, "exchange", lambda *_: False)
     # kill -9 loses nothing that the system knows; without it the tests take a quarter of the time.
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    return SaveStore(tmp_path / "sandboxes")
+    return SaveStore(tmp_path / "sandboxes", is_shared=request.param == "shared")
 
 
 def content(save: Save | None) -> str:
@@ -52,13 +57,14 @@ def trashed(store: SaveStore) -> list[str]:
 
 def check_nothing_left(store: SaveStore) -> None:
     store.recover()
-    left = {path.name for path in store.root.iterdir()}
-    assert left <= {NAME, ".lock", ".trash"}
+    for root in {store.root, store.house}:
+        left = {path.name for path in root.iterdir()} if root.exists() else set()
+        assert left <= {NAME, ".lock", ".trash", HOUSE}
     for entry in store.trash():
-        assert {path.name for path in entry.root.iterdir()} == {"save", "trash.json"}
+        assert {path.name for path in entry.root.iterdir()} == {".quicksand", "save", "trash.json"}
         assert entry.save.name == NAME
-    if (store.root / ".trash").exists():
-        assert len(list((store.root / ".trash").iterdir())) == len(store.trash())
+    if (store.house / ".trash").exists():
+        assert len(list((store.house / ".trash").iterdir())) == len(store.trash())
 
 
 def test_the_first_save_of_a_name(store: SaveStore) -> None:
@@ -96,56 +102,48 @@ def test_saving_over_a_save(store: SaveStore) -> None:
     assert set(seen) == {"old", "new"}
 
 
+BOTH_OR_TRASHED = (["old"], ["", "old"])
+"""The save by its name, and what is in the trash."""
+
+
 def test_moving_to_the_trash(store: SaveStore) -> None:
-    seen: list[str] = []
-
-    def reset() -> None:
-        clear(store)
-        make(store, "old")
-
-    def look() -> None:
-        seen.append(content(store.get(NAME)))
-        check_nothing_left(store)
-        assert [content(store.get(NAME)), *trashed(store)] in (["old"], ["", "old"])
-
-    assert kill_at_each(store.root, lambda: store.remove(NAME), reset, look) > 5
-    assert set(seen) == {"old", ""}
-
-
-def test_removing_for_good(store: SaveStore) -> None:
-    seen: list[str] = []
-
-    def reset() -> None:
-        clear(store)
-        make(store, "old")
-
-    def look() -> None:
-        seen.append(content(store.get(NAME)))
-        check_nothing_left(store)
-        assert trashed(store) == []
-
-    assert kill_at_each(store.root, lambda: store.delete(NAME), reset, look) > 5
-    assert set(seen) == {"old", ""}
+    assert of_a_save(store, lambda: store.remove(NAME), BOTH_OR_TRASHED) == {"old", ""}
 
 
 def test_bringing_back(store: SaveStore) -> None:
+    def restore() -> None:
+        store.restore(store.trash()[0].id)
+
+    assert of_a_save(store, restore, BOTH_OR_TRASHED, in_trash=True) == {"old", ""}
+
+
+def test_removing_for_good(store: SaveStore) -> None:
+    assert of_a_save(store, lambda: store.delete(NAME), (["old"], [""])) == {"old", ""}
+
+
+def of_a_save(
+    store: SaveStore,
+    attempt: Callable[[], object],
+    allowed: Collection[list[str]],
+    *,
+    in_trash: bool = False,
+) -> set[str]:
+    """What the name of a save led to after each kill of ``attempt``."""
     seen: list[str] = []
 
     def reset() -> None:
         clear(store)
         make(store, "old")
-        store.remove(NAME)
+        if in_trash:
+            store.remove(NAME)
 
     def look() -> None:
         seen.append(content(store.get(NAME)))
         check_nothing_left(store)
-        assert [content(store.get(NAME)), *trashed(store)] in (["old"], ["", "old"])
+        assert [content(store.get(NAME)), *trashed(store)] in allowed
 
-    def restore() -> None:
-        store.restore(store.trash()[0].id)
-
-    assert kill_at_each(store.root, restore, reset, look) > 5
-    assert set(seen) == {"old", ""}
+    assert kill_at_each(store.root, attempt, reset, look) > 5
+    return set(seen)
 
 
 def test_emptying_the_trash(store: SaveStore) -> None:
@@ -177,11 +175,12 @@ def test_recovering(store: SaveStore) -> None:
         for path, word in ((old, "old"), (new, "new")):
             clear(SaveStore(path))
             make(SaveStore(path), word)
+        store.house.mkdir(parents=True)
         shutil.move(old / NAME, store.root / NAME)
         for prefix in (MAKING, GONE):
-            shutil.copytree(new / NAME, store.root / f"{prefix}x" / "save")
-        ready = store.root / f"{READY}x"
-        ready.mkdir()
+            place = make_marked(store.house / f"{prefix}{0:012x}")
+            shutil.copytree(new / NAME, place / "save")
+        ready = make_marked(store.house / f"{READY}{0:012x}")
         shutil.move(new / NAME, ready / "save")
         inode = (ready / "save").stat().st_ino
         (ready / "ready.json").write_text(f'{{"name": "{NAME}", "inode": {inode}}}')
@@ -192,3 +191,34 @@ def test_recovering(store: SaveStore) -> None:
         assert [content(store.get(NAME)), *trashed(store)] == ["new", "old"]
 
     assert kill_at_each(store.root, store.recover, reset, look) > 20
+
+
+def test_what_this_user_saves_is_known_as_such_at_every_instant(
+    store: SaveStore, tmp_path: Path
+) -> None:
+    """The one that is replaced, and the one that takes its place."""
+    own = Paths(runtime=tmp_path / "run", data=tmp_path / "data", cache=tmp_path / "cache")
+    seen: list[str] = []
+
+    def save(word: str) -> None:
+        with store.making() as made:
+            manifest = fill_save(made, f"the {word} one".encode())
+            _publish(own, store, made, NAME, manifest, replace_it=True)
+
+    def reset() -> None:
+        clear(store)
+        shutil.rmtree(own.data, ignore_errors=True)
+        save("old")
+
+    def look() -> None:
+        seen.append(content(store.get(NAME)))
+        assert is_own(store.root / NAME, own)
+        check_nothing_left(store)
+        assert is_own(store.root / NAME, own)
+        assert [fits(found.save.root, store.root / NAME, own) for found in store.trash()] in (
+            [],
+            [True],
+        )
+
+    assert kill_at_each(tmp_path, lambda: save("new"), reset, look) > 20
+    assert set(seen) == {"old", "new"}

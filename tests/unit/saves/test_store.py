@@ -16,6 +16,7 @@ from quicksand.errors import (
     SaveError,
     SaveNotFoundError,
 )
+from quicksand.host.removal import HEADER, MARK, make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.manifest import MANIFEST, NAME_MAX, OVERLAYS, check_save_name
 from quicksand.saves.store import READY, TRASH, Save, SaveStore
@@ -231,15 +232,25 @@ def test_a_damaged_record_of_the_trash_does_not_hide_what_is_in_it(store: SaveSt
     assert store.restore(entry.id).name == entry.id
 
 
+def test_a_save_that_brings_a_mark_is_removed_where_it_is(store: SaveStore, tmp_path: Path) -> None:
+    """Whatever that says: it was copied here from elsewhere."""
+    for number, said in enumerate(("../../out", "0123456789ab")):
+        save = make_save(store, f"copied-{number}", b"1")
+        (save.root / MARK).write_text(f"{HEADER}{said}\n")
+        store.delete(save.name)
+        assert store.get(save.name) is None
+    assert names(store) == {".lock"}
+    assert {path.name for path in store.root.parent.iterdir()} == {store.root.name}
+
+
 def test_a_whole_save_whose_name_was_lost_on_its_way_goes_to_the_trash(store: SaveStore) -> None:
     make_save(store, "env", b"1", note="kept")
-    ready = store.root / f"{READY}abc"
-    ready.mkdir()
+    ready = make_marked(store.root / f"{READY}{0xABC:012x}")
     (store.root / "env").rename(ready / "save")
     (ready / "ready.json").write_text("{")
     assert store.get("env") is None
     (found,) = store.trash()
-    assert (found.save.name, note(found.save)) == ("recovered-abc", "kept")
+    assert (found.save.name, note(found.save)) == ("recovered-000000000abc", "kept")
     assert names(store) == {".lock", TRASH}
 
 

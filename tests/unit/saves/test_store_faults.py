@@ -17,11 +17,15 @@ from quicksand.errors import (
     SaveError,
     SaveNotFoundError,
 )
+from quicksand.host.paths import Paths
+from quicksand.host.removal import make_marked
 from quicksand.saves import store as store_module
-from quicksand.saves.store import READY, TRASH, Save, SaveStore
+from quicksand.saves.ownership import is_own
+from quicksand.saves.saving import _publish
+from quicksand.saves.store import HOUSE, READY, TRASH, Save, SaveStore
 
 from tests.faults import Fault, fault
-from tests.unit.saves.making import make_save
+from tests.unit.saves.making import fill_save, make_save
 
 __all__ = ["fault"]
 
@@ -29,9 +33,9 @@ DEADLINE_S = 60.0
 PROCESSES, ROUNDS = 4, 25
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> SaveStore:
-    return SaveStore(tmp_path / "sandboxes")
+@pytest.fixture(params=["alone", "shared"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SaveStore:
+    return SaveStore(tmp_path / "sandboxes", is_shared=request.param == "shared")
 
 
 def note(save: Save | None) -> str:
@@ -39,7 +43,7 @@ def note(save: Save | None) -> str:
 
 
 def names(store: SaveStore) -> set[str]:
-    return {path.name for path in store.root.iterdir()}
+    return {path.name for root in (store.root, store.house) for path in root.iterdir()} - {HOUSE}
 
 
 # A full disk
@@ -91,6 +95,30 @@ def test_a_full_disk_while_saving_over_a_save(
     assert len(before) > 1
 
 
+def test_a_full_disk_while_it_is_noted_who_saves(
+    store: SaveStore, fault: Fault, tmp_path: Path
+) -> None:
+    own = Paths(runtime=tmp_path / "run", data=tmp_path / "data", cache=tmp_path / "cache")
+    contents = [b"0"]
+
+    def attempt() -> None:
+        with store.making() as made:
+            manifest = fill_save(made, contents[-1])
+            _publish(own, store, made, "env", manifest, replace_it=True)
+
+    def look(failed: bool) -> None:
+        assert is_own(store.root / "env", own)
+        assert store.find("env").error == ""
+        store.recover()
+        assert is_own(store.root / "env", own)
+        assert names(store) <= {"env", ".lock", TRASH}
+        assert all(not path.name.startswith(".") for path in (own.data / "made").iterdir())
+        contents.append(str(len(contents)).encode())
+
+    attempt()
+    assert each_failure(fault, tmp_path, attempt, look) > 10
+
+
 def test_a_full_disk_while_removing_and_bringing_back(store: SaveStore, fault: Fault) -> None:
     make_save(store, "env", b"1", note="kept")
 
@@ -121,16 +149,16 @@ def test_removing_for_good_needs_no_space(
     for name in ("env", "replaced"):
         make_save(store, name, b"1")
     # Of somebody who died when they had changed places; it is to go to the trash.
-    ready = store.root / f"{READY}dead"
-    ready.mkdir()
+    ready = make_marked(store.house / f"{READY}{0:012x}")
     (store.root / "replaced").rename(ready / "save")
     (ready / "ready.json").write_text('{"name": "replaced", "inode": 0}')
 
-    def is_full(path: Path, _: object) -> None:
+    def is_full(path: Path, *_: object) -> None:
         raise DiskSpaceError(f"no space left for {path}")
 
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "write_json", is_full)
+        patch.setattr(store_module, "make_marked", is_full)
         with pytest.raises(DiskSpaceError):
             store.remove("env")
         assert store.find("env").error == ""
@@ -143,9 +171,9 @@ def test_removing_for_good_needs_no_space(
 # Several processes
 
 
-def disturb(root: Path, seed: int) -> None:
+def disturb(root: Path, is_shared: bool, seed: int) -> None:
     """Save over one name, remove it, bring it back, look at it, all at once with others."""
-    store, draw = SaveStore(root), random.Random(seed)
+    store, draw = SaveStore(root, is_shared=is_shared), random.Random(seed)
     for number in range(ROUNDS):
         try:
             match draw.randrange(5):
@@ -167,7 +195,7 @@ def test_several_processes_at_one_name(store: SaveStore) -> None:
     context = multiprocessing.get_context("fork")
     make_save(store, "env", b"1")
     workers = [
-        context.Process(target=disturb, args=(store.root, seed), daemon=True)
+        context.Process(target=disturb, args=(store.root, store.is_shared, seed), daemon=True)
         for seed in range(PROCESSES)
     ]
     for worker in workers:

@@ -10,12 +10,14 @@ from quicksand.config import SandboxConfig
 from quicksand.images.overlay import create_overlay
 from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Record, Registry
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
 from quicksand.snapshots.pages import PageIndex, Run, verify, write_file
 from quicksand.snapshots.records import File, Head, Node, new_id
+from quicksand.snapshots.tier import find_tier
 
 from tests.conftest import blank_record
 
@@ -82,7 +84,7 @@ def commit_node(place: SandboxDir, layers: tuple[str, ...]) -> Node:
         parent=None,
         created=1.0,
         note="",
-        tier="pages",
+        tier=find_tier("pages"),
         tier_note="",
         auto=False,
         pinned=False,

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from quicksand.boot_disk import UNFINISHED, finish_start, prepare_disk
 from quicksand.errors import CheckpointNotFoundError, HistoryError, PathError
 from quicksand.host.files import read_json
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.planning import UNFINISHED, finish_start, prepare_disk
-from quicksand.registry import Record, Registry
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import History
 from quicksand.snapshots.pages import verify

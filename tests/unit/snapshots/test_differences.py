@@ -14,6 +14,8 @@ from quicksand.snapshots.differences import BLOCK, Comparer, address_of, sort_pa
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import ZEROS, Run, merge_runs
 
+from tests.conftest import examples
+
 
 def page_of(content: int) -> bytes:
     """0 is a page of zeros; others differ from each other in their last byte only."""
@@ -105,7 +107,7 @@ def expected(scene: Scene) -> tuple[dict[int, tuple[int, int]], list[int]]:
     return where, new
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(scenes())
 def test_every_page_is_where_a_look_at_it_alone_would_find_it(scene: Scene) -> None:
     runs, new = scene.sort()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from quicksand import cloning
+from quicksand.boot_disk import prepare_disk
 from quicksand.errors import DiskSpaceError
 from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.planning import prepare_disk
 from quicksand.registry import Registry
 from quicksand.snapshots import image, pages
 from quicksand.snapshots.guest_ram import PAGE
@@ -158,7 +158,7 @@ def test_making_clones(registry: Registry, base: Path, fault: Fault, running: bo
 
     def attempt() -> None:
         made.clear()
-        cloning._make_all(registry, record, ["a", None], origin, made)
+        cloning._make_all(registry, record, ["a", None], origin, (), made)
 
     def look() -> None:
         assert [entry.name for entry in registry.list()] == ["box"]

@@ -19,11 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError, StateError
 from quicksand.host.files import try_lock
+from quicksand.host.removal import make_marked
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import AUTO_KEPT, History, prune_automatic
 from quicksand.snapshots.records import TAG_MAX, File, Head, Node, check_tag, new_id
 from quicksand.snapshots.reverting import last_automatic
+from quicksand.snapshots.tier import find_tier
 
 IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
 NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)
@@ -54,7 +56,7 @@ NODES = st.builds(
     parent=st.none() | IDS,
     created=FLOATS,
     note=TEXTS,
-    tier=TEXTS.filter(lambda tier: tier not in ("internal", "disk")),
+    tier=st.just(find_tier("pages")),
     tier_note=TEXTS,
     auto=st.booleans(),
     pinned=st.booleans(),
@@ -73,7 +75,7 @@ INTERNAL_NODES = NODES.flatmap(
     lambda node: FILES.map(
         lambda state: replace(
             node,
-            tier="internal",
+            tier=find_tier("internal"),
             memory="blank",
             pages=(),
             index=None,
@@ -94,6 +96,11 @@ def test_a_head_comes_back_as_it_was(head: Head, previous: Head | None) -> None:
     assert Head.from_json(json.loads(json.dumps(head.to_json()))) == head
 
 
+def test_a_tier_that_there_is_not_makes_a_checkpoint_that_cannot_be_read() -> None:
+    with pytest.raises(ValueError, match="there is no tier 'newer'"):
+        Node.from_json({**PLAIN_NODE, "tier": "newer"})
+
+
 @given(NODES | INTERNAL_NODES)
 def test_a_checkpoint_comes_back_as_it_was(node: Node) -> None:
     assert Node.from_json(json.loads(json.dumps(node.to_json()))) == node
@@ -108,7 +115,7 @@ NODE = Node(
     parent=None,
     created=1.0,
     note="",
-    tier="pages",
+    tier=find_tier("pages"),
     tier_note="",
     auto=False,
     pinned=False,
@@ -125,14 +132,14 @@ NODE = Node(
 
 INTERNAL = replace(
     NODE,
-    tier="internal",
+    tier=find_tier("internal"),
     pages=(),
     index=None,
     devices=None,
     state=File(name="0000000a.state", size=3, crcs=(1,)),
 )
 
-DISK = replace(INTERNAL, tier="disk", state=None)
+DISK = replace(INTERNAL, tier=find_tier("disk"), state=None)
 
 PLAIN_HEAD = replace(HEAD, previous=PREVIOUS).to_json()
 PLAIN_NODE = NODE.to_json()
@@ -301,7 +308,7 @@ def test_what_cannot_be_shown_is_no_tag(tag: str) -> None:
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    place = SandboxDir(tmp_path)
+    place = SandboxDir(make_marked(tmp_path / "b0c5b0c5b0c5"))
     for directory in (place.layers, place.memory, place.checkpoints):
         directory.mkdir()
     return History(place)

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 from quicksand.errors import DiskSpaceError, MachineError, QemuDiedError, StateError
+from quicksand.host.removal import make_marked
 from quicksand.images.overlay import create_overlay
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import RunState
+from quicksand.sandbox_records import RunState
 from quicksand.snapshots import internal
 from quicksand.snapshots.history import History
 from quicksand.snapshots.internal import InternalCapture, load_snapshot
@@ -88,9 +89,9 @@ class FakeQemu:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxDir:
-    place = SandboxDir(tmp_path / "box")
+    place = SandboxDir(make_marked(tmp_path / "b0c5b0c5b0c5"))
     for directory in (place.layers, place.memory, place.checkpoints):
-        directory.mkdir(parents=True)
+        directory.mkdir()
     create_overlay(place.layer(HEAD.top), backing=Path("/image"), size=MIB)
     History(place).set_head(HEAD)
     verified = Verified(tmp_path / "verified", "boot")
@@ -130,7 +131,7 @@ async def test_memory_and_disk_are_of_one_pause(
     pause = qemu.said[qemu.said.index("stop") : qemu.said.index("cont") + 1]
     assert [pause[1], pause[-2]] == ["snapshot-save", "blockdev-snapshot"]
     assert qemu.said.count("stop") == 1
-    assert (node.tier, node.tier_note) == ("internal", "QEMU's own snapshot: a reason")
+    assert (node.tier.name, node.tier_note) == ("internal", "QEMU's own snapshot: a reason")
     assert (node.layers, node.parent) == ((HEAD.top,), HEAD.node)
     assert names(place.memory) == {f"{node.id}.state"}
     assert node.files == (node.state,)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from quicksand.errors import HistoryError
 from quicksand.host.files import map_os_errors, try_lock
 from quicksand.layout import SandboxDir
-from quicksand.snapshots import image, pages, restore, storing
+from quicksand.snapshots import image, paged, pages, restore, storing
 from quicksand.snapshots.copying import Copy
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import History
@@ -25,6 +25,9 @@ from quicksand.snapshots.image import identify_image
 from quicksand.snapshots.pages import PageIndex, Run, write_file
 from quicksand.snapshots.records import BLANK, File, Head, Node, new_id
 from quicksand.snapshots.storing import Storage, load_index, memory_files
+from quicksand.snapshots.tier import find_tier
+
+from tests.conftest import examples
 
 PAGES = 96
 SIZE = PAGES * PAGE
@@ -140,7 +143,7 @@ class Sandbox:
             parent=head.node,
             created=len(self.models),
             note="",
-            tier="pages",
+            tier=find_tier("pages"),
             tier_note="",
             auto=False,
             pinned=False,
@@ -175,7 +178,7 @@ class Sandbox:
         self.ram = FakeRam(path, touched)
         index = load_index(self.place, node)
         restore.check_disk_and_image(self.place, node)
-        restore._load_memory(self.place, node, index, cast(GuestRam, self.ram))
+        paged.load_pages(self.place, node, index, cast(GuestRam, self.ram))
         self.head = Head(layers=(), top=new_id(), node=node.id, run=new_id(), memory=node.memory)
         self.history.set_head(self.head)
         self.model = dict(self.models[node.id])
@@ -194,7 +197,7 @@ class Sandbox:
             ram = FakeRam(path, {3: 77})
             index = load_index(self.place, node)
             restore.check_disk_and_image(self.place, node)
-            restore._load_memory(self.place, node, index, cast(GuestRam, ram))
+            paged.load_pages(self.place, node, index, cast(GuestRam, ram))
             assert ram.memory() == self.models[node.id]
             if node.image is not None:
                 assert identify_image(self.place.memory / node.memory) == node.image
@@ -245,7 +248,7 @@ def share_by_copying(target: int, source: int) -> bool:
 
 @pytest.mark.parametrize("share", [share_nothing, share_by_copying])
 @pytest.mark.parametrize("tracked", [False, True])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_whatever_happens_every_checkpoint_gives_back_its_memory(
     monkeypatch: pytest.MonkeyPatch, share: Any, tracked: bool, steps: list[Any]
@@ -313,7 +316,7 @@ def test_after_a_snapshot_of_qemu_s_own_all_pages_are_stored_anew(place: Sandbox
         first,
         id=new_id(),
         parent=first.id,
-        tier="internal",
+        tier=find_tier("internal"),
         memory=BLANK,
         pages=(),
         index=None,
@@ -354,7 +357,7 @@ def test_the_images_of_many_branches_cost_no_more_than_what_was_written(
     box.check()
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32))
 def test_all_that_is_written_to_disk_is_proportional_to_the_pages_that_changed(seed: int) -> None:
     dice = random.Random(seed)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from quicksand.errors import ConfigError, HostError, MachineError
-from quicksand.snapshots import tiers
+from quicksand.snapshots import paged
 from quicksand.snapshots.guest_ram import GuestRam
-from quicksand.snapshots.tiers import VARIABLE, choose_tier, why_not_readable
+from quicksand.snapshots.paged import why_not_readable
+from quicksand.snapshots.tiers import VARIABLE, choose_tier
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -56,7 +57,7 @@ def test_where_memory_cannot_be_read_qemu_s_own_snapshots_are_used(
     scope: str | None,
     hint: str,
 ) -> None:
-    monkeypatch.setattr(tiers, "YAMA", tmp_path / "scope")
+    monkeypatch.setattr(paged, "YAMA", tmp_path / "scope")
     if scope is not None:
         (tmp_path / "scope").write_text(scope)
     tier = choose_tier(os.getpid())

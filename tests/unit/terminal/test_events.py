@@ -20,8 +20,7 @@ from quicksand_tui.terminal import (
     Terminal,
     TitleChanged,
 )
-from quicksand_tui.terminal.links import ADDRESS_MAX, LINKS_MAX
-from quicksand_tui.terminal.palette import parse_colour
+from quicksand_tui.terminal.style import ADDRESS_MAX, LINKS_MAX, parse_colour
 from tests.unit.terminal.cases import make_terminal, screen_rows
 
 

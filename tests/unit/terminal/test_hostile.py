@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quicksand_tui.terminal import Terminal
+from tests.conftest import examples
 from tests.unit.terminal.cases import make_terminal, screen_rows
 from tests.unit.terminal.hostile import OUTPUT, SIZES
 from tests.unit.terminal.soundness import check_sound, picture
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(size=SIZES, data=OUTPUT)
 def test_any_output_leaves_a_sound_terminal(size: tuple[int, int], data: bytes) -> None:
     terminal = make_terminal(*size, scrollback=5)
@@ -26,7 +27,7 @@ def test_any_output_leaves_a_sound_terminal(size: tuple[int, int], data: bytes) 
     check_sound(terminal)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(size=SIZES, data=OUTPUT, cuts=st.lists(st.integers(0, 400), max_size=6))
 def test_it_makes_no_difference_where_output_is_cut(
     size: tuple[int, int], data: bytes, cuts: list[int]
@@ -43,7 +44,7 @@ def test_it_makes_no_difference_where_output_is_cut(
     assert picture(single) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps=st.lists(st.one_of(OUTPUT, SIZES), max_size=8))
 def test_sizes_may_change_at_any_time(steps: list[bytes | tuple[int, int]]) -> None:
     terminal = make_terminal(8, 4, scrollback=20)
@@ -55,7 +56,7 @@ def test_sizes_may_change_at_any_time(steps: list[bytes | tuple[int, int]]) -> N
         check_sound(terminal)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(size=SIZES, data=st.lists(OUTPUT, max_size=3))
 def test_damage_names_every_line_that_changed(size: tuple[int, int], data: list[bytes]) -> None:
     terminal = make_terminal(*size, scrollback=5)

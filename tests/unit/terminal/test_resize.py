@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quicksand_tui.terminal import Mark, Terminal
+from tests.conftest import examples
 from tests.unit.terminal.cases import all_rows, cursor_of, make_terminal, screen_rows
 from tests.unit.terminal.soundness import check_sound
 
@@ -343,7 +344,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     text=st.lists(WORDS, max_size=60).map("".join), sizes=st.lists(st.integers(2, 30), max_size=5)
 )

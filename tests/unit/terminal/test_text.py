@@ -22,6 +22,7 @@ from quicksand_tui.terminal import (
     selected_text,
     word_at,
 )
+from tests.conftest import examples
 from tests.unit.terminal.cases import make_terminal
 from tests.unit.terminal.hostile import OUTPUT, SIZES
 
@@ -302,7 +303,7 @@ def test_places_that_are_not_there_are_the_nearest_that_are() -> None:
     assert move(terminal, Position(99, 99), Motion.DOWN) == (3, 9)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     size=SIZES,
     data=OUTPUT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 import time
@@ -44,7 +45,9 @@ def tmux_screen(data: bytes, columns: int = COLUMNS, rows: int = ROWS) -> dict[s
 
 
 def _tmux(socket: Path, *words: str) -> str:
-    command = ("tmux", "-S", str(socket), "-f", "/dev/null", *words)
+    # By its path: it may be one that was unpacked for the tests (scripts/tools.py).
+    program = shutil.which("tmux") or "tmux"
+    command = (program, "-S", str(socket), "-f", "/dev/null", *words)
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "xterm-256color"}
     done = subprocess.run(command, check=True, capture_output=True, env=environment)
     return done.stdout.decode()

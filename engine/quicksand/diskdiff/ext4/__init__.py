@@ -1,5 +1,5 @@
-"""A reader of ext4 (Linux: Documentation/filesystems/ext4; jbd2: journal.rst there).
+"""A reader of ext4 (Linux Documentation/filesystems/ext4; its journal.rst for jbd2).
 
-Checksums are not verified: this is no fsck. Everything else is bounded, for a guest that is root
-writes to its disk what it likes. Bad contents raise `bounds.Malformed`.
+Checksums are not verified: this is not fsck. Everything else is checked and bounded, because root
+in the guest can write anything to its disk. Bad contents raise `bounds.Malformed`.
 """

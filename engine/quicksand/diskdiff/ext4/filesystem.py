@@ -1,4 +1,4 @@
-"""A file system on a disk."""
+"""An ext4 file system: its blocks, inodes, directories (dynamic.rst) and links."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import struct
 from quicksand.diskdiff.bounds import Budget, Cache, Malformed, require
 from quicksand.diskdiff.chain import Disk
 from quicksand.diskdiff.changes import FileType
-from quicksand.diskdiff.ext4.directory import read_entries
 from quicksand.diskdiff.ext4.inode import Extent, Inode, find_extents
 from quicksand.diskdiff.ext4.journal import Logged, replay
 from quicksand.diskdiff.ext4.superblock import INCOMPAT_FILETYPE, OFFSET, SIZE, Superblock
@@ -15,14 +14,19 @@ from quicksand.diskdiff.ext4.xattrs import SYSTEM_DATA, read_attributes
 
 ROOT = 2
 BLOCKS_KEPT = 16 * 1024 * 1024
-"""Bytes of structures that are kept in memory."""
+"""Bytes of metadata blocks that are cached."""
+
+NAMES_MAX = 1_000_000
+"""Names in one directory; our disks have half as many inodes."""
+
+_ENTRY = struct.Struct("<IHBB")
 
 
 class FileSystem:
-    """An ext4 file system as it would be after its journal was replayed. Nothing is written."""
+    """An ext4 file system as it would be once its journal is replayed. Nothing is written."""
 
     def __init__(self, disk: Disk, budget: Budget | None = None) -> None:
-        """Raises Malformed saying what is wrong or what there is instead."""
+        """Raises Malformed saying what is wrong or what the disk holds instead, ImageError."""
         self._disk = disk
         self._cache: Cache[int] = Cache(BLOCKS_KEPT)
         self._tables: dict[int, int] = {}
@@ -35,7 +39,7 @@ class FileSystem:
             self.logged = replay(self, self.inode(number))
             self._cache = Cache(BLOCKS_KEPT)
             self._tables.clear()
-            # The superblock may be among what was logged.
+            # The journal may hold a newer superblock.
             at = OFFSET // self.block_size
             data = self.read_block(at)[OFFSET - at * self.block_size :][:SIZE]
             self._use(Superblock.parse(data, disk.size))
@@ -48,12 +52,12 @@ class FileSystem:
     # Blocks
 
     def require_blocks(self, first: int, count: int) -> None:
-        """Raise Malformed unless there are blocks of these numbers."""
+        """Raise Malformed unless blocks of these numbers exist."""
         if first + count > self.superblock.blocks:
             raise Malformed(f"it has no blocks {first} to {first + count - 1}")
 
     def read_block(self, number: int) -> bytes:
-        """One block of the file system's own structures. Raises Malformed, ImageError."""
+        """Read one block of metadata. Raises Malformed, ImageError."""
         if (found := self._cache.get(number)) is not None:
             return found
         if not 0 <= number < self.superblock.blocks:
@@ -68,7 +72,7 @@ class FileSystem:
         return logged.restore(self._disk.read(logged.block * size, size))
 
     def read_blocks(self, first: int, count: int) -> bytes:
-        """Blocks of a file's contents."""
+        """Read blocks of a file's contents. Raises ImageError."""
         if self.logged and any(number in self.logged for number in range(first, first + count)):
             return b"".join(self._fetch(number) for number in range(first, first + count))
         return self._disk.read(first * self.block_size, count * self.block_size)
@@ -76,7 +80,7 @@ class FileSystem:
     # Inodes
 
     def inode_place(self, number: int) -> tuple[int, int]:
-        """Block and offset of an inode. Raises Malformed."""
+        """Return the block and the offset of an inode. Raises Malformed, ImageError."""
         superblock = self.superblock
         if not 0 < number <= superblock.inodes:
             raise Malformed(f"it has no inode {number}")
@@ -97,20 +101,21 @@ class FileSystem:
         return int(table)
 
     def raw_inode(self, number: int) -> bytes:
-        """An inode's bytes. Raises Malformed."""
+        """Read the bytes of an inode. Raises Malformed, ImageError."""
         block, offset = self.inode_place(number)
         return self.read_block(block)[offset : offset + self.superblock.inode_size]
 
     def inode(self, number: int) -> Inode:
+        """Read an inode. Raises Malformed, ImageError."""
         return Inode(number, self.raw_inode(number))
 
     # Contents
 
     def entries(self, inode: Inode, extents: list[Extent]) -> dict[bytes, int]:
-        """What a directory names, itself and its parent excepted: name -> inode."""
+        """Read a directory without "." and "..": name -> inode number. Raises Malformed."""
         names: dict[bytes, int] = {}
         if inode.has_inline_data:
-            # In place of "." and ".." there are four bytes that name the parent.
+            # Four bytes with the parent's inode stand in place of "." and "..".
             self._read_names(inode.block[4:], names)
             self._read_names(read_attributes(self, inode).get(SYSTEM_DATA, b""), names)
             return names
@@ -122,21 +127,48 @@ class FileSystem:
         return names
 
     def _read_names(self, block: bytes, names: dict[bytes, int]) -> None:
-        read_entries(
-            block,
-            names,
-            inodes=self.superblock.inodes,
-            has_types=self._has_types,
-            budget=self.budget,
+        """Add the entries of one directory block; of two equal names the first one counts.
+
+        The index of a hashed directory hides in entries without an inode, so it needs no code.
+        Raises Malformed.
+        """
+        at = 0
+        size = len(block)
+        found = 0
+        while at < size:
+            require(at + 8 <= size, "a directory entry is cut off")
+            inode, length, name_length, high = _ENTRY.unpack_from(block, at)
+            # In blocks of 64 KiB the length of a whole block does not fit (fs/ext4/ext4.h).
+            if length in (0, 65535) and size == 65536:
+                length = size
+            if length < 8 or length & 3 or at + length > size:
+                raise Malformed("a directory entry has an impossible length")
+            found += 1
+            if inode:
+                if not self._has_types:
+                    name_length |= high << 8
+                name = block[at + 8 : at + 8 + name_length]
+                if name not in (b".", b"..") and name not in names:
+                    self._check_name(name, 8 + name_length <= length, inode)
+                    names[name] = inode
+            at += length
+        self.budget.spend(found)
+        require(len(names) <= NAMES_MAX, "a directory has too many names")
+
+    def _check_name(self, name: bytes, fits: bool, inode: int) -> None:
+        require(fits and len(name) <= 255, "a name is too long")
+        require(name and b"/" not in name and b"\0" not in name, "a name is impossible")
+        require(
+            inode <= self.superblock.inodes, f"there is no inode {inode}, which a directory names"
         )
 
     def inline_data(self, inode: Inode) -> bytes:
-        """Of a file that is kept in its inode."""
+        """Read a file that is stored in its inode. Raises Malformed, ImageError."""
         data = inode.block + read_attributes(self, inode).get(SYSTEM_DATA, b"")
         return data[: inode.size]
 
     def target(self, inode: Inode) -> bytes:
-        """Where a symbolic link leads. Raises Malformed."""
+        """Read the target of a symbolic link. Raises Malformed, ImageError."""
         assert inode.type is FileType.SYMLINK
         if inode.is_fast_symlink:
             return inode.block[: inode.size]
@@ -145,5 +177,4 @@ class FileSystem:
         require(inode.size <= self.block_size, f"the target of the link {inode.number} is too long")
         extents = find_extents(self, inode)
         require(extents and extents[0].logical == 0, f"the link {inode.number} has no target")
-        # A target has less bytes than a block.
         return self.read_blocks(extents[0].physical, 1)[: inode.size]

@@ -1,4 +1,4 @@
-"""Inodes, and where their data are."""
+"""Inodes, and where their data lie (inodes.rst, ifork.rst)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from quicksand.diskdiff.changes import FileType
 FLAG_EXTENTS = 0x80000
 FLAG_INLINE_DATA = 0x10000000
 FLAGS_OF_USERS = 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x4000 | 0x10000 | 0x40000000
-"""What chattr sets and lsattr shows: sync, immutable, append only, no dump, no access times,
-journalled data, synchronous directory, no case."""
+"""The flags that chattr(1) sets: sync, immutable, append only, no dump, no access times, journalled
+data, synchronous directory, no case."""
 
 EXTENT_MAGIC = 0xF30A
 EXTENT_DEPTH_MAX = 5
 UNWRITTEN = 32768
-"""A longer extent is allocated, by its length less this, but reads as zeros."""
+"""An extent longer than this is allocated but unwritten: its real length is less by this number,
+and it reads as zeros."""
 
 EXTENTS_MAX = 500_000
-"""Of one file."""
+"""Extents of one file that are read; more raise Malformed."""
 
 ROOT_EXTENTS = 4
-"""That an inode has room for."""
+"""Extents for which an inode has room."""
 
 BLOCK_AT = 40
 BLOCK_SIZE = 60
-"""Bytes in which an inode says where its data are, or has them."""
+"""Bytes of i_block, which says where the data are, or holds them."""
 
 _TYPES = {
     stat.S_IFREG: FileType.FILE,
@@ -44,13 +45,13 @@ _TYPES = {
 _HEADER = struct.Struct("<HHHH")
 _LEAF = struct.Struct("<IHHI")
 _QUICK = struct.Struct("<H2xI24xI4xHH2xH56xI10xH")
-"""An inode's mode, size (lower half), flags, extents' magic, count and depth, block of attributes
-(lower and upper part)."""
+"""An inode's mode, lower half of the size, flags, extent magic, count and depth, and both parts of
+the number of its attribute block."""
 _INDEX = struct.Struct("<IIH")
 
 
 class Extent(NamedTuple):
-    """Blocks of a file that follow each other on the disk."""
+    """Consecutive blocks of a file: number in the file, count, number on the disk."""
 
     logical: int
     length: int
@@ -58,7 +59,7 @@ class Extent(NamedTuple):
 
 
 class Volume(Protocol):
-    """Blocks to read a file system's structures from."""
+    """What reading inodes needs of a file system."""
 
     @property
     def block_size(self) -> int: ...
@@ -66,24 +67,24 @@ class Volume(Protocol):
     def budget(self) -> Budget: ...
 
     def read_block(self, number: int) -> bytes:
-        """Raises Malformed for one that there is not."""
+        """Raises Malformed if the block does not exist, ImageError."""
         ...
 
     def require_blocks(self, first: int, count: int) -> None:
-        """Raise Malformed unless the file system has these."""
+        """Raise Malformed unless the file system has these blocks."""
         ...
 
 
 @dataclass(frozen=True)
 class Inode:
-    """One inode, by its bytes."""
+    """One inode, decoded from its bytes as needed."""
 
     number: int
     raw: bytes
 
     @cached_property
     def type(self) -> FileType:
-        """Raises Malformed."""
+        """Raises Malformed for an unknown type."""
         (mode,) = struct.unpack_from("<H", self.raw, 0)
         found = _TYPES.get(stat.S_IFMT(mode))
         if found is None:
@@ -92,25 +93,25 @@ class Inode:
 
     @property
     def mode(self) -> int:
-        """The permissions."""
+        """The permission bits."""
         return stat.S_IMODE(int(struct.unpack_from("<H", self.raw, 0)[0]))
 
     @property
     def owner(self) -> tuple[int, int]:
-        """User and group."""
+        """User id and group id."""
         uid, gid = (struct.unpack_from("<H", self.raw, at)[0] for at in (2, 24))
         uid_high, gid_high = struct.unpack_from("<HH", self.raw, 120)
         return uid | uid_high << 16, gid | gid_high << 16
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """In bytes."""
         low, high = (struct.unpack_from("<I", self.raw, at)[0] for at in (4, 108))
         return int(low | high << 32)
 
     @property
     def mtime(self) -> tuple[int, int]:
-        """Seconds, and what more of it there is: comparable, not more."""
+        """The raw seconds and nanoseconds fields: good for comparing only."""
         (seconds,) = struct.unpack_from("<I", self.raw, 16)
         extra = struct.unpack_from("<I", self.raw, 136)[0] if self.extra_size >= 12 else 0
         return seconds, extra
@@ -121,18 +122,19 @@ class Inode:
 
     @property
     def acl_block(self) -> int:
-        """The block with extended attributes, or 0."""
+        """The number of the block with extended attributes, or 0."""
         (low,) = struct.unpack_from("<I", self.raw, 104)
         (high,) = struct.unpack_from("<H", self.raw, 118)
         return int(low | high << 32)
 
     @property
     def extra_size(self) -> int:
-        """Bytes of fields after the first 128; then follow extended attributes."""
+        """Bytes of fields after the first 128; extended attributes follow them."""
         return int(struct.unpack_from("<H", self.raw, 128)[0]) if len(self.raw) > 128 else 0
 
     @property
     def block(self) -> bytes:
+        """The 60 bytes of i_block."""
         return self.raw[BLOCK_AT : BLOCK_AT + BLOCK_SIZE]
 
     @property
@@ -141,16 +143,16 @@ class Inode:
 
     @property
     def is_fast_symlink(self) -> bool:
-        """Whether its target is in the inode itself."""
+        """Whether it is a symbolic link whose target is in i_block."""
         inline = self.size < BLOCK_SIZE and not self.flags & (FLAG_EXTENTS | FLAG_INLINE_DATA)
         return inline and self.type is FileType.SYMLINK
 
 
 def blocks_of(raw: bytes) -> list[Extent] | None:
-    """All blocks that belong to an inode, no directory, those of its attributes too; not checked.
-    None if that cannot be told from the inode's bytes alone.
+    """Return all blocks of a non-directory, those of its attributes included, unchecked; None if
+    the inode's bytes alone do not tell.
 
-    Of every file that there is this is asked: hence all at once, and not through `Inode`.
+    This runs for every file of the disk, so it decodes all at once and not through `Inode`.
     """
     mode, size, flags, magic, count, depth, acl, acl_high = _QUICK.unpack_from(raw)
     acl |= acl_high << 32
@@ -171,8 +173,8 @@ def blocks_of(raw: bytes) -> list[Extent] | None:
 
 
 def find_extents(volume: Volume, inode: Inode) -> list[Extent]:
-    """Where the data of a file, a directory or a long symbolic link are, ascending. What is not
-    there, or was never written, reads as zeros. Raises Malformed."""
+    """Return where the data of a file, a directory or a long symbolic link lie, ascending. Holes
+    and unwritten extents are left out. Raises Malformed, ImageError."""
     if inode.flags & FLAG_EXTENTS:
         tree = _ExtentTree(volume, inode.number)
         tree.visit(inode.block, None)
@@ -181,14 +183,14 @@ def find_extents(volume: Volume, inode: Inode) -> list[Extent]:
 
 
 class _Extents:
-    """Extents as they are found."""
+    """Collects and checks the extents of one inode."""
 
     def __init__(self, volume: Volume, number: int) -> None:
         self.volume = volume
         self.number = number
         self.found: list[Extent] = []
         self.end = 0
-        """The block of the file after the last one that was found."""
+        """The number of the block after the last one that was found."""
 
     def add(self, logical: int, count: int, physical: int, *, written: bool = True) -> None:
         if logical < self.end:
@@ -210,9 +212,10 @@ class _ExtentTree(_Extents):
     """Reads a tree of extents (ifork.rst)."""
 
     def visit(self, node: bytes, depth: int | None) -> None:
-        """``depth`` is what its parent says; None at the root. Raises Malformed.
+        """``depth`` is what the parent node implies; None at the root. Raises Malformed.
 
-        Below the root every node leads to extents, and these ascend: no node can be met twice.
+        Every node below the root leads to extents, and extents must ascend, so no node can be
+        visited twice.
         """
         magic, count, _, found_depth = _HEADER.unpack_from(node)
         if magic != EXTENT_MAGIC:
@@ -238,8 +241,7 @@ class _ExtentTree(_Extents):
 
 
 class _IndirectBlocks(_Extents):
-    """Reads maps of blocks as ext2 and ext3 have them (ifork.rst, "Direct/Indirect Block
-    Addressing")."""
+    """Reads the block maps of ext2 and ext3 (ifork.rst, "Direct/Indirect Block Addressing")."""
 
     def read(self, block: bytes) -> list[Extent]:
         numbers = struct.unpack("<15I", block)
@@ -249,7 +251,7 @@ class _IndirectBlocks(_Extents):
         return self.found
 
     def _visit(self, number: int, depth: int, logical: int) -> int:
-        """Returns the file's block that comes after those of ``number``."""
+        """Return the number of the file's block after those below ``number``."""
         per_block = self.volume.block_size // 4
         if number == 0:
             return logical + int(per_block**depth)

@@ -1,7 +1,7 @@
-"""What is in the journal (journal.rst; names as in include/linux/jbd2.h).
+"""Reads the journal (journal.rst; names as in include/linux/jbd2.h).
 
-A disk that was taken from a running VM is that of a file system in use: what its latest
-transactions changed may be in the journal only. It is found, and read from there.
+The disk of a running VM holds a mounted file system: blocks of its latest transactions may be in
+the journal only, and are read from there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ INCOMPAT_64BIT = 0x2
 INCOMPAT_CSUM_V2 = 0x8
 INCOMPAT_CSUM_V3 = 0x10
 INCOMPAT_READ = 0x1 | INCOMPAT_64BIT | 0x4 | INCOMPAT_CSUM_V2 | INCOMPAT_CSUM_V3
-"""Revocations and asynchronous commits too."""
+"""With revocations (0x1) and asynchronous commits (0x4)."""
 INCOMPAT_FAST_COMMIT = 0x20
 
 FLAG_ESCAPED, FLAG_SAME_UUID, FLAG_LAST = 1, 2, 8
 
 BLOCKS_MAX = 1 << 18
-"""Of a journal. mke2fs makes none with more by itself, whatever the disk's size."""
+"""Blocks of a journal. mke2fs never picks a larger journal by itself."""
 
 _HEADER = struct.Struct(">III")
 _SEQUENCES = 1 << 32
@@ -34,15 +34,15 @@ _SEQUENCES = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """Where the latest contents of a block are."""
+    """Where the journal holds the latest contents of a block."""
 
     block: int
-    """On the disk, in the journal."""
+    """The number of the journal's block on the disk."""
     escaped: bool
-    """Its first four bytes are the journal's magic number, and were replaced by zeros."""
+    """The first four bytes equalled the journal's magic number and were replaced by zeros."""
 
     def restore(self, data: bytes) -> bytes:
-        """What the block holds, from what the journal holds."""
+        """Turn the journal's copy into the block's contents."""
         return struct.pack(">I", MAGIC) + data[4:] if self.escaped else data
 
 
@@ -57,13 +57,14 @@ class _Journal:
     """An open journal: a ring of blocks."""
 
     def __init__(self, volume: Volume, inode: Inode) -> None:
-        """Raises Malformed."""
+        """Raises Malformed, ImageError."""
         self._volume = volume
         self._extents = find_extents(volume, inode)
         data = volume.read_block(self.place(0))
         magic, kind, _ = _HEADER.unpack_from(data)
         require(
-            magic == MAGIC and kind in (SUPERBLOCK_1, SUPERBLOCK_2), "its journal is no journal"
+            magic == MAGIC and kind in (SUPERBLOCK_1, SUPERBLOCK_2),
+            "its journal inode holds no journal",
         )
         size, self.length, self.first, self.sequence, self.start = struct.unpack_from(
             ">IIIII", data, 12
@@ -76,14 +77,14 @@ class _Journal:
         require(self.start == 0 or self.start >= self.first, "its journal begins before its room")
 
     def check_features(self) -> None:
-        """Raise Malformed if it cannot be read. (An empty one always can.)"""
+        """Raise Malformed if the journal uses features that are not read here."""
         if self.incompat & INCOMPAT_FAST_COMMIT:
             raise Malformed("its journal uses fast commits, which are not read here")
         unknown = self.incompat & ~INCOMPAT_READ
         require(not unknown, f"its journal uses features {unknown:#x}, which are not read here")
 
     def place(self, number: int) -> int:
-        """Where a block of the journal is on the disk."""
+        """Return where a block of the journal lies on the disk. Raises Malformed."""
         low, high = 0, len(self._extents)
         while low < high:
             middle = (low + high) // 2
@@ -97,13 +98,13 @@ class _Journal:
         return int(extent.physical + number - extent.logical)
 
     def committed(self) -> Iterator[_Transaction]:
-        """The transactions that were finished, the oldest first. Raises Malformed."""
+        """Yield the committed transactions, the oldest first. Raises Malformed."""
         position, left = self.start, self.length - self.first
         sequence = self.sequence
         current = _Transaction(sequence)
 
         def advance(count: int) -> int:
-            # At most once around.
+            # The journal is a ring: go around it once at most.
             nonlocal left
             left -= count
             return int(self.first + (position - self.first + count) % (self.length - self.first))
@@ -131,7 +132,7 @@ class _Journal:
                 return
 
     def _tags(self, block: bytes) -> Iterator[tuple[int, bool]]:
-        """Which blocks the next ones of the journal are: (number, escaped)."""
+        """Yield the number and the escape flag of each block that follows the descriptor."""
         has_sum = self.incompat & (INCOMPAT_CSUM_V2 | INCOMPAT_CSUM_V3)
         end = len(block) - (4 if has_sum else 0)
         size = self._tag_size()
@@ -153,7 +154,7 @@ class _Journal:
         return bool(self.incompat & INCOMPAT_64BIT)
 
     def _tag_size(self) -> int:
-        """As journal_tag_bytes() has it (fs/jbd2/journal.c)."""
+        """Bytes of a tag, as computed by journal_tag_bytes() (fs/jbd2/journal.c)."""
         if self.incompat & INCOMPAT_CSUM_V3:
             return 16
         size = 12 + (2 if self.incompat & INCOMPAT_CSUM_V2 else 0)
@@ -169,15 +170,15 @@ class _Journal:
 
 
 def replay(volume: Volume, inode: Inode) -> dict[int, Logged]:
-    """The blocks whose latest contents are in the journal: number -> where. Some may be beyond the
-    file system's end, which the journal may move too. Raises Malformed."""
+    """Find the blocks whose latest contents are in the journal, by number. Some may lie beyond the
+    end of the file system, because the journal may resize it. Raises Malformed, ImageError."""
     journal = _Journal(volume, inode)
     if journal.start == 0:
         return {}
     journal.check_features()
     transactions = list(journal.committed())
-    # A block that was freed in a transaction may hold data now: what was logged of it until then,
-    # in that transaction too, is void.
+    # A block that a transaction revokes may hold file data now: copies logged in that transaction
+    # or before it are void.
     revoked: dict[int, int] = {}
     for number, transaction in enumerate(transactions):
         revoked |= dict.fromkeys(transaction.revoked, number)

@@ -1,4 +1,4 @@
-"""What a file system says of itself."""
+"""The superblock: geometry and features (Linux Documentation/filesystems/ext4/super.rst)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INCOMPAT_NAMES = {
     0x1000: "data in directory entries",
     0x10000: "encryption",
 }
-"""What is known and cannot be read. What only forbids writing (ro_compat) is no matter here."""
+"""Known features that are not read here. Those that only forbid writing (ro_compat) are fine."""
 
 REV_0_INODE_SIZE = 128
 BLOCK_MAX = 1 << 16
@@ -59,31 +59,31 @@ _FOUND = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superblock:
-    """The geometry, checked."""
+    """The geometry, checked. Sizes are in bytes, ``blocks`` and ``inodes`` are counts."""
 
     block_size: int
     blocks: int
     first_block: int
-    """1 where blocks have 1024 bytes (and are not given out in clusters), else 0."""
+    """1 if blocks have 1024 bytes (and bigalloc is off), else 0."""
     blocks_per_group: int
     inodes: int
     inodes_per_group: int
     inode_size: int
     descriptor_size: int
     first_meta_group: int | None
-    """Groups of descriptors from this one on lie with their blocks (meta_bg)."""
+    """Descriptor blocks from this one on lie in the groups that they describe (meta_bg)."""
     incompat: int
-    """Features."""
+    """Feature bits."""
     has_super: tuple[int, int] | None
-    """The groups with a copy of the superblock, beside the first, if only two have one."""
+    """With sparse_super2, the two groups besides the first that have a copy of the superblock."""
     sparse: bool
-    """Only groups 0, 1 and powers of 3, 5 and 7 have a copy of the superblock."""
+    """Only groups 0, 1 and the powers of 3, 5 and 7 have a copy of the superblock."""
     has_journal: bool
     journal_inode: int
 
     @classmethod
     def read(cls, disk: Disk) -> Superblock:
-        """Raises Malformed saying what there is instead, or what cannot be read."""
+        """Read it from a disk. Raises Malformed saying what is there instead, ImageError."""
         data = disk.read(OFFSET, SIZE)
         if struct.unpack_from("<H", data, 0x38)[0] != MAGIC:
             raise Malformed(f"there is {_recognize(disk)} where an ext4 file system should be")
@@ -91,7 +91,7 @@ class Superblock:
 
     @classmethod
     def parse(cls, data: bytes, disk_size: int) -> Superblock:
-        """Raises Malformed."""
+        """Parse the 1024 bytes of a superblock. Raises Malformed."""
         require(struct.unpack_from("<H", data, 0x38)[0] == MAGIC, "its superblock is gone")
         inodes, blocks_low = struct.unpack_from("<II", data, 0)
         first_block, log_block = struct.unpack_from("<II", data, 0x14)
@@ -129,7 +129,7 @@ class Superblock:
         size = self.block_size
         require(
             self.first_block == 0 or (self.first_block == 1 and size == 1024),
-            "its first block is a wrong one",
+            "its first block has a wrong number",
         )
         require(self.first_block < self.blocks, "it has no blocks")
         require(self.blocks * size <= disk_size, "it is larger than its disk")
@@ -157,7 +157,7 @@ class Superblock:
         return -(-(self.blocks - self.first_block) // self.blocks_per_group)
 
     def layout(self) -> tuple[int, ...]:
-        """Two file systems that agree in this number their blocks and inodes in the same way."""
+        """Two file systems with equal layouts number their blocks and inodes in the same way."""
         return (
             self.block_size,
             self.first_block,
@@ -167,7 +167,7 @@ class Superblock:
         )
 
     def descriptor_place(self, group: int) -> tuple[int, int]:
-        """Block and offset of a group's descriptor."""
+        """Return the block and the offset of a group's descriptor."""
         per_block = self.block_size // self.descriptor_size
         table, at = divmod(group, per_block)
         if self.first_meta_group is None or table < self.first_meta_group:

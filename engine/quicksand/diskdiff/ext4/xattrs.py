@@ -1,4 +1,4 @@
-"""Extended attributes (attributes.rst): in the inode after its fields, and in a block."""
+"""Extended attributes (attributes.rst), which lie behind an inode's fields and in a block."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from quicksand.diskdiff.ext4.inode import Inode, Volume
 MAGIC = 0xEA020000
 BLOCK_HEADER = 32
 SYSTEM_DATA = (7, b"data")
-"""Not an attribute: the rest of a file that is kept in its inode."""
+"""Not a user's attribute: the rest of a file that is stored in its inode."""
 
 VALUE_STEP = 256
-"""Bytes of values that are as much work as a name."""
+"""Bytes of values that count as one step."""
 
 Attributes = dict[tuple[int, bytes], bytes]
-"""(Number of the name's prefix, the rest of the name) -> value. Of a value that has an inode of its
-own: that inode's number, length and hash."""
+"""(Number of the name's prefix, rest of the name) -> value. For a value in an inode of its own: its
+number, length and hash."""
 
 _ENTRY = struct.Struct("<BBHIII")
 
 
 def read_attributes(volume: Volume, inode: Inode) -> Attributes:
-    """All of them. Raises Malformed."""
+    """Read all extended attributes of an inode. Raises Malformed, ImageError."""
     found: Attributes = {}
     start = 128 + inode.extra_size
     if inode.extra_size and start + 4 <= len(inode.raw):
@@ -35,13 +35,13 @@ def read_attributes(volume: Volume, inode: Inode) -> Attributes:
         (magic,) = struct.unpack_from("<I", block)
         require(magic == MAGIC, f"the attributes of the inode {inode.number} are damaged")
         _read(block, BLOCK_HEADER, found)
-    # Values may overlap, so that a block holds many times its size of them.
+    # Values may overlap, so the values in a block can add up to many times its size.
     volume.budget.spend(1 + len(found) + sum(map(len, found.values())) // VALUE_STEP)
     return found
 
 
 def _read(area: bytes, at: int, found: Attributes) -> None:
-    """Entries from ``at`` on; offsets of values count from the beginning of ``area``."""
+    """Read entries from ``at`` on; offsets of values count from the beginning of ``area``."""
     while at + 4 <= len(area) and area[at : at + 4] != bytes(4):
         require(at + _ENTRY.size <= len(area), "an extended attribute is cut off")
         name_length, prefix, offset, inode, size, hash_ = _ENTRY.unpack_from(area, at)

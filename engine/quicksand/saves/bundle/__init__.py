@@ -1,1 +1,2 @@
-"""Saves, and sandboxes with their checkpoints, as one file (docs/internals/bundles.md)."""
+"""Exports and imports: a save, or a sandbox with its checkpoints, as one file
+(docs/internals/bundles.md)."""

@@ -1,4 +1,4 @@
-"""The image below a save or a sandbox: found for an export, brought in by an import."""
+"""The image below a save or a sandbox: found for an export, added to the store by an import."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from quicksand.host.files import read_json
 from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.images.store import MANIFEST as IMAGE_MANIFEST
 from quicksand.images.store import ImageStore, StoredImage, image_digest, sha256_file
-from quicksand.saves.bundle.checks import check_disk
+from quicksand.saves.bundle.checks import DiskWatch, check_disk
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Base, Bundle, Member
 from quicksand.saves.bundle.receiving import Receiver
+from quicksand.text import mib_text
 
 NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
-"""Of the files in the image store, by part."""
+"""The names of the files in the image store, by part."""
+
+PART_MAX = {"image.kernel": 128 * 1024 * 1024, "image.initrd": 512 * 1024 * 1024}
+"""The largest kernel and initrd, in bytes; Debian's have 12 and 40 MiB."""
 
 _OURS = {"schema_version", "name", "version", "digest", "arch", "recipe", "cmdline", "files"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBase:
-    """An image that is to be named by a bundle, or to be in it."""
+    """An image that a bundle names or contains."""
 
     base: Base
     files: Mapping[str, tuple[Path, Member]] = field(default_factory=dict)
-    """By their names in a bundle; empty if the image itself is not here."""
+    """Path and description by the name in a bundle; empty if the image itself is not here."""
 
 
 def describe(image: StoredImage) -> FoundBase:
-    """An image of the store."""
+    """Describe an image of the store. Raises OSError, ValueError."""
     about = read_json(image.root / IMAGE_MANIFEST)
     base = Base(
         name=image.name,
@@ -53,7 +57,8 @@ def describe(image: StoredImage) -> FoundBase:
 
 
 def describe_outside(image: ResolvedImage) -> FoundBase:
-    """An image that is not in the store: its digest is made here. Raises SaveError, OSError."""
+    """Describe an image outside the store, computing its digest. Raises SaveError for a package
+    with more than one layer, OSError."""
     if image.digest:
         return describe(ImageStore.load(image.chain[0].parent))
     if len(image.chain) != 1:
@@ -80,22 +85,30 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
 
 
 def require_base(store: ImageStore, base: Base) -> StoredImage:
-    """The base of a thin bundle. Raises BundleError saying how to get it."""
+    """Return the base of a thin bundle. Raises BundleError saying how to get it."""
     image = store.find_version(base.name, base.digest)
     if image is not None:
         return image
     there = store.get(base.name)
     has = f"; the {base.name!r} here has the digest {there.digest[:12]}" if there else ""
     raise BundleError(
-        f"the bundle lies on the image {base}, which is not here{has}",
+        f"the bundle needs the image {base}, which is not here{has}",
         hint="have it exported with --full, which brings the image; "
         f"`quicksand-tui images build {base.name}` may make the same one",
     )
 
 
+def check_part_size(name: str, size: int) -> None:
+    """Raise ValueError if a kernel or initrd claims an impossible size in bytes."""
+    if size > PART_MAX.get(name, size):
+        raise ValueError(f"{name} has {mib_text(size)}, more than {PART_MAX[name] >> 20}")
+
+
 def check_files(bundle: Bundle) -> None:
-    """Raise ValueError unless the files of the base in a bundle are those of its digest."""
+    """Raise ValueError unless the files of the base in a bundle fit the base's digest."""
     files = {file.name: file for file in bundle.files}
+    for name in IMAGE_FILES:
+        check_part_size(name, files[name].size)
     parts = {part: {"sha256": files[name].sha256} for name, part in IMAGE_FILES.items()}
     base = bundle.base
     if image_digest(parts, base.cmdline, base.recipe) != base.digest:
@@ -103,16 +116,16 @@ def check_files(bundle: Bundle) -> None:
 
 
 class IncomingBase:
-    """The base of a bundle: there already, or coming with it."""
+    """The base of a bundle, which is in the store already or comes with the bundle."""
 
     def __init__(self, store: ImageStore, bundle: Bundle) -> None:
-        """Raises BundleError for a thin bundle whose base is not here, ValueError for a full one
-        whose base cannot be right."""
+        """Raises BundleError if a thin bundle's base is not here, ValueError if a full one's base
+        cannot be right."""
         self._store = store
         self._bundle = bundle
         self._made: Path | None = None
         self.image: StoredImage | None = None
-        """None until it has been published."""
+        """The image in the store; None until a base that comes with the bundle is published."""
         if bundle.is_full:
             check_files(bundle)
             self.image = store.find_version(bundle.base.name, bundle.base.digest)
@@ -120,11 +133,22 @@ class IncomingBase:
             self.image = require_base(store, bundle.base)
         if self.image is not None and self.image.arch != bundle.base.arch:
             raise ValueError(f"it is for {bundle.base.arch}, and its base for {self.image.arch}")
+        self._check_sizes()
         self.is_new = self.image is None
 
+    def _check_sizes(self) -> None:
+        """Raise ValueError if files that are here have other sizes in the bundle, since those
+        cannot have the same digests."""
+        for member in self._bundle.files:
+            part = IMAGE_FILES.get(member.name)
+            if part is None or self.image is None:
+                continue
+            if member.size != self.image.files[part]["size"]:
+                raise ValueError(f"{member.name} is damaged: its size is not that of its digest")
+
     def receive(self, receiver: Receiver, made: Path) -> None:
-        """Take the files of the base out of the bundle, into the directory ``made`` of the image
-        store if they are not there yet. Raises ValueError, BundleError, HostError."""
+        """Read the files of the base from the bundle, into the directory ``made`` of the image
+        store unless the base is there. Raises ValueError, BundleError, HostError."""
         for member in self._bundle.files:
             part = IMAGE_FILES.get(member.name)
             if part is None:
@@ -134,13 +158,15 @@ class IncomingBase:
                 continue
             self._made = made
             path = made / NAMES[part]
-            receiver.write(member, path)
             if part == "disk":
+                receiver.write(member, path, watch=DiskWatch(member.name, member.size))
                 check_disk(path, member.name)
+            else:
+                receiver.write(member, path)
 
     def publish(self) -> StoredImage:
-        """Have the base in the image store; it is not made the current version of an image that
-        is there. Raises ImageError, HostError."""
+        """Add the base to the image store, as the current version only if the image has none.
+        Raises ImageError, HostError."""
         if self.image is None:
             assert self._made is not None, "receive it first"
             base = self._bundle.base
@@ -149,7 +175,7 @@ class IncomingBase:
 
 
 def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -> StoredImage:
-    """Give files their place in the image store. Raises ImageError, HostError."""
+    """Publish the files in ``made`` in the image store. Raises ImageError, HostError."""
     created = base.about.get("created")
     known = isinstance(created, int | float) and not isinstance(created, bool)
     manifest: dict[str, Any] = {
@@ -172,11 +198,11 @@ def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -
 
 
 def find_base(resolver: ImageResolver, name: str, digest: str, arch: Architecture) -> FoundBase:
-    """The image that a save or sandbox lies on. Raises ImageError, SaveError."""
+    """Find the image of a save or sandbox. Raises ImageError, SaveError, OSError."""
     if digest:
         image = resolver.store.find_version(name, digest)
         if image is not None:
             return describe(image)
-        # A thin bundle can name it all the same.
+        # A thin bundle can name an image that is not here.
         return FoundBase(base=Base(name=name, version="", digest=digest, arch=arch.value))
     return describe_outside(resolver.resolve(name, arch))

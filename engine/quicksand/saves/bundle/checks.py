@@ -1,5 +1,5 @@
-"""What of a bundle could reach this host, and is refused: in its configuration, and in the headers
-of its disks. All that is done by our own code, before any QEMU program sees a file."""
+"""Refuses what could reach this host from a bundle: in its configuration and in the headers of its
+disks. Only our own code reads them, before any QEMU program sees a file."""
 
 from __future__ import annotations
 
@@ -11,28 +11,38 @@ from typing import Any
 
 from quicksand.config import NetworkMode, SandboxConfig
 from quicksand.errors import BundleError, ImageError
-from quicksand.images.qcow2 import L1_SIZE_MAX, VIRTUAL_SIZE_MAX, Qcow2Header, check_qcow2
+from quicksand.images.qcow2 import (
+    HEAD,
+    L1_SIZE_MAX,
+    VIRTUAL_SIZE_MAX,
+    Qcow2Header,
+    check_qcow2,
+    parse_header,
+)
+from quicksand.saves.resolving import left_out_of
+from quicksand.text import mib_text
 
 SNAPSHOTS_MAX = 64
-"""Snapshots within a layer: published packages may have left some, nobody goes back to them."""
+"""Internal snapshots of a layer: published packages may have left some, which nothing uses."""
+
+OVERHEAD = 64 * 1024 * 1024
+"""Bytes by which a disk's file may exceed what it can map: tables and freed clusters."""
 
 SNAPSHOT_EXTRA_MAX = 1024
 """Bytes; QEMU's own limit (block/qcow2.h, QCOW_MAX_SNAPSHOT_EXTRA_DATA)."""
 
 _PROTOCOL = re.compile(r"[^/]*:")
-"""QEMU takes what stands before a colon, no slash before it, for a protocol (block.c,
-path_has_protocol)."""
+"""QEMU takes text before a colon, without a slash, for a protocol (block.c, path_has_protocol)."""
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-"""A path of Windows, which is none."""
+"""A Windows path, which does not name a protocol."""
 
 _SNAPSHOT = struct.Struct(">QIHHIIQII")
-"""An entry of the table of snapshots (QEMU docs/interop/qcow2.txt)."""
+"""An entry of the snapshot table (QEMU docs/interop/qcow2.txt)."""
 
 
 def check_config(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> None:
-    """Refuse what would give a file from elsewhere a say in what this host does. Raises
-    BundleError."""
+    """Raise BundleError if a configuration from elsewhere reaches this host."""
     reason = dangers(config, other)
     if reason:
         raise BundleError(
@@ -42,17 +52,25 @@ def check_config(config: SandboxConfig, other: Mapping[str, Any] | None = None) 
 
 
 def dangers(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> str:
-    """What nobody should let a file choose; "" if there is nothing of that kind."""
+    """Return what in a configuration only a trusted file may choose; "" if there is nothing."""
     if config.extra_qemu_args:
         words = " ".join(config.extra_qemu_args)
         return f"has QEMU arguments of its own, which can read and run anything here: {words[:200]}"
-    if (other or {}).get("mounts"):
-        return f"mounts directories of this host: {str((other or {})['mounts'])[:200]}"
+    if mounts := config.mounts or (other or {}).get("mounts"):
+        return f"mounts directories of this host: {str(mounts)[:200]}"
     return ""
 
 
-def warnings(config: SandboxConfig) -> Iterator[str]:
-    """What is allowed, and yet should be known before a start."""
+def warnings(config: SandboxConfig, *, trusted: bool) -> Iterator[str]:
+    """Yield what a user should know before a start: options that reach this host, or that are left
+    out."""
+    if not trusted:
+        if left_out := left_out_of(config):
+            yield (
+                f"what it asks for is left out ({'; '.join(left_out)}): give it yourself at the "
+                "start, or `import --trust` if you know who made it"
+            )
+        return
     if config.network_mode is NetworkMode.FULL:
         yield "its network mode is full: what runs in it reaches this host's own services"
     if config.port_forwards:
@@ -60,10 +78,65 @@ def warnings(config: SandboxConfig) -> Iterator[str]:
         yield f"it forwards ports of this host: {ports}"
 
 
-def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Header:
-    """Check the header of a layer, ``name`` in the bundle. ``snapshots``: whether it may hold some.
+class DiskWatch:
+    """Checks a qcow2 file while it is written, so that a bad one is refused by its first bytes and
+    not after gigabytes. `check_disk` or `check_layer` check it again when it is complete."""
 
-    Raises BundleError.
+    def __init__(self, name: str, size: int, *, allow_backing: bool = False) -> None:
+        """``name`` is the file's name in the bundle, ``size`` the bytes that the bundle claims."""
+        self._name = name
+        self._size = size
+        self._allow_backing = allow_backing
+        self._head = b""
+        self._header: Qcow2Header | None = None
+        self._at = 0
+        self._is_mapped: bool | None = None
+        """Whether the first-level table has entries; None until all of it was seen."""
+
+    def look(self, data: bytes) -> None:
+        """Check the next piece of the file. Raises BundleError."""
+        if self._header is None:
+            self._head += data
+            if len(self._head) < min(HEAD, self._size):
+                return
+            data = self._head
+            self._header = self._parse(data[:HEAD])
+            self._head = b""
+        if self._is_mapped is None:
+            self._look_at_table(self._header, data)
+        self._at += len(data)
+
+    def _parse(self, head: bytes) -> Qcow2Header:
+        try:
+            header = parse_header(head, self._size, allow_backing=self._allow_backing)
+        except (ValueError, struct.error) as error:
+            raise BundleError(f"{self._name} is not a usable qcow2 image: {error}") from error
+        # Twice, because the file keeps the space of deleted snapshots.
+        self._require_below(2 * header.mapped_max * (1 + header.snapshots))
+        return header
+
+    def _look_at_table(self, header: Qcow2Header, data: bytes) -> None:
+        start = header.l1_offset - self._at
+        end = start + 8 * header.l1_size
+        part = data[max(0, start) : max(0, end)]
+        if part.count(0) != len(part):
+            self._is_mapped = True
+        elif end <= len(data):
+            self._is_mapped = False
+            if not header.snapshots:
+                self._require_below(header.l1_offset + 8 * header.l1_size)
+
+    def _require_below(self, size: int) -> None:
+        if self._size > size + OVERHEAD:
+            raise BundleError(
+                f"{self._name} is refused: it has {mib_text(self._size)}, and its header leads to "
+                f"{mib_text(size)} at the most"
+            )
+
+
+def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Header:
+    """Check the header of a layer that is called ``name`` in the bundle. ``snapshots`` allows
+    internal snapshots. Raises BundleError.
     """
     header = check_disk(path, name, allow_backing=True)
     try:
@@ -77,7 +150,7 @@ def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Heade
 
 
 def check_disk(path: Path, name: str, *, allow_backing: bool = False) -> Qcow2Header:
-    """As `check_qcow2`, with the name that the file has in the bundle. Raises BundleError."""
+    """Check a qcow2 header as `check_qcow2` does, naming the bundle's file. Raises BundleError."""
     try:
         return check_qcow2(path, allow_backing=allow_backing)
     except ImageError as error:
@@ -86,8 +159,8 @@ def check_disk(path: Path, name: str, *, allow_backing: bool = False) -> Qcow2He
 
 
 def check_backing_name(name: str | None) -> None:
-    """The names in headers are never used by us; somebody else's tool may. Raises ValueError for
-    one that is no ordinary path of a qcow2 image."""
+    """Raise ValueError unless the name is an ordinary path of a qcow2 file. The engine ignores the
+    names in headers, but other tools do not."""
     if name is None:
         return
     if _PROTOCOL.match(name) and not _DRIVE.match(name):

@@ -1,4 +1,4 @@
-"""A save as one file."""
+"""Exports a save as one file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quicksand.errors import QuicksandError, SaveError
 from quicksand.host.arch import Architecture
 from quicksand.host.paths import Paths
 from quicksand.images.resolve import ImageResolver
+from quicksand.progress import Progress
 from quicksand.saves.bundle import manifest as bundles
 from quicksand.saves.bundle.bases import FoundBase, find_base
 from quicksand.saves.bundle.checks import check_layer, dangers
 from quicksand.saves.bundle.manifest import Bundle, Kind, overlay_name
-from quicksand.saves.bundle.receiving import Progress
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
 from quicksand.saves.manifest import MANIFEST, Base, SavedLayer, SaveManifest
@@ -37,7 +37,7 @@ class Exported:
     full: bool
     checkpoints: int = 0
     notes: tuple[str, ...] = ()
-    """What is not in it, or what an import will ask for."""
+    """What it does not contain, and what an import will ask for."""
 
 
 def export_save(
@@ -49,11 +49,12 @@ def export_save(
     compress: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write a save as a bundle; ``full`` has the image inside that it lies on. The same save makes
-    the same bytes. Blocks for I/O.
+    """Write a save as a bundle, with ``full`` including the image below it. Equal saves give equal
+    bytes. Blocks for I/O.
 
-    Raises SaveError if the save is damaged, or its base not here for ``full``, ImageError,
-    HostError; ``target`` is as it was then. So it is if ``progress`` raises.
+    Raises SaveError if the save is damaged or ``full`` lacks the image, BundleError for a layer
+    that no import would accept, ImageError, HostError, and what ``progress`` raises; ``target`` is
+    then unchanged.
     """
     say = progress or (lambda stage, done, total: None)
     with ExitStack() as stack:
@@ -89,7 +90,7 @@ def export_save(
 
 
 def _layers(save: Save) -> list[Outgoing]:
-    """Raises SaveError for one that no import would take."""
+    """List the layers of a save. Raises SaveError, BundleError for one that no import accepts."""
     manifest = save.require()
     files = []
     for number, path in enumerate(overlay_paths(save.root, manifest)):
@@ -110,7 +111,7 @@ def _find_base(lowest: Save, paths: Paths) -> FoundBase:
         found = find_base(ImageResolver(paths), known.name, known.digest, arch)
     except QuicksandError as error:
         raise SaveError(
-            f"the image {known} that the save lies on cannot be told: {error}", hint=error.hint
+            f"the image {known} below the save cannot be determined: {error}", hint=error.hint
         ) from error
     if not found.files:
         return FoundBase(base=replace(found.base, version=known.version))
@@ -118,10 +119,10 @@ def _find_base(lowest: Save, paths: Paths) -> FoundBase:
 
 
 def require_files(found: FoundBase, name: str) -> list[Outgoing]:
-    """The files of an image that is to be in a bundle. Raises SaveError if they are not here."""
+    """List the files of an image for a full bundle. Raises SaveError if they are not here."""
     if not found.files:
         raise SaveError(
-            f"{name!r} lies on the image {found.base}, which is not here",
+            f"{name!r} needs the image {found.base}, which is not here",
             hint="export it without --full, or where that image is",
         )
     return [
@@ -131,11 +132,12 @@ def require_files(found: FoundBase, name: str) -> list[Outgoing]:
 
 
 def _complete(save: Save, layers: list[Outgoing], base: bundles.Base) -> SaveManifest:
-    """The manifest with what one of the published packages does not tell, so that whoever imports
-    the save can tell what it lies on and whether it is whole."""
+    """Return the manifest with the fields that published packages leave out, so that an import can
+    find the image and check that the save is whole."""
     manifest = replace(
         save.require(),
-        config=replace(save.require().config, image=base.name),
+        # Directories of this host are nobody else's.
+        config=replace(save.require().config, image=base.name, mounts=()),
         arch=base.arch,
         base=Base(name=base.name, version=base.version, digest=base.digest),
     )

@@ -1,5 +1,6 @@
-"""Image bundles of the specification: ``manifest.json``, ``image.qcow2``, ``image.kernel`` and
-``image.initrd``, in any order. Their manifests tell less than ours; what they tell is held to."""
+"""Imports image bundles of the specification: ``manifest.json``, ``image.qcow2``, ``image.kernel``
+and ``image.initrd``, in any order. Their manifests may lack digests; those they have are
+checked."""
 
 from __future__ import annotations
 
@@ -11,9 +12,8 @@ from quicksand.errors import BundleError
 from quicksand.host.arch import Architecture
 from quicksand.host.staging import staging
 from quicksand.images.store import DIGEST_SHOWN, ImageStore, image_digest
-from quicksand.saves.bundle.bases import NAMES, publish_image
-from quicksand.saves.bundle.checks import check_disk
-from quicksand.saves.bundle.importing import Imported, Options
+from quicksand.saves.bundle.bases import NAMES, check_part_size, publish_image
+from quicksand.saves.bundle.checks import DiskWatch, check_disk
 from quicksand.saves.bundle.manifest import (
     FORMAT,
     IMAGE_FILES,
@@ -25,7 +25,7 @@ from quicksand.saves.bundle.manifest import (
     check_image_name,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Receiver, require_space
+from quicksand.saves.bundle.receiving import Imported, Options, Receiver, require_space
 from quicksand.saves.bundle.tar import Header, TarReader
 
 
@@ -38,10 +38,10 @@ def import_image(
     *,
     fallback: str,
 ) -> Imported:
-    """Take an image whose first member is at hand, or has been read if that was the manifest.
-    ``fallback``: its name, if nobody says another.
+    """Import an image. ``first`` is the header of its first member, whose content was read if that
+    is ``manifest``. ``fallback`` is the name if neither the options nor the manifest have one.
 
-    Raises ValueError, BundleError, HostError: nothing has changed then.
+    Raises ValueError, BundleError, ConfigError, ImageError, HostError and then changes nothing.
     """
     receiver = Receiver(reader, 0, options.progress)
     with ExitStack() as stack:
@@ -53,12 +53,16 @@ def import_image(
             if header.name == MANIFEST and manifest is None:
                 manifest = parse_json(reader.small_content(MANIFEST_MAX, MANIFEST))
             elif header.name in IMAGE_FILES and header.name not in digests:
+                part = IMAGE_FILES[header.name]
+                check_part_size(header.name, header.size)
                 require_space(store.root, header.size)
-                path = made / NAMES[IMAGE_FILES[header.name]]
-                digests[header.name] = receiver.write_content(path)
+                watch = DiskWatch(header.name, header.size) if part == "disk" else None
+                digests[header.name] = receiver.write_content(made / NAMES[part], watch=watch)
                 size += header.size
             else:
-                raise ValueError(f"it has {header.name!r}, which no image has, or has it twice")
+                raise ValueError(
+                    f"it has {header.name!r}, which is not part of an image or occurs twice"
+                )
             header = reader.next()
         missing = [name for name in IMAGE_FILES if name not in digests]
         if manifest is None or manifest.get("format") == FORMAT or missing:
@@ -83,7 +87,7 @@ def _describe(manifest: Mapping[str, Any], digests: Mapping[str, str], name: obj
     arch = manifest.get("arch") or Architecture.host().value
     cmdline, recipe = manifest.get("cmdline", ""), manifest.get("recipe", "")
     if not isinstance(cmdline, str) or not isinstance(recipe, str):
-        raise ValueError("cmdline or recipe is no text")
+        raise ValueError("cmdline or recipe is not a text")
     parts = {part: {"sha256": digests[file]} for file, part in IMAGE_FILES.items()}
     return Base(
         name=check_image_name(name),
@@ -97,7 +101,7 @@ def _describe(manifest: Mapping[str, Any], digests: Mapping[str, str], name: obj
 
 
 def _check_digests(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> None:
-    """Raise ValueError if the manifest tells digests of files, and they are others."""
+    """Raise ValueError if the manifest has other digests for the files."""
     files = manifest.get("files")
     for name, part in IMAGE_FILES.items():
         told = files.get(name, files.get(part)) if isinstance(files, dict) else None

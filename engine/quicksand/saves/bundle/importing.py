@@ -1,12 +1,10 @@
-"""Bundles from anywhere. Whoever made one is not believed: every number has a limit, every file is
-compared with its digest, every header of a disk is read by our own code; and nothing of it can be
-seen before all of it is whole."""
+"""Imports bundles from anywhere. Nothing in one is trusted: every number has a limit, every file is
+compared with its digest, our own code reads every disk header, and nothing of a bundle becomes
+visible before all of it is complete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +14,8 @@ from quicksand.host.staging import staging, sweep_staging
 from quicksand.images.store import ImageStore
 from quicksand.registry import Registry
 from quicksand.saves.bundle.bases import IncomingBase
-from quicksand.saves.bundle.checks import check_config, check_layer, warnings
+from quicksand.saves.bundle.checks import DiskWatch, check_config, check_layer, warnings
+from quicksand.saves.bundle.image_import import import_image
 from quicksand.saves.bundle.manifest import (
     FORMAT,
     IMAGE_FILES,
@@ -26,48 +25,14 @@ from quicksand.saves.bundle.manifest import (
     Kind,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Progress, Receiver, require_space
+from quicksand.saves.bundle.receiving import Imported, Options, Receiver, require_space
 from quicksand.saves.bundle.streams import Source, open_source
 from quicksand.saves.bundle.tar import BLOCK, Header, TarReader
+from quicksand.saves.bundle.tree_import import import_tree
 from quicksand.saves.manifest import MANIFEST as SAVE_MANIFEST
 from quicksand.saves.manifest import OVERLAYS, SaveManifest, check_save_name
+from quicksand.saves.ownership import mark_imported
 from quicksand.saves.store import SaveStore, taken
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """What has come out of a bundle."""
-
-    kind: Kind
-    name: str
-    root: Path
-    """Its directory."""
-    size: int
-    """Bytes of the files in the bundle."""
-    base: str = ""
-    """The image below it."""
-    image_added: bool = False
-    """The image has come with it."""
-    id: str = ""
-    """A sandbox's."""
-    checkpoints: int = 0
-    notes: tuple[str, ...] = ()
-    """What should be known before it is started."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How to import."""
-
-    name: str | None = None
-    """Instead of its own."""
-    replace: bool = False
-    """What has the name already makes room: a save goes to the trash."""
-    trusted: bool = False
-    """Who made it is known: it may have QEMU arguments and mounts of its own."""
-    progress: Progress | None = None
-    stop: Callable[[], None] = lambda: None
-    """Called while a pipe has nothing to read, and before anything is published; may raise."""
 
 
 def import_bundle(
@@ -77,12 +42,12 @@ def import_bundle(
     registry: Registry | None = None,
     options: Options | None = None,
 ) -> Imported:
-    """Take what a bundle holds: a save goes to ``store``, a sandbox with its checkpoints to
-    ``registry``, an image to ``image_store``. Blocks for I/O.
+    """Import a save into ``store``, a sandbox with its checkpoints into ``registry``, or an image
+    into ``image_store``. Blocks for I/O.
 
-    Raises BundleError for one that is damaged or could reach this host, SaveError or
-    NameTakenError for a name that is taken, ConfigError, HostError: then nothing has changed. So
-    it is if ``progress`` raises.
+    Raises BundleError for a bundle that is damaged or reaches this host, SaveError or
+    NameTakenError for a name that is taken, ConfigError, ImageError, HostError, and what
+    ``progress`` raises; then nothing has changed, except that a new image may stay.
     """
     options = options or Options()
     label = str(path) if isinstance(path, Path) else "the bundle"
@@ -107,13 +72,11 @@ def _import(
     reader = TarReader(source)
     first = reader.next()
     if first is None or first.name not in (MANIFEST, *IMAGE_FILES):
-        raise ValueError("it is a tar, but no bundle")
+        raise ValueError("it is a tar, but not a bundle")
     value = None
     if first.name == MANIFEST:
         value = parse_json(reader.small_content(MANIFEST_MAX, MANIFEST))
     if value is None or value.get("format") != FORMAT:
-        from quicksand.saves.bundle.image_import import import_image
-
         stem = Path(label).stem if label.endswith(".quicksand") else ""
         return import_image(reader, first, value, image_store, options, fallback=stem)
     bundle = Bundle.from_json(value)
@@ -124,8 +87,6 @@ def _import(
         check_config(bundle.config, other)
     receiver = Receiver(reader, bundle.size, options.progress)
     if bundle.kind is Kind.TREE:
-        from quicksand.saves.bundle.tree_import import import_tree
-
         if registry is None:
             raise BundleError("it holds a sandbox with its checkpoints, not a save")
         return import_tree(receiver, bundle, image_store, registry, options)
@@ -133,10 +94,10 @@ def _import(
 
 
 def _check_length(bundle: Bundle, first: Header, size: int) -> None:
-    """Raise ValueError at once if a file is too short for what it claims to hold."""
+    """Raise ValueError if the file is shorter than what it claims to hold."""
     need = sum(BLOCK + -(-part // BLOCK) * BLOCK for part in _sizes(bundle, first))
     if size < need:
-        raise ValueError(f"it is cut off: it has {size} bytes, and says that it holds {need}")
+        raise ValueError(f"it is cut off: it has {size} bytes, and claims to hold {need}")
 
 
 def _sizes(bundle: Bundle, first: Header) -> list[int]:
@@ -162,7 +123,8 @@ def _import_save(
         made = stack.enter_context(store.making())
         for file in bundle.files:
             if file.name not in IMAGE_FILES:
-                receiver.write(file, made / file.name)
+                watch = DiskWatch(file.name, file.size, allow_backing=True)
+                receiver.write(file, made / file.name, watch=watch)
                 check_layer(made / file.name, file.name, snapshots=True)
         if base.is_new:
             require_space(images.root, bundle.size - own)
@@ -172,6 +134,8 @@ def _import_save(
             base.receive(receiver, made)
         receiver.end()
         write_json(made / SAVE_MANIFEST, save.to_json())
+        if not options.trusted:
+            mark_imported(made)
         sync_dir(made / OVERLAYS)
         sync_dir(made)
         options.stop()
@@ -184,5 +148,5 @@ def _import_save(
         size=bundle.size,
         base=f"{image.name} {image.digest[:12]}",
         image_added=base.is_new,
-        notes=tuple(warnings(save.config)),
+        notes=tuple(warnings(save.config, trusted=options.trusted)),
     )

@@ -1,7 +1,7 @@
-"""``manifest.json`` of a bundle, its first member: what the bundle is, and every file that follows.
+"""The manifest of a bundle, its first member: it describes the bundle and lists all other files.
 
-It carries a digest of itself, so that with the files' digests no byte that counts can change
-unnoticed. (That tells damage, not who made it.)
+It contains a digest of itself and of every file, so damage never goes unnoticed. (The digests do
+not say who made the bundle.)
 """
 
 from __future__ import annotations
@@ -24,33 +24,34 @@ FORMAT = "quicksand-bundle"
 VERSION = 1
 MANIFEST = "manifest.json"
 MANIFEST_MAX = 1024 * 1024
-"""Bytes: enough for some 7000 files."""
+"""Bytes; enough for about 7000 files."""
 
 IMAGE_FILES = {"image.qcow2": "disk", "image.kernel": "kernel", "image.initrd": "initrd"}
-"""Names in a bundle (the specification's), and the parts of the image store that they are."""
+"""The names in a bundle (fixed by the specification), and the parts of an image in the store."""
 
 CMDLINE_MAX = 4096
+"""Characters of the kernel's command line."""
 
 NUMBER_MAX = 20
-"""Digits of a whole number: what a file's size can have."""
+"""Digits of an integer; enough for any file's size."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 class Kind(StrEnum):
-    """What a bundle holds."""
+    """The kinds of bundles."""
 
     SAVE = "save"
     TREE = "tree"
-    """A sandbox: its checkpoints, and its disk if it was stopped."""
+    """A sandbox with its checkpoints, and with its disk if it was stopped."""
     IMAGE = "image"
-    """What a guest boots from; its manifest is another one, that of the specification."""
+    """An image; its manifest has the other format that the specification describes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A file in the bundle."""
+    """A file in a bundle."""
 
     name: str
     size: int
@@ -62,6 +63,7 @@ class Member:
 
     @classmethod
     def from_json(cls, value: object) -> Member:
+        """Raises ValueError."""
         plain = _mapping(value, "a file")
         size = plain.get("size")
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**63:
@@ -74,17 +76,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The image below the disk."""
+    """The image below a save or a sandbox."""
 
     name: str
     version: str
     digest: str
-    """Of the image store: of all files, command line and recipe."""
+    """The digest in the image store: of all files, the command line and the recipe."""
     arch: str
     recipe: str = ""
     cmdline: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What else its manifest in the image store says."""
+    """The other fields of its manifest in the image store."""
 
     def __str__(self) -> str:
         version = f" version {self.version}" if self.version else ""
@@ -95,6 +97,7 @@ class Base:
 
     @classmethod
     def from_json(cls, value: object) -> Base:
+        """Raises ValueError, ConfigError."""
         plain = _mapping(value, "base")
         digest = _text(plain, "digest")
         if not _SHA256.fullmatch(digest):
@@ -112,16 +115,16 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """Whose checkpoints these are."""
+    """The sandbox in a bundle of the kind "tree"."""
 
     id: str
     config: SandboxConfig
     layers: tuple[str, ...] = ()
-    """Frozen layers of its disk, the lowest first."""
+    """The frozen layers of its present disk, the lowest first."""
     top: str | None = None
-    """The layer that its guest wrote to; None if the disk as it is now is not in the bundle."""
+    """The layer that its guest wrote to; None if the bundle lacks the present disk."""
     node: str | None = None
-    """The checkpoint that it stands on."""
+    """The id of the checkpoint that it stands on, or None."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -134,10 +137,11 @@ class Sandbox:
 
     @classmethod
     def from_json(cls, value: object) -> Sandbox:
+        """Raises ValueError, ConfigError."""
         plain = _mapping(value, "sandbox")
         layers = plain.get("layers")
         if not isinstance(layers, list):
-            raise ValueError("layers is no list")
+            raise ValueError("layers is not a list")
         top = plain.get("top")
         return cls(
             id=_id(plain.get("id")),
@@ -150,16 +154,16 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """What a bundle says of itself."""
+    """The contents of a bundle's manifest."""
 
     name: str
-    """Of the save or the sandbox."""
+    """The name of the save or the sandbox."""
     created: float
-    """Unix time: of the save, or of the latest checkpoint."""
+    """Unix time of the save or of the latest checkpoint."""
     content: SaveManifest | Sandbox
     base: Base
     files: tuple[Member, ...]
-    """All that follow the manifest, in their order."""
+    """All files that follow the manifest, in order."""
 
     @property
     def kind(self) -> Kind:
@@ -167,7 +171,7 @@ class Bundle:
 
     @property
     def is_full(self) -> bool:
-        """The base is inside."""
+        """Whether the bundle contains its base."""
         return any(file.name in IMAGE_FILES for file in self.files)
 
     @property
@@ -180,7 +184,7 @@ class Bundle:
         return sum(file.size for file in self.files)
 
     def encode(self) -> bytes:
-        """The same bytes for the same bundle."""
+        """Encode the manifest; equal bundles give equal bytes."""
         plain = {
             "format": FORMAT,
             "version": VERSION,
@@ -197,10 +201,10 @@ class Bundle:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Bundle:
-        """Raises ValueError saying what is wrong."""
+        """Parse and check a manifest. Raises ValueError saying what is wrong, ConfigError."""
         version = value.get("version")
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-            raise ValueError(f"version {version!r} is no version of a bundle")
+            raise ValueError(f"version {version!r} is not a version of a bundle")
         if version > VERSION:
             raise ValueError(
                 f"its version {version} is newer than {VERSION}, the newest that this program knows"
@@ -218,10 +222,10 @@ class Bundle:
             raise ValueError(f"a bundle of the kind {kind.value!r} has another manifest")
         created = value.get("created")
         if isinstance(created, bool) or not isinstance(created, int | float):
-            raise ValueError("created is no time")
+            raise ValueError("created is not a time")
         files = value.get("files")
         if not isinstance(files, list):
-            raise ValueError("files is no list")
+            raise ValueError("files is not a list")
         found = cls(
             name=_text(value, "name"),
             created=float(created),
@@ -233,41 +237,42 @@ class Bundle:
         return found
 
     def _check(self, value: Mapping[str, Any]) -> None:
-        """Raise ValueError unless its parts fit each other."""
+        """Raise ValueError unless all parts fit each other."""
         if not math.isfinite(self.created):
-            raise ValueError("created is no time")
+            raise ValueError("created is not a time")
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("two of its files have the same name")
         images = [name for name in names if name in IMAGE_FILES]
         if value.get("full") is not bool(images) or images not in ([], list(IMAGE_FILES)):
-            raise ValueError("it does not say rightly whether its base is inside")
+            raise ValueError("its manifest and its files disagree on whether it contains its base")
         if names[len(names) - len(images) :] != images:
             raise ValueError("the files of its base do not come last")
         if self.config.image != self.base.name:
-            raise ValueError(f"it lies on {self.config.image!r}, and its base is {self.base}")
+            raise ValueError(f"its image is {self.config.image!r}, and its base is {self.base}")
         if isinstance(self.content, SaveManifest):
             self._check_save(self.content, names[: len(names) - len(images)])
 
     def _check_save(self, save: SaveManifest, names: list[str]) -> None:
         layers = save.layers or ()
         if save.base is None or save.base.digest != self.base.digest:
-            raise ValueError("the save is of another base")
+            raise ValueError("the save has another base")
         if save.base.name != self.base.name or save.arch != self.base.arch:
-            raise ValueError("the save is of another base")
+            raise ValueError("the save has another base")
         if not layers or names != [overlay_name(n) for n in range(len(layers))]:
             raise ValueError("its files are not the layers of the save")
         for layer, file in zip(layers, self.files, strict=False):
             if (layer.size, layer.sha256) != (file.size, file.sha256):
-                raise ValueError(f"{file.name} is not the layer that the save tells of")
+                raise ValueError(f"{file.name} is not the layer that the save lists")
 
 
 def overlay_name(number: int) -> str:
+    """Return the name in a bundle of a save's layer, counted from 0 at the lowest."""
     return f"{OVERLAYS}/{number}.qcow2"
 
 
 def parse_json(data: bytes, what: str = MANIFEST) -> dict[str, Any]:
-    """A JSON object of somebody else. Raises ValueError."""
+    """Parse an untrusted JSON object; errors call it ``what``. Raises ValueError."""
 
     def refuse(word: str) -> NoReturn:
         raise ValueError(f"{what} has the number {word[:24]}")
@@ -296,21 +301,21 @@ def parse_json(data: bytes, what: str = MANIFEST) -> dict[str, Any]:
     except RecursionError:
         raise ValueError(f"{what} is nested too deeply") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{what} is no text") from None
+        raise ValueError(f"{what} is not a text") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no JSON object")
+        raise ValueError(f"{what} is not a JSON object")
     return value
 
 
 def check_image_name(name: object) -> str:
-    """``name`` if a directory of the image store may be called so. Raises ValueError."""
+    """Return ``name`` if it can name an image. Raises ValueError."""
     if not isinstance(name, str) or not _IMAGE_NAME.fullmatch(name):
-        raise ValueError(f"{str(name)[:100]!r} is no name for an image")
+        raise ValueError(f"{str(name)[:100]!r} cannot be the name of an image")
     return name
 
 
 def check_cmdline(text: str) -> str:
-    """Words for the guest's kernel. Raises ValueError."""
+    """Return ``text`` if it can be a kernel's command line. Raises ValueError."""
     if len(text) > CMDLINE_MAX or not text.isprintable():
         raise ValueError("the kernel's command line is too long, or cannot be printed")
     return text
@@ -323,18 +328,18 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 def _mapping(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no JSON object")
+        raise ValueError(f"{what} is not a JSON object")
     return value
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:
     found = value.get(name)
     if not isinstance(found, str):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not a text")
     return found
 
 
 def _id(value: object) -> str:
     if not is_id(value):
-        raise ValueError(f"{str(value)[:40]!r} is no id")
+        raise ValueError(f"{str(value)[:40]!r} is not an id")
     return value

@@ -1,7 +1,8 @@
-"""Files on their way into a bundle: opened once, read as they are listed, digests compared."""
+"""Writes files into a bundle: each is opened once, read in order, and compared with its digest."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from quicksand.errors import BundleError, HostError, PathError
+from quicksand.progress import Progress
 from quicksand.saves.bundle.manifest import MANIFEST, MANIFEST_MAX, Bundle, Member, parse_json
-from quicksand.saves.bundle.receiving import Crcs, Progress, check_digest
+from quicksand.saves.bundle.receiving import RECORDS_MAX, Crcs, check_digest
 from quicksand.saves.bundle.streams import Write
 from quicksand.saves.bundle.tar import END, PIECE, encode_header, padding
 from quicksand.snapshots.records import File
@@ -24,20 +26,21 @@ class Outgoing:
     """A file that goes into a bundle."""
 
     name: str
-    """In the bundle."""
+    """Its name in the bundle."""
     path: Path | None = None
     data: bytes | None = None
-    """Its content, if that is no file's."""
+    """Its content, if there is no ``path``."""
     sha256: str = ""
-    """"" until it is known."""
+    """Its digest; "" until it is known."""
     size: int = -1
+    """Bytes; -1 until they are known."""
     expected: File | None = None
-    """A record that knows its checksums."""
+    """A record with its checksums."""
     descriptor: int = field(default=-1, repr=False)
 
     def open(self, stack: ExitStack) -> None:
-        """Have it whatever becomes of its name; links are not followed. Raises BundleError,
-        HostError."""
+        """Open it without following links, so that it stays readable whatever happens to its name.
+        Raises BundleError, HostError if too many files are open."""
         if self.data is not None:
             self.size, self.sha256 = len(self.data), hashlib.sha256(self.data).hexdigest()
             return
@@ -50,7 +53,7 @@ class Outgoing:
         stack.callback(os.close, self.descriptor)
         found = os.fstat(self.descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise BundleError(f"{self.path} is no file")
+            raise BundleError(f"{self.path} is not a regular file")
         if self.size not in (-1, found.st_size):
             raise BundleError(
                 f"{self.path} is damaged: {found.st_size} bytes instead of {self.size}"
@@ -58,7 +61,7 @@ class Outgoing:
         self.size = found.st_size
 
     def pieces(self) -> Iterator[bytes]:
-        """Its content. Raises BundleError if it has become shorter, PathError."""
+        """Yield its content. Raises BundleError if it became shorter, PathError."""
         if self.data is not None:
             yield self.data
             return
@@ -85,43 +88,54 @@ def _cannot_open(path: Path, error: OSError) -> Exception:
             hint="`ulimit -n 65536` allows more of them",
         )
     if error.errno == errno.ELOOP:
-        return BundleError(f"{path} is a symbolic link: it is no file of ours")
+        return BundleError(f"{path} is a symbolic link, which is not exported")
     return BundleError(f"{path} cannot be read: {error.strerror}")
 
 
 def open_all(files: Sequence[Outgoing], stack: ExitStack) -> None:
+    """Open all files; ``stack`` closes them. Raises BundleError, HostError."""
     for file in files:
         file.open(stack)
 
 
 def find_digests(files: Sequence[Outgoing], progress: Progress) -> None:
-    """Read what has no digest yet. Raises BundleError for a file that is not what its record
-    says."""
+    """Compute missing digests. Raises BundleError for a file that differs from its record,
+    PathError, and what ``progress`` raises."""
     unknown = [file for file in files if not file.sha256]
     total = sum(file.size for file in unknown)
     done = 0
     for file in unknown:
-        digest, crcs = hashlib.sha256(), Crcs()
+        digest = hashlib.sha256()
+        crcs = None if file.expected is None else Crcs(file.expected)
         for data in file.pieces():
             digest.update(data)
-            if file.expected is not None:
-                crcs.update(data)
+            if crcs is not None:
+                with _damage(file):
+                    crcs.update(data)
             done += len(data)
             progress("checking", done, total)
-        if file.expected is not None:
-            try:
-                crcs.check(file.expected, file.size)
-            except ValueError as error:
-                raise BundleError(f"{file.path} is damaged: {error}") from error
+        if crcs is not None:
+            with _damage(file):
+                crcs.check(file.size)
         file.sha256 = digest.hexdigest()
 
 
+@contextlib.contextmanager
+def _damage(file: Outgoing) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise BundleError(f"{file.path} is damaged: {error}") from error
+
+
 def encode_manifest(bundle: Bundle) -> bytes:
-    """The bundle's manifest, which an import will take. Raises BundleError if none would."""
+    """Encode the manifest. Raises BundleError if no import would accept it."""
     data = bundle.encode()
     try:
         if len(data) > MANIFEST_MAX:
             raise ValueError(f"{len(bundle.files)} files are more than a bundle can have")
+        if sum(file.size for file in bundle.files if file.name.endswith(".json")) > RECORDS_MAX:
+            raise ValueError("the records of its checkpoints are more than a bundle can have")
         Bundle.from_json(parse_json(data))
     except ValueError as error:
         raise BundleError(f"{bundle.name!r} cannot be exported: {error}") from error
@@ -131,7 +145,8 @@ def encode_manifest(bundle: Bundle) -> bytes:
 def write_bundle(
     bundle: Bundle, files: Sequence[Outgoing], write: Write, progress: Progress
 ) -> None:
-    """Write a tar of the manifest and all files. Raises BundleError if one of them has changed."""
+    """Write a tar of the manifest and all files. Raises BundleError if a file has changed,
+    PathError, and what ``write`` and ``progress`` raise."""
     manifest = encode_manifest(bundle)
     _write_member(MANIFEST, len(manifest), bundle, write, lambda: iter((manifest,)))
     total, done = bundle.size, 0

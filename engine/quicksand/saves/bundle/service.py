@@ -1,4 +1,4 @@
-"""Exports and imports of this user."""
+"""Exports and imports by name, in the directories of this user."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from quicksand.host.arch import Architecture
 from quicksand.host.paths import Paths, paths
 from quicksand.host.threads import in_stoppable_thread
 from quicksand.images.store import ImageStore
-from quicksand.registry import Record, Registry
+from quicksand.progress import Progress
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.saves.bundle.exporting import Exported, export_save
-from quicksand.saves.bundle.importing import Imported, Options, import_bundle
+from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import Kind
-from quicksand.saves.bundle.receiving import Progress, stopping
+from quicksand.saves.bundle.receiving import Imported, Options, stopping
 from quicksand.saves.bundle.trees import export_tree
 from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
@@ -31,10 +33,10 @@ async def export_any(
     compress: bool,
     progress: Progress | None,
 ) -> Exported:
-    """Export a save, or a sandbox.
+    """Export a save or, with ``tree``, a sandbox with its checkpoints.
 
-    Raises SaveNotFoundError or SandboxNotFoundError, SaveError or HistoryError for what is damaged,
-    StateError, HostError.
+    Raises SaveNotFoundError or SandboxNotFoundError, SaveError or HistoryError if it is damaged,
+    StateError, ImageError, HostError.
     """
     places = paths()
     if tree:
@@ -60,7 +62,7 @@ async def import_any(
     trusted: bool,
     progress: Progress | None,
 ) -> Imported:
-    """Import whatever it is; say of checkpoints if this host cannot go on from them.
+    """Import a bundle of any kind. Notes say which checkpoints cannot be started on this host.
 
     Raises BundleError for a file that is damaged or not harmless, SaveError or NameTakenError for a
     name that is taken, ImageError, ConfigError, HostError.
@@ -100,7 +102,7 @@ def _find_save(name: str | Path, places: Paths) -> Save:
 
 
 async def _with_reasons(registry: Registry, imported: Imported) -> Imported:
-    """Say of a sandbox's checkpoints why this host cannot go on from them, if it cannot."""
+    """Add notes about checkpoints of an imported sandbox that cannot be started here."""
     if imported.kind is not Kind.TREE or not imported.checkpoints:
         return imported
     record = _require_record(registry, imported.id)
@@ -109,7 +111,8 @@ async def _with_reasons(registry: Registry, imported: Imported) -> Imported:
 
 
 async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
-    """Why checkpoints of a stopped sandbox cannot be gone on from here; empty if all can."""
+    """List why checkpoints of a stopped sandbox cannot be started on this host; empty if all
+    can."""
     from quicksand.qemu.accelerator import choose_accelerator
     from quicksand.qemu.binaries import find_binaries
     from quicksand.snapshots.restore import differences, make_shape

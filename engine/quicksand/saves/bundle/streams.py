@@ -1,5 +1,5 @@
-"""A bundle as a stream of bytes: read from a file or a pipe, packed or not; written so that its
-file is there when it is whole, and not before."""
+"""Bundles as streams of bytes: read from a file or a pipe, compressed or not, and written so that
+the file appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import secrets
 import select
 import stat
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,43 +21,73 @@ from quicksand.host import zstd
 from quicksand.host.files import map_os_errors, sync_dir
 
 PIECE = 1 << 20
-"""Bytes that are read at one time, at most."""
+"""Bytes that are read in one step."""
 
 STOP_POLL_S = 0.2
+
+SILENCE_S = 600.0
+"""Seconds within which a pipe has to deliver SILENCE_BYTES: its sender may have to compress first,
+or to wait for a password, but nobody waits for ever."""
+
+SILENCE_BYTES = 64 * 1024
+
+EMPTY_MAX = 4 * 1024 * 1024
+"""Bytes by which compressed data may exceed what they decompress to."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}
-"""open(2), O_TMPFILE: not every kernel and file system has it."""
+"""Errors of open(2) where O_TMPFILE is not supported."""
 
 Write = Callable[[bytes], None]
 
 
 class Readable(Protocol):
-    """A file as `Source` needs it."""
+    """What `Source` needs of a file."""
 
     def read(self, size: int, /) -> bytes | None: ...
 
 
 class _Pipe:
-    """What may keep its reader waiting: so that waits for data only as long as it may."""
+    """A file that may keep its reader waiting. It calls ``stop`` meanwhile, and gives up on a
+    sender that is too slow."""
 
     def __init__(self, descriptor: int, stop: Callable[[], None]) -> None:
         self._descriptor = descriptor
         self._stop = stop
+        self._since = time.monotonic()
+        self._brought = 0
+        """Bytes that have arrived since then."""
 
     def read(self, size: int, /) -> bytes:
+        """Raises PathError if too little arrives, OSError, and what ``stop`` raises."""
         while not select.select([self._descriptor], [], [], STOP_POLL_S)[0]:
             self._stop()
-        return os.read(self._descriptor, size)
+            self._require_speed()
+        data = os.read(self._descriptor, size)
+        self._brought += len(data)
+        self._require_speed()
+        return data
+
+    def _require_speed(self) -> None:
+        now = time.monotonic()
+        if self._brought >= SILENCE_BYTES:
+            self._since, self._brought = now, 0
+        elif now - self._since > SILENCE_S:
+            raise PathError(
+                f"the bundle does not come: {self._brought} bytes arrived in {SILENCE_S:g} seconds",
+                hint="check the program that sends it, or write the bundle to a file first",
+            )
 
 
 class Source:
-    """A bundle that is read, unpacked if it is packed; by what it begins with, not by its name."""
+    """Reads a bundle and decompresses it if its first bytes say that it is compressed."""
 
     def __init__(self, file: Readable) -> None:
         self.taken = 0
-        """Bytes of the file that have been read."""
+        """Bytes read from the file."""
+        self._given = 0
+        """Bytes that they decompressed to."""
         self._file = file
         begin = self._some()
         raw = self._pieces(begin)
@@ -75,13 +106,14 @@ class Source:
             close()
 
     def read(self, size: int) -> bytes:
-        """So many bytes; fewer only at the end. Raises ValueError, PathError."""
+        """Read ``size`` bytes, fewer only at the end. Raises ValueError for damage, PathError."""
         parts: list[bytes] = []
         while size:
             if not self._rest:
                 piece = next(self._unpacked, b"")
                 if not piece:
                     break
+                self._given += len(piece)
                 self._rest = memoryview(piece)
             parts.append(bytes(self._rest[:size]))
             self._rest = self._rest[size:]
@@ -91,6 +123,9 @@ class Source:
     def _pieces(self, begin: bytes) -> Iterator[bytes]:
         while begin:
             yield begin
+            # Compressed data can be endless and yet hold nothing.
+            if self.taken > self._given + self._given // 64 + EMPTY_MAX:
+                raise ValueError("its compressed data hold next to nothing")
             begin = self._some()
 
     def _some(self) -> bytes:
@@ -118,14 +153,14 @@ def _gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
                 yield unpacked
         if unpacker.unused_data:
             raise ValueError("something follows its compressed data")
-    if last := unpacker.flush():  # of a match that has begun
+    if last := unpacker.flush():  # the rest of a match
         yield last
     if not unpacker.eof:
         raise ValueError("it is cut off")
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Not to wait for a writer, should it be a FIFO."""
+    """Open a file without waiting for a writer, in case it is a FIFO."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -133,8 +168,8 @@ def _open_at_once(path: str, flags: int) -> int:
 def open_source(
     path: Path | BinaryIO, stop: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[Source, int | None]]:
-    """A bundle, and how many bytes its file has: None for a pipe. ``stop`` is called while that has
-    nothing to read, and may raise. Raises PathError."""
+    """Open a bundle; yield its `Source` and the bytes of its file, None for a pipe. ``stop`` is
+    called while waiting for a pipe, and may raise. Raises PathError."""
     with ExitStack() as stack:
         file: Readable
         if isinstance(path, Path):
@@ -145,7 +180,7 @@ def open_source(
         else:
             file = path
         size = None
-        # What is in memory only has no descriptor.
+        # A file object in memory has no descriptor.
         with contextlib.suppress(OSError, AttributeError):
             number = file.fileno()
             found = os.fstat(number)
@@ -160,10 +195,11 @@ def open_source(
 
 @contextlib.contextmanager
 def open_target(path: Path | BinaryIO, *, compress: bool) -> Iterator[Write]:
-    """What takes a new bundle. ``path`` is as it was until all has been taken; then it is the new
-    one, and on the disk. Only its owner can read it.
+    """Yield a function that writes a new bundle. When the block ends, the complete bundle replaces
+    ``path``, synced and readable only by its owner.
 
-    Raises HostError; the file is as it was then.
+    Raises DiskSpaceError, PathError, or HostError if libzstd is missing; ``path`` is then
+    unchanged.
     """
     with ExitStack() as stack:
         if isinstance(path, Path):
@@ -193,7 +229,7 @@ def _new_file(path: Path) -> Iterator[Write]:
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
             raise PathError(
-                f"{path} is there and is no file", hint="name a new file, or - for stdout"
+                f"{path} exists and is not a regular file", hint="name a new file, or - for stdout"
             )
     temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
     with map_os_errors(path):
@@ -213,7 +249,7 @@ def _new_file(path: Path) -> Iterator[Write]:
 
 
 def _open_new(temporary: Path) -> tuple[int, bool]:
-    """A file without a name, which goes with this process; where there are none, ``temporary``."""
+    """Open a file without a name, which vanishes with this process, or else ``temporary``."""
     unnamed = getattr(os, "O_TMPFILE", None)
     if unnamed is not None:
         try:
@@ -229,7 +265,7 @@ def _open_new(temporary: Path) -> tuple[int, bool]:
 def _give_name(descriptor: int, name: Path) -> None:
     directory = os.open(name.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # With a directory's descriptor Python calls linkat(2), which can follow the link in /proc.
+        # With a directory's descriptor Python calls linkat(2), which follows the link in /proc.
         source = f"/proc/self/fd/{descriptor}"
         os.link(source, name.name, src_dir_fd=directory, dst_dir_fd=directory)
     finally:

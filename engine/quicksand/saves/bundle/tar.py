@@ -1,8 +1,8 @@
-"""Tar headers as we write them, and a reader that takes nothing else than plain files.
+"""Writes tar headers, and reads tars that contain plain files only (POSIX pax interchange format).
 
-POSIX pax interchange format: 512-byte blocks, sizes in octal; from 8 GiB on a pax record has the
-size. A bundle comes from anybody, so the reader knows no links, no directories, no sparse files and
-no long names, and everything that it reads has a limit.
+Blocks have 512 bytes and sizes are octal; from 8 GiB on a pax record has the size. Bundles come
+from anywhere, so the reader refuses links, directories, sparse files and long names, and bounds
+everything that it reads.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Protocol
 
 BLOCK = 512
 OCTAL_MAX = 8**11
-"""The first size that the eleven octal digits of a header cannot say: 8 GiB."""
+"""Bytes: the first size that does not fit into the eleven octal digits of a header, 8 GiB."""
 
 PAX_MAX = 64 * 1024
-"""Bytes of extended headers; ours have 30."""
+"""Bytes of an extended header; ours have 30."""
 
 END_MAX = 1024 * 1024
-"""Bytes of zeros that may follow the last member: some programs fill up large blocks."""
+"""Bytes of zeros after the last member: some programs pad to large blocks."""
 
 PIECE = 1 << 20
-"""Bytes that are read at one time, at most."""
+"""Bytes that are read in one step."""
 
 _MAGICS = (b"ustar\x0000", b"ustar  \x00")
 _KINDS = {
@@ -38,14 +38,14 @@ _KINDS = {
     b"g": "a global header",
 }
 _PAX_KNOWN = {"size", "mtime", "atime", "ctime", "uid", "gid", "uname", "gname"}
-"""Keywords of extended headers that change neither a member's name nor its kind."""
+"""Keywords of extended headers that change neither the name nor the kind of a member."""
 
 
 class Input(Protocol):
     """A stream of bytes."""
 
     def read(self, size: int) -> bytes:
-        """So many bytes; fewer, or none, only at the end."""
+        """Return ``size`` bytes, fewer only at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Header:
 
 
 def encode_header(name: str, size: int, mtime: float) -> bytes:
-    """What stands before the content of a member."""
+    """Encode the header of a member of ``size`` bytes; ``mtime`` is a Unix time."""
     time = min(max(0, int(mtime)), OCTAL_MAX - 1)
     if size < OCTAL_MAX:
         return _encode(name, size, time, b"0")
@@ -67,7 +67,7 @@ def encode_header(name: str, size: int, mtime: float) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """What fills up the last block of a content of ``size`` bytes."""
+    """Return the zeros that fill the last block of ``size`` bytes of content."""
     return bytes(-size % BLOCK)
 
 
@@ -94,7 +94,7 @@ def _encode(name: str, size: int, time: int, kind: bytes) -> bytes:
 
 
 def _pax_record(key: str, value: str) -> bytes:
-    """``LENGTH KEY=VALUE``, the length counting itself."""
+    """Encode ``LENGTH KEY=VALUE``, in which the length counts its own digits."""
     length = rest = len(key) + len(value) + 3
     while length != rest + len(str(length)):
         length = rest + len(str(length))
@@ -107,12 +107,12 @@ class TarReader:
     def __init__(self, source: Input) -> None:
         self._source = source
         self._left = 0
-        """Bytes of the present member that have not been read."""
+        """Bytes of the present member that were not read yet."""
         self._fill = 0
         self._begun = False
 
     def next(self) -> Header | None:
-        """The next member, None at the end. The one before it has been read whole."""
+        """Return the next member, or None at the end. The one before must have been read."""
         assert self._left == 0, "read it first"
         self._skip_padding()
         size: int | None = None
@@ -129,7 +129,7 @@ class TarReader:
         kind = block[156:157]
         if kind not in (b"0", b"\0"):
             what = _KINDS.get(kind, f"of the unknown type {kind!r}")
-            raise ValueError(f"{name!r} is {what}: only files are taken")
+            raise ValueError(f"{name!r} is {what}: only files are accepted")
         if any(block[157:257]):
             raise ValueError(f"{name!r} is a file that names a link's target")
         self._left = own_size if size is None else size
@@ -137,7 +137,7 @@ class TarReader:
         return Header(name, self._left)
 
     def content(self) -> Iterator[bytes]:
-        """The content of the present member, in pieces."""
+        """Yield the content of the present member in pieces."""
         while self._left:
             data = self._source.read(min(PIECE, self._left))
             if not data:
@@ -146,7 +146,8 @@ class TarReader:
             yield data
 
     def small_content(self, limit: int, what: str) -> bytes:
-        """The content of the present member if it is no larger than ``limit`` bytes."""
+        """Read the present member, which errors call ``what``, if it has at most ``limit``
+        bytes."""
         if self._left > limit:
             raise ValueError(f"{what} has {self._left} bytes, more than {limit}")
         return b"".join(self.content())
@@ -157,7 +158,7 @@ class TarReader:
             raise ValueError("there is something between two of its files")
 
     def _read_pax(self, length: int) -> int | None:
-        """The size that an extended header tells, if it tells one."""
+        """Read an extended header; return the size in it, or None."""
         self._left, self._fill = length, -length % BLOCK
         data = self.small_content(PAX_MAX, "an extended header")
         self._skip_padding()
@@ -170,10 +171,10 @@ class TarReader:
             key, equals, value = record.partition(b"=")
             name = key.decode("utf-8", "replace")
             if not equals or not value.endswith(b"\n") or name not in _PAX_KNOWN:
-                raise ValueError(f"an extended header says {name[:40]!r}, which is not taken")
+                raise ValueError(f"an extended header says {name[:40]!r}, which is not supported")
             if name == "size":
                 if not value[:-1].isdigit() or len(value) > 20:
-                    raise ValueError("an extended header tells no size")
+                    raise ValueError("an extended header has no valid size")
                 size = int(value[:-1])
         return size
 
@@ -192,7 +193,7 @@ class TarReader:
         if not block:
             raise ValueError("it is empty, or cut off")
         if len(block) < BLOCK:
-            raise ValueError(f"it is no bundle, or cut off: it holds {len(block)} bytes")
+            raise ValueError(f"it is not a bundle, or it is cut off: it holds {len(block)} bytes")
         return block
 
     def _block(self) -> bytes:
@@ -206,9 +207,9 @@ class TarReader:
 
 
 def _parse(block: bytes) -> tuple[str, int]:
-    """Name and size in a header."""
+    """Return the name and the size in a header."""
     if block[257:265] not in _MAGICS:
-        raise ValueError("it is no tar")
+        raise ValueError("it is not a tar")
     stated = _octal(block[148:156], "checksum")
     if stated != sum(block) - sum(block[148:156]) + 8 * ord(" "):
         raise ValueError("the checksum of a tar header is wrong")
@@ -227,5 +228,5 @@ def _number(field: bytes) -> int:
 def _octal(field: bytes, what: str) -> int:
     digits = field.split(b"\0", 1)[0].strip(b" ")
     if not digits or digits.strip(b"01234567"):
-        raise ValueError(f"a tar header tells no {what}")
+        raise ValueError(f"a tar header has no valid {what}")
     return int(digits, 8)

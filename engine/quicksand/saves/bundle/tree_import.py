@@ -1,11 +1,12 @@
-"""A sandbox with its checkpoints out of a bundle: a new, stopped sandbox.
+"""Imports a sandbox with its checkpoints as a new, stopped sandbox.
 
-Its records come first and are parsed by the classes that sandboxes are read with; only files that
-they need are taken, and each has to fit its checksums in them.
+The checkpoints' records come first and are parsed by the classes that read sandboxes. Only files
+that the records need are accepted, and each has to match the checksums there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -13,18 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import check_name
+from quicksand.config import NetworkMode, check_name
 from quicksand.errors import ConfigError, NameTakenError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.staging import staging
 from quicksand.images.store import ImageStore, StoredImage
 from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Record, Registry, new_id, remove_tree
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, new_id
 from quicksand.saves.bundle.bases import IncomingBase
-from quicksand.saves.bundle.checks import check_disk, check_layer, warnings
-from quicksand.saves.bundle.importing import Imported, Options
+from quicksand.saves.bundle.checks import DiskWatch, check_disk, check_layer, warnings
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, Kind, Member, Sandbox, parse_json
-from quicksand.saves.bundle.receiving import Receiver, require_space
+from quicksand.saves.bundle.receiving import Imported, Options, Receiver, require_space
 from quicksand.saves.bundle.trees import (
     layer_files,
     memory_files,
@@ -33,36 +34,47 @@ from quicksand.saves.bundle.trees import (
     sealed_layers,
     start_at,
 )
+from quicksand.saves.resolving import confine
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.pages import check_index
-from quicksand.snapshots.records import BLANK, DISK, INTERNAL, PAGES, File, Head, Node, check_schema
+from quicksand.snapshots.records import BLANK, File, Head, Node, check_schema
 from quicksand.snapshots.records import new_id as new_layer
+from quicksand.trash import remove_tree
 
 RECORD_MAX = 4 * 1024 * 1024
-"""Bytes of a checkpoint's record, as `read_json` takes them."""
+"""Bytes of a checkpoint's record; `read_json` accepts as many."""
 
 INDEX_MAX = 64 * 1024 * 1024
-"""Bytes of an index of pages; it has 24 for each piece of memory that hangs together."""
+"""Bytes of a page index, which has 24 for each contiguous piece of memory."""
+
+SHAPE_MAX = 16 * 1024
+"""Characters of the JSON with which a checkpoint describes its machine; ours have 400."""
+
+FIRMWARE_MAX = 64 * 1024 * 1024
+"""Bytes; that of a PC has 256 KiB, UEFI has at most 64 MiB."""
 
 DEVICES_MAX = 256 * 1024 * 1024
-"""Bytes of the devices' state; it has some hundred KiB, a picture of a large display 16 MiB."""
+"""Bytes of the device state, usually some hundred KiB; a large display would add 16 MiB."""
 
 
 def import_tree(
     receiver: Receiver, bundle: Bundle, images: ImageStore, registry: Registry, options: Options
 ) -> Imported:
-    """Make a sandbox out of the bundle that ``receiver`` reads. Raises ValueError, BundleError,
-    NameTakenError, HostError: nothing has changed then."""
+    """Make a sandbox from the bundle that ``receiver`` reads. Raises ValueError, BundleError,
+    ConfigError, NameTakenError, ImageError, HostError; then there is no new sandbox."""
     if options.replace:
         raise ConfigError(
-            "an imported sandbox does not take the place of another one",
+            "an imported sandbox cannot replace another one",
             hint=f"`quicksand-tui rm {options.name or bundle.name}` first, or --name",
         )
     sandbox = bundle.content
     assert isinstance(sandbox, Sandbox)
     record = _new_record(bundle, options.name)
+    if not options.trusted:
+        record = replace(record, config=confine(record.config))
+    record = replace(record, config=replace(record.config, mounts=()))
     _refuse_taken(registry, record.name)
     base = IncomingBase(images, bundle)
     require_space(registry.paths.sandboxes, bundle.size)
@@ -71,6 +83,7 @@ def import_tree(
         with map_os_errors(made):
             place.make()
         nodes = _receive_records(receiver, bundle, sandbox)
+        nodes = [_fit_network(node, record) for node in nodes]
         _receive_files(receiver, bundle, sandbox, nodes, place)
         with staging(images.root) as image_made:
             base.receive(receiver, image_made)
@@ -89,14 +102,14 @@ def import_tree(
         base=f"{image.name} {image.digest[:12]}",
         image_added=base.is_new,
         checkpoints=len(nodes),
-        notes=tuple(warnings(record.config)),
+        notes=tuple(warnings(bundle.config, trusted=options.trusted)),
     )
 
 
 def _new_record(bundle: Bundle, name: str | None) -> Record:
     id_ = new_id()
     assert isinstance(bundle.content, Sandbox)
-    # One without a name is called by its id, which is not to be another one's.
+    # A sandbox without a name is called by its id, and this one gets a new id.
     own = bundle.name if bundle.name != bundle.content.id else id_
     return Record(
         id=id_,
@@ -110,8 +123,17 @@ def _new_record(bundle: Bundle, name: str | None) -> Record:
     )
 
 
+def _fit_network(node: Node, record: Record) -> Node:
+    """Note the sandbox's network mode in a checkpoint. The guest's machine is the same in every
+    mode with a network card, so only the presence of the card must match."""
+    network, none = record.config.network_mode.value, NetworkMode.NONE.value
+    if none in (node.shape.get("network", none), network):
+        return node
+    return replace(node, shape={**node.shape, "network": network})
+
+
 def _refuse_taken(registry: Registry, name: str) -> None:
-    """Before a long import, not after it: raises as `Registry.create`."""
+    """Refuse a taken name before a long import. Raises NameTakenError, ConfigError."""
     check_name(name)
     if any(name in (entry.name, entry.id) for entry in registry.list()):
         raise NameTakenError(
@@ -121,12 +143,14 @@ def _refuse_taken(registry: Registry, name: str) -> None:
 
 
 def _receive_records(receiver: Receiver, bundle: Bundle, sandbox: Sandbox) -> list[Node]:
-    """The checkpoints, which fit each other and the files that the manifest lists."""
+    """Read the checkpoints' records; check them against each other and the manifest's files."""
     nodes: list[Node] = []
     for member in bundle.files:
         if not member.name.endswith("/node.json"):
             break
         plain = parse_json(receiver.take_small(member, RECORD_MAX), member.name)
+        if len(json.dumps(plain.get("shape"))) > SHAPE_MAX:
+            raise ValueError(f"{member.name} says too much of its machine")
         node = Node.from_json(plain)
         if member.name != record_name(node.id):
             raise ValueError(f"{member.name} is the record of {node.id}")
@@ -147,11 +171,9 @@ def _receive_records(receiver: Receiver, bundle: Bundle, sandbox: Sandbox) -> li
 
 
 def _check_node(node: Node, bundle: Bundle) -> None:
-    if node.tier not in (PAGES, INTERNAL, DISK):
-        raise ValueError(f"the tier of {node.tag!r} is {node.tier[:40]!r}")
     if not node.layers:
         raise ValueError(f"the checkpoint {node.tag!r} has no disk")
-    if node.tier == DISK:
+    if not node.tier.has_memory:
         return
     memory = bundle.config.memory_bytes
     shape = node.shape
@@ -162,14 +184,25 @@ def _check_node(node: Node, bundle: Bundle) -> None:
     name = BLANK if node.image is None else node.image.name
     if node.memory != name or (node.image is not None and node.image.size != memory):
         raise ValueError(f"the memory of {node.tag!r} is not that of its sandbox")
-    if node.index is not None and node.index.size > INDEX_MAX:
-        raise ValueError(f"the index of {node.tag!r} has {node.index.size} bytes")
-    if node.devices is not None and node.devices.size > DEVICES_MAX:
-        raise ValueError(f"the devices of {node.tag!r} have {node.devices.size} bytes")
+    _check_sizes(node, memory)
+
+
+def _check_sizes(node: Node, memory: int) -> None:
+    """Raise ValueError for a file that is too large for a guest with ``memory`` bytes."""
+    limits: list[tuple[File | None, int]] = [
+        (node.index, INDEX_MAX),
+        (node.devices, DEVICES_MAX),
+        (node.firmware, FIRMWARE_MAX),
+        (node.state, 2 * memory + DEVICES_MAX),
+        *((file, memory) for file in node.pages),
+    ]
+    for file, most in limits:
+        if file is not None and file.size > most:
+            raise ValueError(f"{file.name} of {node.tag!r} has {file.size} bytes, more than {most}")
 
 
 def _check_shared(nodes: Sequence[Node]) -> None:
-    """Raise ValueError unless all records say the same of a file that they share."""
+    """Raise ValueError unless all records agree on the files that they share."""
     seen: dict[str, File] = {}
     for node in nodes:
         for file in node.files:
@@ -178,7 +211,7 @@ def _check_shared(nodes: Sequence[Node]) -> None:
 
 
 def _check_parents(nodes: Sequence[Node]) -> None:
-    """Raise ValueError unless they are a tree."""
+    """Raise ValueError unless the checkpoints form a tree."""
     parents = {node.id: node.parent for node in nodes}
     sound: set[str] = set()
     for node in nodes:
@@ -186,7 +219,7 @@ def _check_parents(nodes: Sequence[Node]) -> None:
         at: str | None = node.id
         while at is not None and at not in sound:
             if at not in parents or len(path) > len(nodes):
-                raise ValueError(f"the checkpoint {node.tag!r} does not descend from another one")
+                raise ValueError(f"the checkpoint {node.tag!r} has no valid parent")
             path.append(at)
             at = parents[at]
         sound.update(path)
@@ -204,9 +237,10 @@ def _check_stand(sandbox: Sandbox, nodes: Sequence[Node]) -> None:
 
 
 def _expected_names(sandbox: Sandbox, nodes: Sequence[Node]) -> list[str]:
-    """All members behind the records, in their order (trees.py, `_list_files`)."""
+    """List the members after the records, in the order of `_list_files` (trees.py)."""
     layers = layer_files(nodes, sandbox.layers)
-    names = [f"layers/{name}.json" for name in layers if name in sealed_layers(nodes)]
+    sealed = sealed_layers(nodes)
+    names = [f"layers/{name}.json" for name in layers if name in sealed]
     names += [f"layers/{name}.qcow2" for name in layers]
     if sandbox.top is not None:
         names.append(f"layers/{sandbox.top}.qcow2")
@@ -231,9 +265,11 @@ def _receive_files(
         if member.name.startswith("layers/"):
             _receive_layer(receiver, member, path, seals)
         elif (file := memory.get(member.name)) is not None:
-            receiver.write(member, path, file)
             if path.suffix == ".state":
+                receiver.write(member, path, file, DiskWatch(member.name, member.size))
                 check_disk(path, member.name)
+            else:
+                receiver.write(member, path, file)
         else:
             node, file = own[member.name]
             receiver.write(member, path, file)
@@ -250,7 +286,8 @@ def _receive_layer(receiver: Receiver, member: Member, path: Path, seals: dict[s
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         return
-    receiver.write(member, path, seals.get(path.stem))
+    watch = DiskWatch(member.name, member.size, allow_backing=True)
+    receiver.write(member, path, seals.get(path.stem), watch)
     check_layer(path, member.name)
 
 
@@ -258,12 +295,12 @@ def _parse_seal(plain: dict[str, Any], path: Path) -> File:
     check_schema(plain)
     file = File.from_json(plain["file"])
     if file.name != f"{path.stem}.qcow2":
-        raise ValueError(f"{path.name} tells of {file.name}")
+        raise ValueError(f"{path.name} describes {file.name}")
     return file
 
 
 def _check_index(path: Path, node: Node, memory: int) -> None:
-    """Where its pages are said to be, they are; and in the guest's memory they have a place."""
+    """Raise ValueError unless an index names only pages that exist and fills the guest's memory."""
     size = check_index(path.read_bytes(), files=[file.size // PAGE for file in node.pages])
     if size != memory:
         raise ValueError(f"the memory of {node.tag!r} has {size} bytes, and not {memory}")
@@ -286,7 +323,7 @@ def _write_records(place: SandboxDir, sandbox: Sandbox, nodes: list[Node]) -> No
 
 
 def _publish(registry: Registry, record: Record, image: StoredImage, made: SandboxDir) -> None:
-    """Make the files in ``made`` those of a new sandbox; it is one when its record says so."""
+    """Move the files in ``made`` into a new sandbox, which exists once its record is committed."""
     record = replace(record, chain=(str(image.disk.resolve()),))
     lock = registry.create(record)
     place = sandbox_dir(registry.paths, record.id)

@@ -1,5 +1,5 @@
-"""A sandbox with all its checkpoints as one file: layers, memory, records. What holds the guest's
-memory holds its secrets, the agent's token among them."""
+"""Exports a sandbox with all its checkpoints as one file: layers, memory, records. The guest's
+memory contains its secrets, including the agent's token."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from quicksand.host.arch import Architecture
 from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.images.resolve import ImageResolver
 from quicksand.layout import SandboxDir
-from quicksand.registry import Record, Registry
+from quicksand.progress import Progress
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
 from quicksand.saves.bundle.bases import FoundBase, find_base
 from quicksand.saves.bundle.checks import check_layer, dangers
 from quicksand.saves.bundle.exporting import Exported, require_files
 from quicksand.saves.bundle.manifest import Bundle, Kind, Sandbox
-from quicksand.saves.bundle.receiving import Progress, stopping
+from quicksand.saves.bundle.receiving import stopping
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
 from quicksand.snapshots.history import History
@@ -34,36 +36,37 @@ NOTE_RUNNING = "it runs: the bundle has its checkpoints, and not what came after
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """What of a sandbox goes into a bundle."""
+    """The parts of a sandbox that go into a bundle."""
 
     sandbox: Sandbox
     nodes: tuple[Node, ...]
-    """As they are to be in the bundle, the oldest first."""
+    """The checkpoints as the bundle has them, the oldest first."""
 
 
 def node_files(node: Node) -> Iterator[tuple[str, File]]:
-    """Names in a bundle of the files that belong to one checkpoint alone."""
+    """Yield the files that belong to one checkpoint only, with their names in a bundle."""
     for name, file in node.own_files:
         yield f"checkpoints/{node.id}/{name}", file
 
 
 def record_name(node_id: str) -> str:
+    """Return the name in a bundle of a checkpoint's record."""
     return f"checkpoints/{node_id}/node.json"
 
 
 def memory_files(nodes: Sequence[Node]) -> dict[str, File]:
-    """Files of guest memory that checkpoints share, by their names in a bundle."""
+    """Return the files of guest memory, which checkpoints share, by their names in a bundle."""
     found = {f"memory/{file.name}": file for node in nodes for file in node.files}
     return dict(sorted(found.items()))
 
 
 def layer_files(nodes: Sequence[Node], layers: Sequence[str]) -> list[str]:
-    """Frozen layers that checkpoints and the present disk lie on."""
+    """Return the ids of the frozen layers of checkpoints and of the present disk."""
     return sorted({*layers, *(name for node in nodes for name in node.layers)})
 
 
 def sealed_layers(nodes: Sequence[Node]) -> set[str]:
-    """Those that have checksums: the layers of checkpoints."""
+    """Return the ids of the layers that have checksums: those of checkpoints."""
     return {name for node in nodes for name in node.layers}
 
 
@@ -76,10 +79,11 @@ async def export_tree(
     compress: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write a sandbox as a bundle: its checkpoints and, if it is stopped, its disk as it is.
+    """Write a sandbox as a bundle: its checkpoints and, if it is stopped, its present disk.
 
-    A running one goes on meanwhile; a stopped one cannot be started. Raises HistoryError for a
-    damaged checkpoint, StateError, SaveError, HostError; ``target`` is as it was then.
+    A running sandbox keeps running; a stopped one cannot be started meanwhile. Raises HistoryError
+    for a damaged checkpoint, StateError, SaveError, BundleError, ImageError, HostError; ``target``
+    is then unchanged.
     """
     entry = registry.inspect(record.id)
     live = entry is not None and entry.is_live
@@ -102,7 +106,7 @@ async def export_tree(
 def _open_tree(
     history: History, record: Record, *, present: bool, stack: ExitStack
 ) -> tuple[Tree, list[Outgoing]]:
-    """Have all files open: from then on it does not matter what becomes of their names."""
+    """Open all files, so that it no longer matters what happens to their names."""
     tree = _look(history, record, present=present)
     files = _list_files(history.place, tree)
     open_all(files, stack)
@@ -126,7 +130,7 @@ def _look(history: History, record: Record, *, present: bool) -> Tree:
         )
     stands_on = None if head is None else history.find_visible(head.node)
     if stands_on not in [node.id for node in nodes]:
-        stands_on = None  # it is gone
+        stands_on = None  # that checkpoint was removed
     sandbox = Sandbox(id=record.id, config=record.config, node=stands_on)
     if present and head is not None:
         if head.previous is not None:
@@ -139,18 +143,18 @@ def _look(history: History, record: Record, *, present: bool) -> Tree:
 
 
 def _for_export(history: History, node: Node, record: Record) -> Node:
-    """Without what means something on this host only; its memory may be of this sandbox without
-    saying so."""
+    """Return the record for a bundle: without hidden parents, and naming the owner of its memory,
+    which a record leaves out if it is the sandbox itself."""
     parent = history.find_visible(node.parent)
     return replace(node, parent=parent, owner=node.owner or record.id)
 
 
 def _list_files(place: SandboxDir, tree: Tree) -> list[Outgoing]:
-    """In the order in which an import wants them: records first."""
+    """List all files in the order that an import expects: records first."""
     nodes, sandbox = tree.nodes, tree.sandbox
     files: list[Outgoing] = []
     for node in nodes:
-        files.append(Outgoing(name=record_name(node.id), data=b""))  # when the base is known
+        files.append(Outgoing(name=record_name(node.id), data=b""))  # set once the base is known
     sealed = sealed_layers(nodes)
     layers = layer_files(nodes, sandbox.layers)
     seals = {name: read_seal(place, name) for name in layers if name in sealed}
@@ -192,7 +196,8 @@ def _write(
     open_all(base_files, stack)
     find_digests(files, say)
     files = [*files, *base_files]
-    config = replace(tree.sandbox.config, image=found.base.name)
+    # Directories of this host are nobody else's.
+    config = replace(tree.sandbox.config, image=found.base.name, mounts=())
     bundle = Bundle(
         name=record.name,
         created=max((node.created for node in nodes), default=record.created),
@@ -229,7 +234,8 @@ def _find_base(registry: Registry, record: Record) -> FoundBase:
 
 
 def _on_base(node: Node, found: FoundBase) -> Node:
-    """A checkpoint on an image outside of the store says nothing of it; the bundle does."""
+    """Add the image's digest to a checkpoint that lacks it, because its image is not in the
+    store."""
     if node.shape.get("image"):
         return node
     return replace(node, shape={**node.shape, "image": found.base.digest})
@@ -240,5 +246,5 @@ def _encode(value: Any) -> bytes:
 
 
 def start_at(sandbox: Sandbox, nodes: Sequence[Node]) -> Node:
-    """The checkpoint whose disk is the present one: that on which the sandbox stood."""
+    """Return the checkpoint to start at: the one that the sandbox stood on, else the last."""
     return next((node for node in nodes if node.id == sandbox.node), nodes[-1])

@@ -1,0 +1,92 @@
+"""Builds a missing image when it is first used, much as `docker run` pulls.
+
+The builder is a separate package that need not be installed, so it is imported only when needed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import time
+
+from quicksand.errors import ImageNotFound
+from quicksand.host.paths import Paths
+from quicksand.images.resolve import ImageResolver
+from quicksand.progress import Progress
+
+PACKAGE = "quicksand_images"
+CLEAR_LINE = "\r\x1b[K"
+
+
+def buildable_images() -> tuple[str, ...]:
+    """Return the names of the images for which there is a recipe."""
+    if importlib.util.find_spec(PACKAGE) is None:
+        return ()
+    from quicksand_images.recipe import recipe_names
+
+    return recipe_names()
+
+
+async def build_if_missing(
+    name: str, paths: Paths, *, build: bool | None = None, progress: Progress | None = None
+) -> None:
+    """Build the image ``name`` if it is missing and has a recipe, or wait for another build of it.
+    Does nothing for a name without a recipe: resolving it reports the error.
+
+    ``build`` None builds only if stderr is a terminal. Raises ImageNotFound naming the command if
+    the image is missing and must not be built, else as `quicksand_images.build_image`.
+    """
+    resolver = ImageResolver(paths)
+    if resolver.knows(name) or name not in buildable_images():
+        return
+    if build is None:
+        build = is_watched()
+    if not build:
+        hint = f"`quicksand-tui images build {name}` builds it"
+        raise ImageNotFound(f"Image not found: {name!r} is not built yet; {hint}", hint=hint)
+    from quicksand_images.build import ensure_image
+
+    line = _Line() if progress is None and is_watched() else None
+    report = progress if line is None else line.report
+    try:
+        await ensure_image(name, _named(name, report), store=resolver.store, any_recipe=True)
+    finally:
+        if line is not None:
+            line.clear()
+
+
+def _named(name: str, report: Progress | None) -> Progress | None:
+    """Wrap ``report`` so that every stage names the image."""
+    if report is None:
+        return None
+    return lambda stage, done, total: report(f"building the image {name!r}: {stage}", done, total)
+
+
+def is_watched() -> bool:
+    """Whether stderr is a terminal."""
+    try:
+        return sys.stderr is not None and os.isatty(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+class _Line:
+    """Shows progress on one line of stderr, which it rewrites."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        share = f", {100 * done // total} %" if total else ""
+        text = f"{stage}{share}, {time.monotonic() - self._began:.0f} s"
+        # A line that wraps could not be rewritten.
+        self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
+
+    def clear(self) -> None:
+        self._write(CLEAR_LINE)
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()

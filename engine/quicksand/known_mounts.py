@@ -1,0 +1,42 @@
+"""What is mounted in a sandbox, or will be at its next start, read from small files: for lists,
+which ask nothing of the guest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from quicksand.mounts.mount import Mount
+from quicksand.mounts.shares import read_shares
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Entry
+
+
+class MountState(StrEnum):
+    MOUNTED = "mounted"
+    NOT_SERVED = "not served"
+    """Its server has ended; the guest sees errors there."""
+    AT_START = "at its start"
+    """It is mounted when the sandbox starts the next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMount:
+    """A mount of a sandbox."""
+
+    mount: Mount
+    state: MountState
+
+
+def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
+    """The mounts of a sandbox, running or not, in the order of the guest's paths. Blocks for a few
+    small files."""
+    config = () if entry.record is None else entry.record.config.mounts
+    found = {mount.guest: KnownMount(mount, MountState.AT_START) for mount in config}
+    if entry.run is not None:
+        for share in read_shares(registry.machine(entry.id)):
+            state = MountState.MOUNTED if share.is_served else MountState.NOT_SERVED
+            known = found.get(share.mount.guest)
+            if known is None or known.state is not MountState.MOUNTED:
+                found[share.mount.guest] = KnownMount(share.mount, state)
+    return [found[guest] for guest in sorted(found)]

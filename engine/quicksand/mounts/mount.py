@@ -1,0 +1,124 @@
+"""What a mount is: a directory of the host, and where it is in the guest."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from quicksand.errors import ConfigError
+
+CIFS = "cifs"
+READ_ONLY, READ_WRITE = "ro", "rw"
+
+MOUNTS_MAX = 16
+"""Directories that a sandbox can have mounted at the same time. Each has its own stream through
+QEMU and its own server."""
+
+PATH_MAX = 4096
+"""Bytes of a path, as Linux has it."""
+
+_WORD = re.compile(r"(?P<host>.+?):(?P<guest>/.*?)(?::(?P<mode>ro|rw))?", re.DOTALL)
+_HIDDEN = ("/", "/proc", "/sys", "/dev", "/run")
+"""Directories that the guest's system needs; nothing may be mounted over them or, but for /run,
+below them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of the host that the guest sees. ``host`` is made absolute."""
+
+    host: str
+    guest: str
+    """An absolute path; the directory is made if it is missing."""
+    readonly: bool = False
+    type: str = CIFS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "host", _check_host(self.host))
+        object.__setattr__(self, "guest", _check_guest(self.guest))
+        if not isinstance(self.readonly, bool):
+            raise ConfigError(f"readonly must be true or false, not {self.readonly!r}")
+        if self.type != CIFS:
+            raise ConfigError(
+                f"the mount type {self.type!r} is unknown", hint=f"{CIFS!r} is the only one"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.guest}{':ro' if self.readonly else ''}"
+
+
+def parse_mount(word: str) -> Mount:
+    """Reads a mount as `run -v` takes it: HOST:GUEST, and ``:ro`` for a read-only one. Raises
+    ConfigError.
+
+    >>> parse_mount("/data:/mnt/data:ro").readonly
+    True
+    """
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise ConfigError(
+            f"{word!r} is not HOST:GUEST", hint="as in ./data:/mnt/data, or ./data:/mnt/data:ro"
+        )
+    return Mount(match["host"], match["guest"], match["mode"] == READ_ONLY)
+
+
+def decode_mount(value: object) -> Mount:
+    """Reads a mount from Python or JSON. Raises ConfigError."""
+    if isinstance(value, Mount):
+        return value
+    if isinstance(value, str):
+        return parse_mount(value)
+    if isinstance(value, Mapping) and {"host", "guest"} <= set(value) <= set(Mount.__slots__):
+        return Mount(**value)
+    raise ConfigError(f"{value!r} is not a Mount", hint='Mount("/host/data", "/mnt/data")')
+
+
+def encode_mounts(mounts: Sequence[Mount]) -> list[dict[str, Any]]:
+    """The mounts as JSON."""
+    return [asdict(mount) for mount in mounts]
+
+
+def check_mounts(mounts: Sequence[Mount]) -> None:
+    """Raises ConfigError for mounts that cannot be together."""
+    if len(mounts) > MOUNTS_MAX:
+        raise ConfigError(f"{len(mounts)} mounts are too many; {MOUNTS_MAX} is the most")
+    seen: set[str] = set()
+    for mount in mounts:
+        if mount.guest in seen:
+            raise ConfigError(f"two mounts are to be at {mount.guest}")
+        seen.add(mount.guest)
+
+
+def reached_directories(mounts: Sequence[Mount]) -> str:
+    """What mounts let the guest reach, in words."""
+    return f"mounts {', '.join(map(str, mounts))}" if mounts else ""
+
+
+def _check_host(host: object) -> str:
+    text = os.fspath(host) if isinstance(host, str | os.PathLike) else host
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ConfigError(f"the host's directory must be a path, not {host!r}")
+    return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - a text to be kept
+
+
+def _check_guest(guest: object) -> str:
+    text = os.fspath(guest) if isinstance(guest, str | os.PathLike) else guest
+    if not isinstance(text, str) or not text.startswith("/") or "\0" in text:
+        raise ConfigError(
+            f"the guest's directory must be an absolute path, not {guest!r}",
+            hint='as in "/mnt/data"',
+        )
+    path = PurePosixPath(f"/{text.lstrip('/')}")
+    if ".." in path.parts or len(str(path).encode("utf-8", "surrogateescape")) >= PATH_MAX:
+        raise ConfigError(f"nothing can be mounted at {text!r} in the guest")
+    is_below = any(PurePosixPath(tree) in path.parents for tree in _HIDDEN[1:4])
+    if str(path) in _HIDDEN or is_below:
+        raise ConfigError(
+            f"nothing can be mounted at {str(path)!r}: the guest's system needs it",
+            hint='choose a directory of its own, as in "/mnt/data"',
+        )
+    return str(path)

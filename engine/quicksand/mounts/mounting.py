@@ -1,0 +1,292 @@
+"""Mounting directories in a guest, and what becomes of mounts when the guest's memory changes.
+
+The guest's kernel is the client. What it holds of a mount (a connection, names of open files, data
+that it has not written yet) is in every checkpoint of its memory, so a guest that continues from
+one has mounts whose servers are gone. They are detached by force before anything is mounted again:
+each server has a secret of its own, so nothing of the past reaches the host a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import socket
+import stat
+import sys
+import termios
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from quicksand_smb import HANG_UP
+
+from quicksand.agent.session import Ask
+from quicksand.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
+from quicksand.errors import (
+    AgentError,
+    AgentRefusedError,
+    ConfigError,
+    MountError,
+    QuicksandError,
+    StateError,
+)
+from quicksand.host.files import map_os_errors
+from quicksand.host.paths import Paths
+from quicksand.layout import SHARES, MachineDir
+from quicksand.mounts import shares
+from quicksand.mounts.mount import Mount
+from quicksand.mounts.serving import share_name, start_server
+from quicksand.mounts.shares import Share
+
+Served = list[tuple[Share, str]]
+"""Shares that are served and not mounted yet, each with its secret."""
+
+MOUNT_S = 60.0
+"""Seconds for the guest's mount(2), which may have to load the client first."""
+SYNC_S = 5.0
+"""Seconds in which a guest may write what it still holds of its mounts."""
+DETACH_S = 20.0
+HANG_UP_S = 2.0
+"""Seconds for QEMU to pass four bytes on; a busy host takes that long."""
+
+CLIENT_IS_BUSY = ("(os error 112)", "(os error 11)")
+"""The ends of the agent's messages for EHOSTDOWN and EAGAIN. A client that was taken off a mount by
+force keeps its connection for a while, or as long as a program has a file open there; it tries to
+make it anew, and refuses every new mount from the same address until it has."""
+STREAMS_TRIED = 4
+
+OPTIONS = (
+    f"ip={SHARE_IP}",
+    "vers=3.1.1",
+    "sec=ntlmssp",
+    "user=quicksand",
+    "posix",
+    # Without it, a file that was just made has the mode 0755 until it is looked at again: git would
+    # take it for a program.
+    "modefromsid",
+    # With it, chown is something that the server can agree to.
+    "idsfromsid",
+    # Locks are kept in the guest: those of SMB are mandatory, which databases do not expect.
+    "nobrl",
+    "noperm",
+    # What is open is cached, and looked at again when it is opened again: the only way to a page
+    # cache without asking the host before each read.
+    "cache=loose",
+    "actimeo=1",
+    # A server that was begun anew is noticed after three of these seconds at the latest.
+    "echo_interval=2",
+    "soft",
+    "nodfs",
+)
+"""Options of Linux's client (mount.cifs(8)), chosen by measurement (docs/internals/mounts.md)."""
+
+
+def check_possible(config: SandboxConfig) -> None:
+    """Raise StateError if a sandbox can have no mounts."""
+    if config.network_mode is NetworkMode.NONE:
+        raise StateError(
+            "this sandbox has no network card, which mounts need",
+            hint="make one with network_mode mounts_only: then only mounts and forwarded ports "
+            "are open",
+        )
+
+
+def split_missing(mounts: Sequence[Mount], places: Paths) -> tuple[list[Mount], list[str]]:
+    """Part mounts into those that can be made, and words for those that cannot. Blocks for I/O."""
+    good, words = [], []
+    for mount in mounts:
+        try:
+            check_directory(mount, places)
+        except MountError as error:
+            words.append(f"not mounted at {mount.guest}: {error}")
+        else:
+            good.append(mount)
+    return good, words
+
+
+def check_directory(mount: Mount, places: Paths) -> None:
+    """Raise MountError if the host's side of a mount is no directory, or may not be written by a
+    guest. Blocks for I/O."""
+    try:
+        found = os.stat(mount.host)  # noqa: PTH116 - a text, not a path to walk
+    except OSError as error:
+        raise MountError(
+            f"{mount.host} cannot be mounted: {error.strerror}",
+            hint="the host's side of a mount must be a directory that exists",
+        ) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise MountError(
+            f"{mount.host} is no directory", hint="mount the directory that it lies in"
+        )
+    if mount.readonly:
+        return
+    here = Path(mount.host).resolve()
+    for place in (places.data, places.cache, places.runtime):
+        own = place.resolve()
+        if own == here or own in here.parents or here in own.parents:
+            raise MountError(
+                f"{mount.host} holds quicksand's own files ({own}), which no guest may change",
+                hint="mount it read-only, or a directory in it",
+            )
+
+
+async def serve_all(
+    machine: MachineDir, mounts: Sequence[Mount], places: Paths, *, avoid: Collection[int] = ()
+) -> Served:
+    """Start the servers of a machine that has none yet; the streams ``avoid`` are taken last. They
+    end with the machine. Raises MountError, StateError; then none is left."""
+    started: list[Share] = []
+
+    async def start(mount: Mount) -> tuple[Share, str]:
+        secret = secrets.token_hex(16)
+        await asyncio.to_thread(check_directory, mount, places)
+        started.append(share := await start_server(machine, mount, secret, avoid=avoid))
+        return share, secret
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(start(mount)) for mount in mounts]
+    except BaseException as error:
+        for share in started:
+            share.end()
+        if isinstance(error, BaseExceptionGroup):
+            raise error.exceptions[0] from None
+        raise
+    return [task.result() for task in tasks]
+
+
+async def mount_served(machine: MachineDir, share: Share, secret: str, ask: Ask) -> Share:
+    """Have the guest mount what is served, and note it; on another stream if its client is still
+    busy with a server that was on this one. After a failure nothing is served. Raises MountError,
+    AgentError, HostError."""
+    tried: set[int] = set()
+    while True:
+        try:
+            await _mount_on(machine, share, secret, ask)
+            return share
+        except AgentRefusedError as error:
+            tried.add(share.number)
+            if not str(error).endswith(CLIENT_IS_BUSY) or len(tried) == STREAMS_TRIED:
+                raise _explain(share.mount, error) from error
+        share = await start_server(machine, share.mount, secret, avoid=tried)
+
+
+async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) -> None:
+    """Raises AgentRefusedError if the guest cannot mount it; nothing is served then."""
+    try:
+        # First, so that no other client takes it for what a killed one left.
+        shares.note(machine, share)
+        params = {
+            "share": share_name(share.number),
+            "target": share.mount.guest,
+            "options": [*OPTIONS, f"port={SHARE_PORT + share.number}", f"pass={secret}"],
+            "read_only": share.mount.readonly,
+        }
+        await ask("mount_share", params, MOUNT_S)
+    except BaseException:
+        shares.forget(machine, share)
+        raise
+
+
+def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
+    if error.code == "not_found" and "no such method" in str(error):
+        return StateError(
+            "the guest's agent is older than mounts",
+            hint="stop the sandbox and start it again",
+        )
+    return MountError(f"{mount.host} cannot be mounted at {mount.guest}: {error}")
+
+
+async def add_mount(
+    machine: MachineDir, mount: Mount, places: Paths, ask: Ask, *, avoid: Collection[int] = ()
+) -> Share:
+    """Serve a directory and have a running guest mount it; to be called with the history's lock.
+    The streams ``avoid`` are taken last. Raises ConfigError if something is mounted there,
+    MountError, StateError, AgentError."""
+    await asyncio.to_thread(check_directory, mount, places)
+    with map_os_errors(machine.root):
+        await asyncio.to_thread(shares.end_unknown, machine)
+    here = await asyncio.to_thread(shares.list_shares, machine)
+    if any(share.mount.guest == mount.guest for share in here):
+        raise ConfigError(f"something is mounted at {mount.guest} already", hint="unmount it first")
+    secret = secrets.token_hex(16)
+    share = await start_server(machine, mount, secret, avoid=avoid)
+    return await mount_served(machine, share, secret, ask)
+
+
+async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bool) -> None:
+    """Take a mount away. With ``force`` it is gone whatever the guest does with it; otherwise it is
+    refused while a program uses it. Raises MountError, AgentError."""
+    params = {"target": share.mount.guest, "force": force}
+    try:
+        if force:
+            # First, so that what the guest still has open is closed here in any case.
+            share.end()
+        await ask("unmount_share", params, DETACH_S)
+    except AgentRefusedError as error:
+        if error.code == "busy":
+            raise MountError(
+                f"{share.mount.guest} is in use in the guest",
+                hint="end the programs that use it, or unmount by force",
+            ) from error
+        if error.code != "not_found":  # the guest may have unmounted it itself
+            raise MountError(f"{share.mount.guest} cannot be unmounted: {error}") from error
+    shares.forget(machine, share)
+    if force:
+        await _hang_up(machine, [share.number])
+
+
+async def write_back(ask: Ask | None) -> None:
+    """Have the guest write what it still holds of its mounts, before it is left. It must not take
+    long, and may fail: the host's side is as good as the guest has made it."""
+    if ask is not None:
+        with contextlib.suppress(AgentError, TimeoutError):
+            await ask("sync_shares", {}, SYNC_S)
+
+
+async def find_stale(ask: Ask) -> set[int]:
+    """The streams of the mounts that a guest has from the past of its memory. Raises AgentError."""
+    try:
+        names = (await ask("shares", {}, DETACH_S)).get("shares")
+    except AgentRefusedError:
+        return set()  # an agent that is older than mounts has none
+    return {n for n in range(SHARES) if isinstance(names, list) and share_name(n) in names}
+
+
+async def detach_stale(machine: MachineDir, stale: Collection[int], ask: Ask) -> None:
+    """Detach mounts of the past. A program that has a file open there gets an error. Raises
+    AgentError."""
+    if stale:
+        await ask("detach_shares", {"shares": [share_name(n) for n in stale]}, DETACH_S)
+        await _hang_up(machine, stale)
+
+
+async def _hang_up(machine: MachineDir, numbers: Iterable[int]) -> None:
+    """End the guest's connections on streams that nobody serves: what waits for an answer there
+    fails at once."""
+    await asyncio.gather(*(_hang_up_one(machine.share_socket(number)) for number in numbers))
+
+
+async def _hang_up_one(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        _, writer = await asyncio.open_unix_connection(path)
+        try:
+            writer.write(HANG_UP)
+            await _until_taken(writer.get_extra_info("socket"))
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+async def _until_taken(socket: socket.socket) -> None:
+    """Wait until QEMU has read what was written. It does not where the guest has no connection."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + HANG_UP_S
+    while loop.time() < deadline:
+        left = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4))
+        if not int.from_bytes(left, sys.byteorder):
+            return
+        await asyncio.sleep(0.001)

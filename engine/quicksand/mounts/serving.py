@@ -1,0 +1,111 @@
+"""Starting the server of one share (quicksand_smb), which ends when its QEMU does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import quicksand_smb
+
+from quicksand.errors import MountError, StateError
+from quicksand.host.processes import send_signal, start_of
+from quicksand.host.threads import to_the_end
+from quicksand.layout import MachineDir
+from quicksand.mounts.mount import Mount
+from quicksand.mounts.shares import Share, a_stream
+from quicksand.text import printable
+
+START_S = 20.0
+"""A server needs tens of milliseconds; a host that swaps may need seconds."""
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from quicksand_smb.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Started so, Python reads nothing of the environment and imports no site packages, which would be
+most of the time of a start."""
+
+CONFIG = "/dev/stdin"
+"""The configuration has the secret, which no file holds."""
+
+
+def share_name(number: int) -> str:
+    """The name of a share, as in the specification."""
+    return f"QUICKSAND{number}"
+
+
+async def start_server(
+    machine: MachineDir, mount: Mount, secret: str, *, avoid: Collection[int] = ()
+) -> Share:
+    """Serve a directory to whoever knows ``secret`` on a stream of a machine that is not in use, on
+    one of ``avoid`` only if there is no other.
+
+    The server outlives this process. Raises MountError if the directory cannot be served,
+    StateError if the machine has ended or has no such stream. A cancellation leaves no server.
+    """
+    if not machine.share_socket(0).exists():
+        raise StateError(
+            "this sandbox has no way to the host's files",
+            hint="it was started by an older version, or has ended: start it again",
+        )
+    with a_stream(machine, avoid) as (number, lock):
+        config = {
+            "shares": {share_name(number): {"path": mount.host, "read_only": mount.readonly}},
+            "secret": secret,
+            "posix": True,
+            "resynchronise": True,
+        }
+        socket = machine.share_socket(number)
+        starting = asyncio.create_task(_start(socket, config, lock), name="quicksand-share")
+        try:
+            pid = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await to_the_end(_undo(starting))
+            raise
+        except MountError as error:
+            raise MountError(f"{mount.host} cannot be served: {error}") from error
+    return Share(number=number, mount=mount, pid=pid, started=start_of(pid))
+
+
+async def _start(socket: Path, config: dict[str, Any], lock: int) -> int:
+    """Start a server, which holds ``lock``, and return the process id of its attendant. Raises
+    MountError."""
+    package = Path(quicksand_smb.__file__).parent.parent
+    words = ["-I", "-S", "-c", PROGRAM, str(package), "--config", CONFIG, "--attend", str(socket)]
+    starter = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *words,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={},
+        pass_fds=(lock,),
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(START_S):
+            said, complaint = await starter.communicate(json.dumps(config).encode())
+    except TimeoutError:
+        starter.kill()  # a server that has started ends when it cannot report that
+        await starter.wait()
+        raise MountError(f"its server did not start within {START_S:g} s") from None
+    match said.split():
+        case [b"ready", pid]:
+            return int(pid)
+        case _:
+            reason = printable(complaint.decode("utf-8", "replace").strip())
+            raise MountError(reason.removeprefix("quicksand_smb: ") or "its server ended")
+
+
+async def _undo(starting: asyncio.Task[int]) -> None:
+    with contextlib.suppress(MountError):
+        pid = await starting
+        send_signal(pid, start_of(pid), signal.SIGKILL)

@@ -1,0 +1,114 @@
+"""The shares of one machine: who serves which directory on which stream.
+
+A server holds the lock of its stream as long as it lives, and has a record beside it. A record
+whose server has ended counts for nothing; a server without a record is what a killed client left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from quicksand.errors import ConfigError, StateError
+from quicksand.host.files import is_locked, map_os_errors, read_json, try_lock, write_json
+from quicksand.host.processes import holders_of, is_process, send_signal, start_of
+from quicksand.layout import SHARES, MachineDir
+from quicksand.mounts.mount import Mount, decode_mount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A directory that is served."""
+
+    number: int
+    """Of its stream: 0 to SHARES - 1."""
+    mount: Mount
+    pid: int
+    started: str
+    """When the process of that id started, as the system writes it."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether its server lives."""
+        return is_process(self.pid, self.started)
+
+    def end(self) -> None:
+        """End its server, and with it whatever the guest has open there. Idempotent."""
+        send_signal(self.pid, self.started, signal.SIGKILL)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Share:
+        """Parse a record. Raises ValueError."""
+        try:
+            return cls(
+                number=int(value["number"]),
+                mount=decode_mount(value["mount"]),
+                pid=int(value["pid"]),
+                started=str(value["started"]),
+            )
+        except (KeyError, TypeError, ConfigError) as error:
+            raise ValueError(f"bad record of a share: {error!r}") from error
+
+
+def read_shares(machine: MachineDir) -> list[Share]:
+    """The shares of a machine, those whose servers have ended included. Blocks for I/O."""
+    found = []
+    for number in range(SHARES):
+        with contextlib.suppress(OSError, ValueError):
+            share = Share.from_json(read_json(machine.share_record(number)))
+            if share.number == number:
+                found.append(share)
+    return found
+
+
+def list_shares(machine: MachineDir) -> list[Share]:
+    """The shares of a machine whose servers live, the lowest stream first. Blocks for I/O."""
+    return [share for share in read_shares(machine) if share.is_served]
+
+
+def end_unknown(machine: MachineDir) -> None:
+    """End the servers that a killed client has left without a record. To be called with the
+    history's lock: no other client is just starting one. Blocks for I/O. Raises OSError."""
+    known = {share.number for share in list_shares(machine)}
+    for number in range(SHARES):
+        lock = machine.share_lock(number)
+        if number not in known and is_locked(lock):
+            for pid in holders_of(lock):
+                send_signal(pid, start_of(pid), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple[int, int]]:
+    """Take a stream that is not in use: its number, and the descriptor of its lock, which the
+    server inherits. One of ``avoid`` is taken only if there is no other. Raises StateError if all
+    are in use, HostError."""
+    for number in sorted(range(SHARES), key=lambda number: (number in avoid, number)):
+        with map_os_errors(machine.root):
+            lock = try_lock(machine.share_lock(number))
+        if lock is not None:
+            try:
+                yield number, lock
+            finally:
+                os.close(lock)
+            return
+    raise StateError(
+        f"{SHARES} directories are mounted, which is the most", hint="unmount one of them"
+    )
+
+
+def note(machine: MachineDir, share: Share) -> None:
+    """Write the record of a share. Raises HostError."""
+    write_json(machine.share_record(share.number), share.to_json(), durable=False)
+
+
+def forget(machine: MachineDir, share: Share) -> None:
+    """End a share's server and remove its record. Idempotent."""
+    share.end()
+    machine.share_record(share.number).unlink(missing_ok=True)

@@ -1,0 +1,79 @@
+"""The keeper's files: bounded logs, locks, and removing."""
+
+import os
+
+LOG_LIMIT = 512 * 1024
+"""Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""
+
+CHUNK = 64 * 1024
+"""Bytes to read at once."""
+
+
+class BoundedLog:
+    """A log of two files with bounded size: a guest that writes for ever cannot fill the disk."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.file = open(path, "ab", buffering=0)  # noqa: SIM115
+        self.size = self.file.tell()
+
+    def write(self, data: bytes) -> None:
+        try:
+            if self.size + len(data) > LOG_LIMIT:
+                self.rotate()
+            self.size += self.file.write(data)
+        except OSError:
+            # On a full disk log lines are dropped; if the pipe filled up, QEMU would block.
+            return
+
+    def rotate(self) -> None:
+        """Start a new file. Raises OSError, possibly half-way; the next write tries again."""
+        if os.path.exists(self.path):
+            os.replace(self.path, self.path + ".1")
+        file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        self.file.close()
+        self.file, self.size = file, 0
+
+
+def drain(pipe: int, log: BoundedLog) -> None:
+    """Copy what is left in a pipe whose writer has ended to the log."""
+    os.set_blocking(pipe, False)
+    try:
+        while data := os.read(pipe, CHUNK):
+            log.write(data)
+    except BlockingIOError:
+        return
+
+
+def remove_tree(path: str, part: str = "") -> None:
+    """Remove a directory that has quicksand's mark, or a part of it. What cannot be removed is left
+    to `Registry.reap`."""
+    # From the engine's host directory (keeper.py); imported late, so that a start is not delayed.
+    from removal import remove  # type: ignore[import-not-found]
+
+    try:
+        remove(path, part=part)
+    except OSError:
+        return
+
+
+def remove_file(path: str) -> None:
+    """Remove a file if possible."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def try_lock(path: str) -> int | None:
+    """Lock a file with flock(2), creating it if necessary. Returns its descriptor, or None if the
+    lock is held by another process. Raises OSError if it cannot be opened."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor

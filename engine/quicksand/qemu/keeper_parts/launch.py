@@ -1,0 +1,125 @@
+"""Forking and executing QEMU."""
+
+import errno
+import os
+import resource
+import signal
+import sys
+
+from .leash import put_on
+
+
+def launch(
+    argv: list[str],
+    env: dict[str, str],
+    descriptors: dict[int, int],
+    directory: str,
+    leash: int | None,
+    group: int | None,
+) -> tuple[int, int, int]:
+    """Fork QEMU with pipes on stdout (the guest's console) and stderr; returns (pid, read end of
+    stdout, read end of stderr).
+
+    ``directory``: its working directory. ``leash``: see leash.py. ``group``: the process group of
+    the sandbox's other QEMUs. ``descriptors``: descriptors to pass besides the inheritable ones, by
+    their numbers in QEMU. Raises OSError if the program cannot be executed.
+    """
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    failed_read, failed_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(directory)
+            devnull = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(devnull, 0)
+            os.dup2(out_write, 1)
+            os.dup2(err_write, 2)
+            for number, descriptor in descriptors.items():
+                os.dup2(descriptor, number)
+            put_on(leash, group)
+            allow_tracing()
+            if is_restored_emulator(argv):
+                use_small_pages()
+            # Guest memory may hold secrets: no core dumps.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.execve(argv[0], argv, env)  # noqa: S606 - a list of arguments, no shell
+        except (OSError, ValueError, TypeError) as error:
+            number = getattr(error, "errno", None) or errno.ENOEXEC
+            os.write(failed_write, str(number).encode())
+        finally:
+            os._exit(127)
+    for descriptor in (out_write, err_write, failed_write):
+        os.close(descriptor)
+    failure = os.read(failed_read, 16)
+    os.close(failed_read)
+    if failure:
+        os.waitpid(pid, 0)
+        os.close(out_read)
+        os.close(err_read)
+        raise OSError(int(failure), os.strerror(int(failure)))
+    return pid, out_read, err_read
+
+
+def allow_tracing() -> None:
+    """Let clients read the memory of the QEMU that this process will become, for checkpoints. Yama
+    may restrict that to ancestors (ptrace_scope 1, Ubuntu's default). Other users never get access
+    by this (Linux, Documentation/admin-guide/LSM/Yama.rst)."""
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
+            restricted = file.read().strip() == "1"
+    except OSError:
+        return
+    if restricted:
+        set_ptracer, anybody = 0x59616D61, (1 << 64) - 1
+        control_process(set_ptracer, anybody)
+
+
+def is_restored_emulator(argv: list[str]) -> bool:
+    """Whether this QEMU emulates the guest (TCG) and waits for incoming state."""
+    if "-accel" not in argv or "-incoming" not in argv:
+        return False
+    return argv[argv.index("-accel") + 1].startswith("tcg")
+
+
+def use_small_pages() -> None:
+    """Disable transparent huge pages in the QEMU that this process will become (prctl(2),
+    PR_SET_THP_DISABLE). It would use them for translated code, of which an idle guest has little:
+    they cost 4 MiB and save no measurable time. (The guest's memory is mapped from a file here.)"""
+    set_thp_disable = 41
+    control_process(set_thp_disable, 1)
+
+
+def control_process(option: int, value: int) -> None:
+    """Call prctl(2) on Linux, for settings that are kept across execve(2). Failures are ignored: no
+    setting here is worth failing a start."""
+    if sys.platform == "linux":
+        try:
+            import ctypes
+
+            ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+        except (ImportError, OSError, AttributeError):
+            return
+
+
+def monitor_arguments(descriptor: int) -> list[str]:
+    """QEMU's arguments for the keeper's own QMP monitor, on one end of a socket pair."""
+    chardev = f"socket,id=keeper,fd={descriptor}"
+    return ["-chardev", chardev, "-mon", "chardev=keeper,mode=control"]
+
+
+def inherited_descriptors() -> list[int]:
+    """The inheritable descriptors, which come from the client that started the keeper: Python makes
+    its own ones non-inheritable (PEP 446)."""
+    directory = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+    found = []
+    for number in map(int, os.listdir(directory)):
+        try:
+            if os.get_inheritable(number):
+                found.append(number)
+        except OSError:
+            continue  # the descriptor of the listing itself, closed by now
+    return found

@@ -1,0 +1,426 @@
+"""The keeper's loop (see keeper.py)."""
+
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from . import FIRST
+from .files import CHUNK, BoundedLog, drain, remove_file, remove_tree, try_lock
+from .launch import inherited_descriptors, launch, monitor_arguments
+from .leash import is_on, is_pulled
+from .machines import Client, Machine
+from .space import SpaceWatch
+
+LOGS = ("console.log", "qemu.log")
+"""The logs of the guest's console and of QEMU itself."""
+
+LOCK_WAIT_S = 1.0
+
+TERM_GRACE_S = 2.0
+"""Seconds from SIGTERM, on which QEMU closes its images, to SIGKILL."""
+
+
+class Keeper:
+    """Serves QEMU's output and end, clients, the lifeline and SIGTERM in one poll(2) loop."""
+
+    def __init__(
+        self,
+        sandbox_dir: str,
+        runtime_dir: str,
+        lock: int | None,
+        leash: int | None,
+        discard: bool,
+        env: dict[str, str],
+    ) -> None:
+        self.sandbox_dir = sandbox_dir
+        self.runtime_dir = runtime_dir
+        self.lock = lock
+        """The sandbox's lock, held until the process ends, so that whoever waits for it also waits
+        for the cleanup."""
+        self.leash = leash
+        """The pipe through which QEMU ends with its owner (leash.py)."""
+        self.discard = discard
+        self.env = env
+        self.owned = True
+        """Whether there is an owner, who would read the logs and remove the directory itself."""
+        self.kill_at: float | None = None
+        self.asked_to_stop = False
+        self.machines: dict[str, Machine] = {}
+        self.clients: list[Client] = []
+        self.handlers: dict[int, Callable[[], None]] = {}
+        self.poll = select.poll()
+
+    def run(self, argv: list[str]) -> None:
+        """Start QEMU and serve until it has ended."""
+        kept = (self.lock, self.leash)
+        inherited = [d for d in inherited_descriptors() if d > 2 and d not in kept]
+        try:
+            self.prepare()
+            listener = self.listen()
+            self.current = self.start(FIRST, argv, {})
+            self.point_to(FIRST)
+        except OSError as error:
+            for machine in self.machines.values():
+                machine.kill()
+            for name in LOGS:
+                remove_file(os.path.join(self.sandbox_dir, name))  # there was no run
+            os.write(1, b"failed %d\n" % (error.errno or 0))
+            return
+        for descriptor in inherited:
+            os.close(descriptor)
+        self.tell_started()
+        self.watch(0, self.lifeline)
+        self.serve_until_the_end(listener)
+
+    def prepare(self) -> None:
+        """Set up signals and logs, before QEMU starts: a keeper that failed here would leave it
+        alone. Raises OSError."""
+        self.wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        self.console, self.messages = (
+            BoundedLog(os.path.join(self.sandbox_dir, name)) for name in LOGS
+        )
+
+    def tell_started(self) -> None:
+        try:
+            os.write(1, b"started %d %d\n" % (os.getpid(), self.current.pid))
+        except OSError:
+            self.owned = False  # the owner is dead already, as the lifeline will show too
+
+    def serve_until_the_end(self, listener: socket.socket) -> None:
+        # The start is done, so importing delays nothing. It must not be later: the Python
+        # installation may be replaced while the keeper runs.
+        import json  # noqa: F401
+
+        import removal  # type: ignore[import-not-found] # noqa: F401
+
+        self.watch(self.wake_read, lambda: self.wake(self.wake_read))
+        self.watch(listener.fileno(), lambda: self.accept(listener))
+        self.wait()
+        self.finish()
+
+    def listen(self) -> socket.socket:
+        """Take keeper.lock and open the socket for clients. Raises OSError if another keeper has
+        them."""
+        deadline = time.monotonic() + LOCK_WAIT_S
+        # A client that checks whether there is a keeper holds the lock for a moment.
+        while try_lock(os.path.join(self.runtime_dir, "keeper.lock")) is None:
+            if time.monotonic() < deadline:
+                time.sleep(0.005)
+                continue
+            raise BlockingIOError(errno.EBUSY, "another keeper looks after this sandbox")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = os.path.join(self.runtime_dir, "keeper.sock")
+        remove_file(path)  # a keeper that was killed has left it
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(8)
+        return listener
+
+    def start(self, name: str, argv: list[str], descriptors: dict[int, int]) -> Machine:
+        """Fork a QEMU whose files are in the directory ``name``. Raises OSError."""
+        monitor, theirs = socket.socketpair()
+        theirs.set_inheritable(True)
+        try:
+            pid, out, err = launch(
+                [*argv, *monitor_arguments(theirs.fileno())],
+                self.env,
+                descriptors,
+                os.path.join(self.sandbox_dir, "layers"),
+                *self.tie(),
+            )
+        except OSError:
+            monitor.close()
+            raise
+        finally:
+            theirs.close()
+        space = SpaceWatch(monitor, self.sandbox_dir, os.path.join(self.runtime_dir, name))
+        machine = Machine(name, pid, {out: self.console, err: self.messages}, space)
+        self.add(machine)
+        return machine
+
+    def tie(self) -> tuple[int | None, int | None]:
+        """The leash for the next QEMU and the process group for it to join: that of the current
+        QEMU, if that is in this session (a keeper that has adopted a QEMU has another one)."""
+        if not self.machines:
+            return self.leash, None
+        if self.leash is None or not is_on(self.leash):
+            return None, None
+        same = os.getsid(self.current.pid) == os.getsid(0)
+        return self.leash, os.getpgid(self.current.pid) if same else None
+
+    def add(self, machine: Machine) -> None:
+        """Watch another machine."""
+        monitor = machine.space.monitor
+        self.machines[machine.name] = machine
+        self.watch(monitor.fileno(), lambda: self.listen_to(machine))
+        for pipe in machine.pipes:
+            self.watch(pipe, lambda pipe=pipe: self.log(machine, pipe))  # type: ignore[misc]
+        if machine.pidfd is not None:
+            self.watch(machine.pidfd, lambda: None)  # its end wakes the loop
+
+    def point_to(self, name: str) -> None:
+        """Make the link ``current`` lead to the machine ``name``, atomically."""
+        link = os.path.join(self.runtime_dir, "current")
+        os.symlink(name, link + ".new")
+        os.replace(link + ".new", link)
+
+    # The loop
+
+    def watch(self, descriptor: int, handler: Callable[[], None]) -> None:
+        self.handlers[descriptor] = handler
+        self.poll.register(descriptor, select.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        if self.handlers.pop(descriptor, None) is not None:
+            self.poll.unregister(descriptor)
+
+    def wait(self) -> None:
+        """Serve until the current machine has ended."""
+        while not self.current.ended:
+            machines = self.machines.values()
+            moments = [moment for m in machines for moment in (m.space.look_at, m.ends_at)]
+            due = [moment for moment in (self.kill_at, *moments) if moment is not None]
+            timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
+            for descriptor, _ in self.poll.poll(timeout):
+                if (handler := self.handlers.get(descriptor)) is not None:
+                    handler()
+            for machine in self.machines.values():
+                machine.space.look()
+                if machine.ends_at is not None and time.monotonic() >= machine.ends_at:
+                    machine.kill()
+                    machine.ends_at = None
+            self.reap()
+            if self.kill_at is not None and time.monotonic() >= self.kill_at:
+                self.current.kill()
+                self.kill_at = time.monotonic() + 1
+
+    def wake(self, pipe: int) -> None:
+        for number in os.read(pipe, 64):
+            if number == signal.SIGTERM:
+                self.stop(TERM_GRACE_S)
+
+    def stop(self, grace: float) -> None:
+        self.asked_to_stop = True
+        if self.kill_at is None:
+            self.current.kill(signal.SIGTERM)
+            # A stopped process (SIGSTOP) would not handle the signal.
+            self.current.kill(signal.SIGCONT)
+            self.kill_at = time.monotonic() + grace
+
+    def lifeline(self) -> None:
+        data = os.read(0, 16)
+        if b"K" in data:
+            self.asked_to_stop = True
+            self.current.kill()
+            return
+        if data and b"D" not in data:
+            return
+        self.unwatch(0)
+        self.owned = False
+        if not data:
+            self.asked_to_stop = True
+            self.current.kill()
+
+    def pulled(self) -> None:
+        """The pipe of the leash has closed: the owner is gone, or has detached QEMU. Used by a
+        keeper that has adopted QEMU, which has no lifeline."""
+        assert self.leash is not None
+        self.unwatch(self.leash)
+        self.owned = False
+        if is_on(self.leash):
+            self.asked_to_stop = True
+            self.current.kill()
+
+    def listen_to(self, machine: Machine) -> None:
+        if not machine.space.read():
+            self.unwatch(machine.space.monitor.fileno())
+
+    def log(self, machine: Machine, pipe: int) -> None:
+        data = os.read(pipe, CHUNK)
+        if data:
+            machine.pipes[pipe].write(data)
+        else:
+            self.unwatch(pipe)
+
+    # Machines that end
+
+    def reap(self) -> None:
+        for machine in list(self.machines.values()):
+            if machine.look():
+                self.bury(machine)
+
+    def bury(self, machine: Machine) -> None:
+        """Clean up after a machine that has ended: copy its last output, remove its files and tell
+        clients that wait for its end."""
+        del self.machines[machine.name]
+        for pipe, log in machine.pipes.items():
+            drain(pipe, log)
+            self.unwatch(pipe)
+            os.close(pipe)
+        self.unwatch(machine.space.monitor.fileno())
+        machine.space.monitor.close()
+        if machine.pidfd is not None:
+            self.unwatch(machine.pidfd)
+        if machine is not self.current:
+            remove_tree(self.runtime_dir, machine.name)
+        for rule in machine.took:
+            # QEMU refuses a forward that the current machine still has.
+            self.current.space.forward(rule)
+        for client in self.clients:
+            if client.awaits is machine:
+                client.awaits = None
+                client.reply(ended=machine.code)
+
+    def finish(self) -> None:
+        """Write exit.json, then remove the runtime directory and, if the sandbox is to be
+        discarded, its own."""
+        if self.leash is not None and is_pulled(self.leash):
+            # The kernel has killed QEMU before the lifeline was read.
+            self.asked_to_stop, self.owned = True, False
+        for machine in list(self.machines.values()):
+            machine.kill()
+            machine.wait()
+            self.bury(machine)
+        path = os.path.join(self.sandbox_dir, "exit.json")
+        asked = "true" if self.asked_to_stop else "false"
+        code = "null" if self.current.code is None else self.current.code
+        text = f'{{"code": {code}, "asked": {asked}, "machine": "{self.current.name}", '
+        text += f'"unix_time": {time.time():.3f}}}\n'
+        try:
+            with open(path + ".tmp", "w", encoding="ascii") as file:
+                file.write(text)
+            os.replace(path + ".tmp", path)
+        finally:
+            remove_tree(self.runtime_dir)
+            if self.discard and not self.owned:
+                memory = os.path.join(self.sandbox_dir, "memory")
+                if os.path.islink(memory):  # to a directory that only this sandbox uses
+                    remove_tree(os.readlink(memory))
+                remove_tree(self.sandbox_dir)
+
+    # Clients
+
+    def accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return  # the client is gone already, or there are too many open files
+        connection.settimeout(1.0)
+        client = Client(connection)
+        self.clients.append(client)
+        self.watch(connection.fileno(), lambda: self.hear(client))
+
+    def hear(self, client: Client) -> None:
+        requests = client.read()
+        if requests is None:
+            self.leave(client)
+            return
+        for request in requests:
+            try:
+                self.serve(client, request)
+            except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
+                client.drop_descriptors()
+                number = error.errno if isinstance(error, OSError) else None
+                client.reply(error=str(error) or type(error).__name__, errno=number)
+
+    def leave(self, client: Client) -> None:
+        """Undo what a client that has disconnected has not finished: it may have been killed."""
+        self.unwatch(client.connection.fileno())
+        self.clients.remove(client)
+        client.close()
+        if client.guards:
+            self.current.space.send("cont")
+        for machine in self.machines.values():
+            if machine.owner is client:
+                machine.took = client.forwards
+                machine.kill()
+
+    def serve(self, client: Client, request: dict[str, object]) -> None:
+        """Serve one request. Requests and replies are JSON objects, one per line, in order. A
+        machine that a connection owns is killed when the connection ends.
+
+        launch   {name, argv, descriptors: [number, …]}, with as many descriptors in the message:
+                 fork another QEMU, which this connection owns -> {pid}
+        promote  {name}: it becomes the current machine; this connection owns the old one
+        take     {name}: this connection owns a machine that was kept
+        keep     {name, seconds}: the machine is owned by no connection, and killed in so many
+                 seconds
+        kill     {name} -> {ended: exit code}, once it has ended
+        guard    {on, forwards}: while on, the end of this connection resumes the current machine
+                 and restores the forwards that this connection's machines have taken from it
+        """
+        what = request["op"]
+        if what == "guard":
+            client.guards = bool(request["on"])
+            forwards = request.get("forwards")
+            client.forwards = [str(rule) for rule in forwards] if isinstance(forwards, list) else []
+            client.reply(ok=True)
+            return
+        name = str(request["name"])
+        if what == "launch":
+            self.serve_launch(client, name, request)
+            return
+        machine = self.machines[name]
+        match what:
+            case "promote" if machine.owner is client and not self.asked_to_stop:
+                self.point_to(name)
+                machine.owner, self.current.owner = None, client
+                self.current = machine
+            case "take" if machine.owner is None and machine is not self.current:
+                machine.owner, machine.ends_at = client, None
+            case "keep" if machine.owner is client:
+                machine.ends_at = time.monotonic() + float(str(request["seconds"]))
+                machine.owner = None
+            case "kill" if machine.owner is client:
+                client.awaits = machine
+                machine.kill()
+                return
+            case _:
+                raise ValueError(f"{what} is not possible for machine {name}")
+        client.reply(ok=True)
+
+    def serve_launch(self, client: Client, name: str, request: dict[str, object]) -> None:
+        argv, numbers = request["argv"], request["descriptors"]
+        if not isinstance(argv, list) or not isinstance(numbers, list):
+            raise TypeError("argv and descriptors are lists")
+        fits = len(numbers) == len(client.descriptors) and name not in self.machines
+        if not fits or not (name.isascii() and name.isalnum()):
+            raise ValueError(f"machine {name} cannot be launched like that")
+        wanted = {int(n): d for n, d in zip(numbers, client.descriptors, strict=True)}
+        machine = self.start(name, [str(word) for word in argv], wanted)
+        machine.owner = client
+        client.drop_descriptors()
+        client.reply(pid=machine.pid)
+
+
+def main() -> None:
+    os.umask(0o077)
+    # Forked, so that init is its parent and the client never has to wait for it.
+    if os.fork():
+        os._exit(0)
+    if sys.argv[1] == "--adopt":
+        from .adopting import adopt
+
+        sandbox_dir, runtime_dir, end, pid, forwards, *words = sys.argv[2:]
+        keeper = Keeper(sandbox_dir, runtime_dir, None, None, end == "discard", _env(words))
+        adopt(keeper, int(pid), forwards.split())
+        return
+    sandbox_dir, runtime_dir, lock, leash, end, *rest = sys.argv[1:]
+    dashes = rest.index("--")
+    env = _env(rest[:dashes])
+    Keeper(sandbox_dir, runtime_dir, int(lock), int(leash), end == "discard", env).run(
+        rest[dashes + 1 :]
+    )
+
+
+def _env(words: list[str]) -> dict[str, str]:
+    return {**os.environ, **dict(word.split("=", 1) for word in words)}

@@ -1,0 +1,119 @@
+"""What a keeper looks after: machines (QEMU processes), and clients with their requests."""
+
+import os
+import select
+import signal
+import socket
+
+from .files import CHUNK, BoundedLog
+from .space import SpaceWatch
+
+REQUEST_MAX = 1024 * 1024
+DESCRIPTORS_MAX = 250
+"""Descriptors that one message can carry (unix(7): SCM_MAX_FD is 253)."""
+
+
+class Machine:
+    """One QEMU."""
+
+    def __init__(
+        self, name: str, pid: int, pipes: dict[int, BoundedLog], space: SpaceWatch
+    ) -> None:
+        self.name = name
+        """The name of its directory in the runtime directory."""
+        self.pid = pid
+        self.pipes = pipes
+        """The read ends of its stdout and stderr, and their logs."""
+        self.space = space
+        self.owner: Client | None = None
+        """The client with which it ends; None if it ends with none."""
+        self.ended = False
+        self.code: int | None = None
+        """Its exit code, negative for a signal; None while it runs, or if that is unknown."""
+        self.pidfd: int | None = None
+        """The pidfd of a machine that another keeper started; None for a child of this one."""
+        self.ends_at: float | None = None
+        """The monotonic time at which it is killed if no client has adopted it."""
+        self.took: list[str] = []
+        """Forwards that it may have taken from the current machine, which gets them back when this
+        one has ended."""
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send it a signal; it is no error if it has ended."""
+        try:
+            if self.pidfd is None:
+                os.kill(self.pid, number)  # a child, so its id is not reused before waitpid
+            else:
+                signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            return
+
+    def look(self) -> bool:
+        """Check whether it has ended, and set `ended` and `code`."""
+        if self.pidfd is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.ended, self.code = True, os.waitstatus_to_exitcode(status)
+        elif select.select([self.pidfd], [], [], 0)[0]:
+            self.ended, self.code = True, 0 if self.space.shut_down else None
+        return self.ended
+
+    def wait(self) -> None:
+        """Wait until it has ended, after it was killed."""
+        if self.pidfd is None:
+            self.ended, self.code = True, os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        else:
+            select.select([self.pidfd], [], [])
+            self.look()
+
+
+class Client:
+    """A connection to ``keeper.sock``."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.text = b""
+        self.descriptors: list[int] = []
+        self.guards = False
+        """It has paused the current machine, which is resumed if the client's connection ends."""
+        self.forwards: list[str] = []
+        """Forwards that the current machine gets back if the client's connection ends."""
+        self.awaits: Machine | None = None
+        """The machine about whose end it waits to be told."""
+
+    def reply(self, **values: object) -> None:
+        import json
+
+        try:
+            self.connection.sendall(json.dumps(values).encode() + b"\n")
+        except OSError:
+            return  # the client is gone, which the loop will notice
+
+    def read(self) -> list[dict[str, object]] | None:
+        """The complete requests received so far; None at the end of the connection or for an
+        invalid message."""
+        import json
+
+        try:
+            data, found, _, _ = socket.recv_fds(self.connection, CHUNK, DESCRIPTORS_MAX)
+        except OSError:
+            return None
+        for descriptor in found:
+            os.set_inheritable(descriptor, False)  # only the QEMU that they are for gets copies
+        self.descriptors += found
+        *lines, self.text = (self.text + data).split(b"\n")
+        if not data or len(self.text) > REQUEST_MAX or len(self.descriptors) > DESCRIPTORS_MAX:
+            return None
+        try:
+            return [dict(json.loads(line)) for line in lines]
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    def close(self) -> None:
+        self.connection.close()
+        self.drop_descriptors()
+
+    def drop_descriptors(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []

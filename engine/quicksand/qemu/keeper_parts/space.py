@@ -1,0 +1,93 @@
+"""Guests that QEMU has paused because the host's disk is full."""
+
+import os
+import socket
+import time
+
+from .files import CHUNK
+
+SPACE_POLL_S = 1.0
+"""Seconds between two looks at the free space: file systems do not notify about it."""
+
+SPACE_WANTED = 64 * 1024 * 1024
+"""Bytes that must be free before such a guest is resumed."""
+
+LINE_MAX = 64 * 1024
+"""Bytes of an incomplete QMP message that are kept; QEMU's messages are far shorter."""
+
+
+class SpaceWatch:
+    """Resumes a guest that QEMU has paused because the host's disk was full (werror=stop).
+
+    Until then the file ``disk-full`` exists in the machine's directory, for clients to see.
+    """
+
+    def __init__(self, monitor: socket.socket, disk_dir: str, machine_dir: str) -> None:
+        self.monitor = monitor
+        self.disk_dir = disk_dir
+        self.mark = os.path.join(machine_dir, "disk-full")
+        self.line = b""
+        self.shut_down = False
+        """The guest has powered down, or QEMU was asked to end."""
+        self.look_at: float | None = None
+        """The monotonic time of the next look at the free space; None if the guest is not
+        waiting."""
+        monitor.setblocking(False)
+        self.send("qmp_capabilities")
+
+    def send(self, command: str, arguments: dict[str, str] | None = None) -> None:
+        message = f'{{"execute": "{command}"}}'
+        if arguments is not None:
+            import json
+
+            message = json.dumps({"execute": command, "arguments": arguments})
+        try:
+            self.monitor.send(message.encode() + b"\n")
+        except OSError:
+            return  # QEMU is ending or does not read; the next look sends it again
+
+    def forward(self, rule: str) -> None:
+        """Have QEMU forward a port (HMP hostfwd_add); it refuses one that it forwards already."""
+        self.send("human-monitor-command", {"command-line": f"hostfwd_add net0 {rule}"})
+
+    def read(self) -> bool:
+        """Read QMP events; False if QEMU has closed the connection."""
+        try:
+            data = self.monitor.recv(CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        *lines, self.line = (self.line + data).split(b"\n")
+        self.line = self.line[-LINE_MAX:]
+        for line in lines:
+            if b'"event": "BLOCK_IO_ERROR"' in line and b'"nospace": true' in line:
+                self.begin()
+            elif b'"event": "RESUME"' in line:
+                self.end()
+            elif b'"event": "SHUTDOWN"' in line:
+                self.shut_down = True
+        return bool(data)
+
+    def begin(self) -> None:
+        self.look_at = time.monotonic() + SPACE_POLL_S
+        try:
+            open(self.mark, "wb").close()
+        except OSError:
+            return  # no space for the mark either; the guest is still resumed later
+
+    def end(self) -> None:
+        """The guest was resumed, by the keeper or a client. If the disk is still full, QEMU sends
+        another event."""
+        self.look_at = None
+        try:
+            os.unlink(self.mark)
+        except OSError:
+            return
+
+    def look(self) -> None:
+        if self.look_at is not None and time.monotonic() >= self.look_at:
+            self.look_at = time.monotonic() + SPACE_POLL_S
+            free = os.statvfs(self.disk_dir)
+            if free.f_bavail * free.f_frsize >= SPACE_WANTED:
+                self.send("cont")

@@ -1,0 +1,66 @@
+"""Ending a running sandbox with a last checkpoint, which keeps its memory and processes too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from quicksand.errors import QuicksandError
+from quicksand.host.space import check_space
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
+from quicksand.snapshots.capture import Capture
+from quicksand.snapshots.history import prune_automatic
+from quicksand.snapshots.records import Node
+from quicksand.snapshots.tags import automatic_tag
+from quicksand.snapshots.taking import Live, find_shape, start_capture, working_on
+from quicksand.stopping import stop_machine
+
+
+async def end_with_checkpoint(
+    registry: Registry, record: Record, *, what: str, within_s: float
+) -> Node:
+    """Take an automatic checkpoint of a running sandbox, tagged ``what`` and the time, and end the
+    sandbox before the guest runs again.
+
+    Raises HistoryError, HostError, MachineError, StateError, and TimeoutError if the checkpoint
+    takes longer than ``within_s`` seconds. The sandbox then keeps running without the checkpoint,
+    as after a cancellation; only if it could not be ended is the checkpoint there.
+    """
+    async with working_on(registry, record) as live:
+        await in_thread_to_the_end(live.history.sweep)
+        check_space(live.place.root)
+        capture = start_capture(live)
+        # If this process dies now, the keeper resumes the guest.
+        await live.keeper.ask("guard", on=not live.run.paused)
+        try:
+            async with asyncio.timeout(within_s):
+                node = await _keep(live, capture, what)
+        except BaseException:
+            await asyncio.shield(_let_go_on(live, capture))
+            raise
+        await stop_machine(registry, record, None, live.run, grace=0)
+        await in_thread_to_the_end(lambda: prune_automatic(live.history))
+        return node
+
+
+async def _keep(live: Live, capture: Capture, what: str) -> Node:
+    await capture.prepare()
+    await capture.freeze(resume=False)
+    shape = await find_shape(live)
+    tag = await asyncio.to_thread(automatic_tag, live.history, what)
+    node = await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
+    await capture.advance_head(node)
+    return node
+
+
+async def _let_go_on(live: Live, capture: Capture) -> None:
+    """Resume the guest if it is paused, and remove the unfinished checkpoint."""
+    with contextlib.suppress(QuicksandError):
+        if not live.run.paused:
+            await live.monitor.execute("cont")
+    with contextlib.suppress(QuicksandError):
+        await capture.discard()
+    with contextlib.suppress(QuicksandError):
+        await live.keeper.ask("guard", on=False)

@@ -1,0 +1,301 @@
+"""The tier "pages": memory is kept in files of pages, from which a new QEMU's memory is filled; the
+devices' state is a file beside them.
+
+In the pause pages are only copied to prefaulted memory (copying.py). Those that are new are found
+and written after the VM runs again (storing.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from quicksand.errors import MachineError
+from quicksand.host.files import map_os_errors
+from quicksand.host.space import check_space
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.layout import MachineDir, SandboxDir
+from quicksand.qemu.qmp import Monitor
+from quicksand.snapshots.capture import Capture, Way
+from quicksand.snapshots.copying import NOT_TRACKED, Copier, Copy, tracks_writes
+from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware
+from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.image import not_of_image, own_pages
+from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, write_file
+from quicksand.snapshots.records import File, Head, Node
+from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
+from quicksand.snapshots.tier import PAGES
+from quicksand.snapshots.verified import Verified
+
+LOAD_POLL_S = 0.001
+LOAD_TIMEOUT_S = 30.0
+
+
+ZEROS_AT_ONCE = 1024
+"""Pages of zeros that are written at once."""
+
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+"""Whether processes may read each other's memory (Linux, Documentation/admin-guide/LSM/Yama.rst).
+"""
+
+
+class PagesCapture(Capture):
+    """A checkpoint of the tier "pages" in the making."""
+
+    tier = PAGES
+
+    _copy: Copy | None = None
+    _stored: Stored | None = None
+
+    async def _prepare_memory(self) -> None:
+        image = find_image(self._place, self._head.memory)
+        self._ram = await GuestRam.locate(
+            self._monitor, self._run.qemu_pid, image, self._size, self._arch
+        )
+        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
+        await in_thread_to_the_end(self._prepare_copy)
+
+    def _prepare_copy(self) -> None:
+        self._storage = Storage(
+            self._history, self.id, self._head, run=self._run.run, size=self._size
+        )
+        known = self._storage.find_known()
+        self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
+        check_space(self._place.memory, self._copier.prepare())
+
+    async def _copy_before(self) -> None:
+        if not self._run.paused:
+            await self._copier.copy_before(self._paused)
+
+    async def _copy_paused(self) -> None:
+        copying = asyncio.to_thread(self._copy_pages)
+        # Both are awaited, so that neither is still at work when the VM runs again.
+        found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
+        for failed in (result for result in found if isinstance(result, BaseException)):
+            raise failed
+
+    async def _freeze_rest(self) -> None:
+        """Save the devices' state and switch the disk, while the memory is copied."""
+        path = self.directory / "devices"
+        await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
+        await self._disk.turn()
+
+    def _copy_pages(self) -> None:
+        self._copy = self._copier.copy_rest()
+
+    @property
+    def note(self) -> str:
+        return self._copier.note
+
+    def _store_memory(self) -> dict[str, Any]:
+        devices = self._seal_devices()
+        assert self._copy is not None
+        stored = self._stored = self._storage.store(self._copy)
+        rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
+        index = write_file(
+            self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
+        )
+        return {
+            "bytes_written": stored.written + index.size + devices.size,
+            "memory": stored.memory,
+            "pages": stored.files,
+            "index": index,
+            "devices": devices,
+            "firmware": rom,
+            "image": stored.image,
+        }
+
+    def _seal_devices(self) -> File:
+        """Write the device state again, synced and with checksums."""
+        path = self.directory / "devices"
+        with map_os_errors(path):
+            data = path.read_bytes()
+            path.unlink()
+        return write_file(path, iter([data]))
+
+    async def advance_head(self, node: Node) -> None:
+        assert self._stored is not None, "store comes first"
+        head = Head(
+            layers=node.layers,
+            top=self._disk.layer,
+            node=node.id,
+            run=self._run.run,
+            # QEMU still maps the image it started with, whatever image the checkpoint has.
+            memory=self._head.memory,
+            stored=self._stored.stored,
+            machine=self._head.machine,
+            waiting=self._head.waiting,
+        )
+        await in_thread_to_the_end(lambda: self._history.set_head(head))
+        await asyncio.to_thread(self._copier.commit, node.id)
+
+
+async def load_memory(
+    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, pid: int
+) -> None:
+    """See `Way.load_memory`."""
+    image = find_image(place, node.memory)
+    index = await asyncio.to_thread(load_index, place, node)
+    if node.firmware is not None:
+        await put_firmware(monitor, pid, place.memory, node.firmware)
+    ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
+    await in_thread_to_the_end(lambda: load_pages(place, node, index, ram))
+
+
+def load_pages(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam) -> None:
+    """Write the checkpoint's pages to the memory of a fresh QEMU. Raises HistoryError naming a
+    damaged file, MachineError."""
+    verified = Verified.of_user()
+    files = list(node.pages)
+    image = next((n for n, file in enumerate(files) if file.name == node.memory), len(files))
+    path = find_image(place, node.memory)
+    if path is not None:
+        assert node.image is not None, "check_disk_and_image comes first"
+        files.append(node.image)
+    by_file: dict[int, list[Run]] = {}
+    for run in _runs_to_write(index, image, ram, blank=path is None):
+        by_file.setdefault(run.file, []).append(run)
+    for run in by_file.pop(ZEROS, []):
+        _write_zeros(ram, run)
+    for number, runs in by_file.items():
+        file = files[number]
+        with MappedFile(place.memory / file.name, file, verified) as mapped:
+            for group in _neighbours(runs):
+                start, end = group[0].at, group[-1].at + group[-1].count
+                data = mapped.data[start * PAGE : end * PAGE]
+                ram.write([(run.first, run.count) for run in group], data)
+                del data
+
+
+def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) -> list[Run]:
+    """The pages to write to the memory of a fresh QEMU, which maps the file number ``image``
+    privately or, if ``blank``, nothing.
+
+    Pages that the index does not list or lists as the image's own are there already, and so are
+    zeros in blank memory. Pages that QEMU itself has written at its start (on some machines the
+    kernel, for instance) are restored as well.
+    """
+    over = not_of_image(index.runs, image)
+    if blank:
+        over = [run for run in over if run.file != ZEROS]
+    own = own_pages(ram.written(), image)
+    return overlay_runs(over, [replace(run, file=ZEROS, at=0) for run in own] if blank else own)
+
+
+def _neighbours(runs: list[Run]) -> Iterator[list[Run]]:
+    """Group runs whose pages are consecutive in the file; one call can write each group."""
+    group: list[Run] = []
+    for run in runs:
+        if group and group[-1].at + group[-1].count != run.at:
+            yield group
+            group = []
+        group.append(run)
+    if group:
+        yield group
+
+
+def _write_zeros(ram: GuestRam, run: Run) -> None:
+    zeros = memoryview(bytearray(min(run.count, ZEROS_AT_ONCE) * PAGE))
+    for first in range(run.first, run.end, ZEROS_AT_ONCE):
+        count = min(ZEROS_AT_ONCE, run.end - first)
+        ram.write([(first, count)], zeros[: count * PAGE])
+
+
+async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
+    """See `Way.load_devices`. The devices' state is loaded with QMP ``migrate-incoming``."""
+    file = node.devices
+    assert file is not None, "a checkpoint of this tier has its devices in a file"
+    path = place.checkpoints / node.id / "devices"
+    await asyncio.to_thread(lambda: MappedFile(path, file).close())
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        await monitor.pass_descriptor(descriptor, "state")
+    finally:
+        os.close(descriptor)
+    await monitor.execute("migrate-incoming", uri="fd:state")
+    async with asyncio.timeout(LOAD_TIMEOUT_S):
+        while (status := await _status(monitor)) == "inmigrate":  # noqa: ASYNC110
+            await asyncio.sleep(LOAD_POLL_S)
+    if status not in ("paused", "prelaunch"):
+        raise MachineError(f"QEMU did not take the state of {node.tag!r}: it is {status}")
+
+
+async def _status(monitor: Monitor) -> str:
+    return str((await monitor.execute("query-status"))["status"])
+
+
+def why_not(pid: int | None) -> tuple[str, str]:
+    """See `Way.refusal`."""
+    if not sys.platform.startswith("linux"):
+        return f"the tier {PAGES.name!r} needs Linux, and this is {sys.platform}", ""
+    problem = why_not_readable(pid)
+    if not problem:
+        return "", ""
+    return f"the memory of QEMU cannot be read: {problem}", _how_to_trace()
+
+
+def _why_slow(pid: int | None) -> str:
+    # For a running QEMU the capture's own note says it.
+    return "" if pid is not None or tracks_writes() else NOT_TRACKED
+
+
+def _copied(note: str) -> str:
+    since = "its QEMU started" if note else "the last checkpoint"
+    which = "all that" if note else "what"
+    return f"{which} the guest has written since {since}"
+
+
+def why_not_readable(pid: int | None = None) -> str:
+    """Why this process may not read the memory of the QEMU ``pid``, or, without it, of a child
+    process; "" if it may. It is tried, since security modules, seccomp filters and kernels differ.
+    """
+    if pid is not None:
+        return _try_reading(pid)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        # Popen returns before the program is mapped; once it answers it is.
+        child.stdin.write(b"?")
+        child.stdin.flush()
+        child.stdout.read(1)
+        return _try_reading(child.pid)
+
+
+def _try_reading(pid: int) -> str:
+    """Read the first mapped page, where a program's ELF header is, and its page map entry."""
+    page = memoryview(bytearray(PAGE))
+    try:
+        line = Path(f"/proc/{pid}/maps").read_bytes().split(b"\n", 1)[0]
+        ram = GuestRam(pid, int(line.split(b"-")[0], 16), PAGE)
+        ram.written()
+        ram.read([(0, 1)], page)
+    except (MachineError, OSError, ValueError) as error:
+        return str(error)
+    return "" if bytes(page[:4]) == b"\x7fELF" else "something else was read"
+
+
+def _how_to_trace() -> str:
+    try:
+        scope = YAMA.read_text(encoding="ascii").strip()
+    except OSError:
+        scope = ""
+    if scope in ("2", "3"):
+        return f"{YAMA} is {scope}: it must be 0 or 1 (`sysctl kernel.yama.ptrace_scope=1`)"
+    return "a container's filter must allow process_vm_readv and process_vm_writev"
+
+
+WAY = Way(
+    tier=PAGES,
+    capture=PagesCapture,
+    refusal=why_not,
+    note=_why_slow,
+    copied=_copied,
+    load_memory=load_memory,
+    load_devices=load_devices,
+)

@@ -1,0 +1,176 @@
+"""Taking a checkpoint of a running sandbox, from the lock to the cleanup."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from quicksand.errors import ConfigError, StateError
+from quicksand.host.arch import Architecture
+from quicksand.host.space import check_space
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.keepers import ensure_keeper
+from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, RunState
+from quicksand.snapshots import restore
+from quicksand.snapshots.capture import Capture
+from quicksand.snapshots.history import History
+from quicksand.snapshots.records import Node, check_tag
+from quicksand.snapshots.tiers import choose_tier
+
+
+@dataclass(slots=True, kw_only=True)
+class Live:
+    """A running sandbox with the connections to work on it, from `working_on`."""
+
+    record: Record
+    run: RunState
+    place: SandboxDir
+    runtime: RuntimeDir
+    machine: MachineDir
+    """The directory of the running QEMU."""
+    monitor: Monitor
+    keeper: KeeperLink
+    history: History
+
+
+@contextlib.asynccontextmanager
+async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
+    """Lock the history of a running sandbox and connect to its QEMU and its keeper.
+
+    Raises StateError if it is not running, HistoryError if another client works on it,
+    MachineError.
+    """
+    place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
+    history = registry.history(record.id)
+    async with history.locked():
+        entry = registry.inspect(record.id)
+        if entry is None or entry.run is None:
+            raise StateError(f"the sandbox {record.name!r} is not running")
+        await ensure_keeper(registry, record)
+        async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
+            machine = runtime.current()
+            history.settle(machine.name)
+            _remove_unborn(runtime, machine)
+            monitor = await Monitor.connect(machine)
+            try:
+                yield Live(
+                    record=record,
+                    run=entry.run,
+                    place=place,
+                    runtime=runtime,
+                    machine=machine,
+                    monitor=monitor,
+                    keeper=keeper,
+                    history=history,
+                )
+            finally:
+                await monitor.close()
+
+
+def _remove_unborn(runtime: RuntimeDir, machine: MachineDir) -> None:
+    """Remove directories of machines that a client was about to launch when it was killed. This
+    client holds the history's lock, so no other client is launching one now."""
+    for name in runtime.names():
+        is_one = name.isdigit() and name != machine.name
+        if is_one and not runtime.machine(name).waiting.exists():
+            runtime.remove_machine(name)
+
+
+async def take_checkpoint(
+    registry: Registry,
+    record: Record,
+    tag: str | None,
+    *,
+    note: str = "",
+    replace_tag: bool = False,
+    tier: str | None = None,
+) -> Node:
+    """Take a checkpoint of a running sandbox; without ``tag`` it is numbered. ``tier``: the tier to
+    use instead of the best one that is possible (tiers.py).
+
+    Raises ConfigError for a bad or taken tag or a bad tier, StateError, HistoryError, HostError,
+    MachineError. There is then no checkpoint, and the sandbox keeps running.
+    """
+    if tag is not None:
+        check_tag(tag)
+    async with working_on(registry, record) as live:
+        old = None
+        if tag is None:
+            tag = await asyncio.to_thread(_next_tag, live.history)
+        elif (
+            old := await asyncio.to_thread(_find_tag, live.history, tag)
+        ) is not None and not replace_tag:
+            raise ConfigError(
+                f"there is a checkpoint {tag!r} already", hint="choose another tag, or replace it"
+            )
+        elif old is not None and old.pinned:
+            raise ConfigError(f"the checkpoint {tag!r} is pinned", hint="choose another tag")
+        node = await checkpoint_live(live, tag, note=note, tier=tier)
+        if old is not None:
+            superseded = old
+            await in_thread_to_the_end(lambda: live.history.remove(superseded))
+        return node
+
+
+async def checkpoint_live(
+    live: Live, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
+) -> Node:
+    """Take a checkpoint of a sandbox that the caller works on. Raises as `take_checkpoint`."""
+    await in_thread_to_the_end(live.history.sweep)
+    check_space(live.place.root)
+    capture = start_capture(live, tier)
+    await live.keeper.ask("guard", on=not live.run.paused)
+    try:
+        await capture.prepare()
+        await capture.freeze(resume=not live.run.paused)
+        await live.keeper.ask("guard", on=False)
+        shape = await find_shape(live)
+        node = await capture.store(
+            tag=tag, note=note, auto=False, hidden=hidden, tier_note="", shape=shape
+        )
+        await capture.advance_head(node)
+    except BaseException:
+        await asyncio.shield(capture.discard())
+        raise
+    return node
+
+
+def start_capture(live: Live, tier: str | None = None) -> Capture:
+    """Begin a checkpoint, in the best possible tier unless ``tier`` is given. Raises ConfigError,
+    HostError."""
+    config = live.record.config
+    chosen = choose_tier(live.run.qemu_pid, asked=tier)
+    return chosen.way.capture(
+        live.history,
+        live.run,
+        live.monitor,
+        live.machine,
+        memory_bytes=config.memory_bytes,
+        arch=(config.arch or Architecture.host()).value,
+        why=chosen.note,
+    )
+
+
+async def find_shape(live: Live) -> dict[str, Any]:
+    """The shape of the running machine (restore.py). Raises MachineError."""
+    digest = live.record.image_digest
+    return await restore.shape_of(live.run, live.monitor, live.record.config, digest)
+
+
+def _find_tag(history: History, tag: str) -> Node | None:
+    return next((node for node in history.nodes() if node.tag == tag), None)
+
+
+def _next_tag(history: History) -> str:
+    tags = {node.tag for node in history.nodes()}
+    number = len(tags) + 1
+    while str(number) in tags:
+        number += 1
+    return str(number)

@@ -1,0 +1,25 @@
+"""Texts for errors and notes of the engine: sizes, and foreign text of guests and files."""
+
+from __future__ import annotations
+
+GIB = 1024 * 1024 * 1024
+
+
+def size_text(size: int) -> str:
+    """Returns a size in bytes as text: 512 MiB, and from one GiB on 1.5 GiB."""
+    return f"{size / GIB:.1f} GiB" if size >= GIB else mib_text(size)
+
+
+def mib_text(size: int) -> str:
+    """Returns a size in bytes as MiB, rounded down, for sizes that are compared: 2048 MiB."""
+    return f"{size >> 20} MiB"
+
+
+def gib_text(size: int) -> str:
+    """Returns a size in bytes as GiB with three digits, as disk sizes are given: 0.977 GiB."""
+    return f"{size / GIB:.3g} GiB"
+
+
+def printable(text: str) -> str:
+    """Returns foreign text with a question mark for each character that a terminal could act on."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,115 @@
+"""A sandbox's checkpoints (take, revert, list, delete, compare) and its clones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quicksand.config import NetworkMode
+from quicksand.diskdiff.changes import FileChange
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
+from quicksand.snapshots.records import Node
+from quicksand.vm.guest import Guest
+from quicksand.vm.life import Life
+from quicksand.vm.mounts import Mounts
+
+
+class Checkpoints:
+    """The checkpoints of one sandbox. Each method raises what its namesake in `Sandbox` raises."""
+
+    def __init__(self, life: Life, guest: Guest, mounts: Mounts) -> None:
+        self._life = life
+        self._guest = guest
+        self._mounts = mounts
+        self._next_revert = NextRevert()
+
+    async def settle(self, goal: str | None = None) -> None:
+        """Cancel the background preparation of a revert, so that what the caller is about to do
+        need not wait for it. If it prepares a revert to ``goal`` (an id or tag), wait for it
+        instead."""
+        await self._next_revert.settle(goal)
+
+    def cancel(self) -> None:
+        """Cancel the background preparation of a revert without waiting."""
+        self._next_revert.cancel()
+
+    async def take(
+        self, tag: str | None, *, note: str, replace: bool, tier: str | None
+    ) -> Checkpoint:
+        from quicksand.snapshots.taking import take_checkpoint
+
+        record = self._life.require_record()
+        await self.settle()
+        # `diff` reads the disk, so what the guest still has in memory must be on it.
+        await self._guest.sync()
+        node = await take_checkpoint(
+            self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
+        )
+        if node.tier.has_pages:  # in other tiers a waiting QEMU would not share the memory
+            self._expect(node, after=AFTER_CHECKPOINT_S)
+        return Checkpoint.from_node(node)
+
+    async def revert(self, tag: str | None, *, keep_now: bool = True) -> Checkpoint:
+        """Revert to ``tag``; None undoes the last revert."""
+        from quicksand.snapshots.reverting import revert
+
+        record = self._life.require_record()
+        await self.settle(tag)
+        mounts = await self._mounts.write_back()
+        node, _ = await revert(self._life.registry, record, tag, keep_now=keep_now)
+        self._life.look_again()
+        if record.config.network_mode is not NetworkMode.NONE:
+            await self._mounts.attach_again(mounts, f"the sandbox is reverted to {node.tag!r}")
+        if not node.auto:
+            self._expect(node, after=AFTER_REVERT_S)
+        return Checkpoint.from_node(node)
+
+    def _expect(self, node: Node, *, after: float) -> None:
+        life = self._life
+        self._next_revert.expect(life.registry, life.require_record(), node, after=after)
+
+    def list(self) -> list[Checkpoint]:
+        return list_checkpoints(self._life.registry.history(self._life.id))
+
+    async def delete(self, tag: str) -> None:
+        from quicksand.snapshots.standby import forget_removed
+
+        history = self._life.registry.history(self._life.id)
+        async with history.locked():
+            await in_thread_to_the_end(lambda: history.delete(tag))
+        await forget_removed(self._life.registry, self._life.require_record())
+
+    async def pin(self, tag: str, pinned: bool) -> None:
+        history = self._life.registry.history(self._life.id)
+        async with history.locked():
+            await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
+
+    async def write_note(self, tag: str, note: str) -> None:
+        history = self._life.registry.history(self._life.id)
+        async with history.locked():
+            await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
+
+    async def diff(self, a: str, b: str | None) -> Sequence[FileChange]:
+        from quicksand.diskdiff.checkpoints import diff_disks
+
+        return await diff_disks(self._life.registry, self._life.require_record(), a, b)
+
+    async def clone(
+        self,
+        n: int,
+        *,
+        concurrency: int,
+        at: str | None,
+        names: Sequence[str | None] | None,
+        mounts: str | None,
+    ) -> Sequence[Life | Exception]:
+        """For each clone its `Life`, or the error that kept it from starting."""
+        from quicksand.cloning import make_clones
+
+        await self.settle()
+        registry, record = self._life.registry, self._life.require_record()
+        made = await make_clones(
+            registry, record, n, names=names, concurrency=concurrency, at=at, mounts=mounts
+        )
+        return [m if isinstance(m, Exception) else Life.of_machine(registry, m) for m in made]

@@ -1,0 +1,251 @@
+//! Writes a file for a client: the old file is replaced as a whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::files::{about, follow_links, make_parents};
+use crate::params::Params;
+use crate::{passwd, sys};
+
+/// File systems whose files are knobs of the kernel. Nothing can be renamed there, so they are
+/// written in place.
+const KNOB_FILESYSTEMS: [i64; 7] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6367_7270, // cgroup2
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x6265_6570, // configfs
+    0x7363_6673, // securityfs
+];
+
+/// What to write, with which owner and mode.
+#[derive(Debug)]
+pub struct WriteRequest {
+    pub path: PathBuf,
+    pub mode: Option<u32>,
+    pub user: Option<String>,
+    pub parents: bool,
+    pub append: bool,
+    pub exclusive: bool,
+}
+
+impl WriteRequest {
+    pub fn from_params(params: &Params) -> Result<Self> {
+        Ok(Self {
+            path: params.path("path")?,
+            mode: params.opt_mode("mode")?,
+            user: params.opt_str("user")?.map(str::to_owned),
+            parents: params.flag("parents", false)?,
+            append: params.flag("append", false)?,
+            exclusive: params.flag("exclusive", false)?,
+        })
+    }
+}
+
+/// A write in progress. Dropping it before `commit` leaves the old file as it was.
+#[derive(Debug)]
+pub struct FileWriter {
+    file: File,
+    target: PathBuf,
+    /// The file that `commit` renames to `target`, or `None` when writing in place.
+    temporary: Option<PathBuf>,
+    exclusive: bool,
+    pub bytes: u64,
+}
+
+impl FileWriter {
+    /// Fails with `Exists` when the file exists and must not, and with `BadRequest` when it is not
+    /// a regular file.
+    pub fn open(request: &WriteRequest) -> Result<Self> {
+        let owner = request.user.as_deref().map(passwd::require_owner).transpose()?;
+        let target = follow_links(&request.path).map_err(|error| about(&request.path, error))?;
+        if request.parents {
+            make_parents(&target)?;
+        }
+        let old = fs::metadata(&target).ok();
+        if let Some(old) = &old {
+            if request.exclusive {
+                return Err(Error::Exists(request.path.display().to_string()));
+            }
+            if !old.is_file() {
+                return Err(Error::BadRequest(format!(
+                    "{}: not a regular file",
+                    request.path.display()
+                )));
+            }
+        }
+        if request.append || is_knob(&target) {
+            return Self::open_in_place(request, target, owner);
+        }
+        let writer = Self::open_beside(target, request.exclusive)?;
+        let kept = old.as_ref();
+        let owner = owner.or(kept.map(|old| (old.uid(), old.gid())));
+        let mode = request.mode.or(kept.map(|old| old.mode() & 0o7777)).unwrap_or(0o644);
+        writer.set_attributes(owner, Some(mode))?;
+        Ok(writer)
+    }
+
+    fn open_in_place(request: &WriteRequest, target: PathBuf, owner: Option<(u32, u32)>) -> Result<Self> {
+        let knob = is_knob(&target);
+        let file = OpenOptions::new()
+            .append(request.append)
+            .write(true)
+            .create(!knob && !request.exclusive)
+            .create_new(request.exclusive)
+            .truncate(!request.append)
+            .mode(0o644)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(&target)
+            .map_err(|error| about(&target, error))?;
+        let writer = Self {
+            file,
+            target,
+            temporary: None,
+            exclusive: false,
+            bytes: 0,
+        };
+        writer.set_attributes(owner, request.mode)?;
+        Ok(writer)
+    }
+
+    fn open_beside(target: PathBuf, exclusive: bool) -> Result<Self> {
+        let suffix = sys::random_hex::<6>().map_err(|error| about(&target, error))?;
+        // The target's name may be as long as a name can be, so nothing is appended to it.
+        let temporary = target.with_file_name(format!(".quicksand-{suffix}"));
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&temporary)
+            .map_err(|error| about(&target, error))?;
+        Ok(Self {
+            file,
+            target,
+            temporary: Some(temporary),
+            exclusive,
+            bytes: 0,
+        })
+    }
+
+    /// The owner is set first, because changing it clears the set-uid bits of the mode.
+    fn set_attributes(&self, owner: Option<(u32, u32)>, mode: Option<u32>) -> Result<()> {
+        let own = (
+            sys::euid(),
+            self.file.metadata().map_err(|error| about(&self.target, error))?.gid(),
+        );
+        if let Some((uid, gid)) = owner
+            && owner != Some(own)
+        {
+            fchown(&self.file, Some(uid), Some(gid)).map_err(|error| about(&self.target, error))?;
+        }
+        if let Some(mode) = mode {
+            let permissions = fs::Permissions::from_mode(mode);
+            self.file
+                .set_permissions(permissions)
+                .map_err(|error| about(&self.target, error))?;
+        }
+        Ok(())
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| about(&self.target, error))?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Puts the new file in place and returns its size in bytes. The file is as durable as any that
+    /// a program in the guest writes: clients call `sync` when they need more.
+    pub fn commit(&mut self) -> Result<u64> {
+        if let Some(temporary) = self.temporary.take() {
+            let renamed = sys::rename(&temporary, &self.target, !self.exclusive);
+            if let Err(error) = renamed {
+                self.temporary = Some(temporary);
+                return Err(about(&self.target, error));
+            }
+        }
+        Ok(self.bytes)
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // The name is all that is left to remove, and nobody else knows it.
+            let _ = fs::remove_file(temporary);
+        }
+        debug_assert!(self.file.as_raw_fd() > 2);
+    }
+}
+
+fn is_knob(target: &Path) -> bool {
+    let parent = target.parent().unwrap_or(target);
+    sys::statfs(parent).is_ok_and(|fs| KNOB_FILESYSTEMS.contains(&fs.f_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(path: &Path) -> WriteRequest {
+        WriteRequest {
+            path: path.to_owned(),
+            mode: None,
+            user: None,
+            parents: false,
+            append: false,
+            exclusive: false,
+        }
+    }
+
+    #[test]
+    fn the_old_file_stays_until_the_commit_and_its_mode_is_kept() {
+        let dir = std::env::temp_dir().join(format!("quicksand-writing-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("file");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let mut writer = FileWriter::open(&request(&path)).unwrap();
+        writer.write(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        drop(writer);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        let mut writer = FileWriter::open(&request(&path)).unwrap();
+        writer.write(b"new").unwrap();
+        assert_eq!(writer.commit().unwrap(), 3);
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+        let exclusive = WriteRequest {
+            exclusive: true,
+            ..request(&path)
+        };
+        assert_eq!(FileWriter::open(&exclusive).unwrap_err().code(), "exists");
+        let mut appended = FileWriter::open(&WriteRequest {
+            append: true,
+            ..request(&path)
+        })
+        .unwrap();
+        appended.write(b"er").unwrap();
+        appended.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"newer");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_link_is_written_through() {
+        let dir = std::env::temp_dir().join(format!("quicksand-through-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        std::os::unix::fs::symlink("target", dir.join("link")).unwrap();
+        let mut writer = FileWriter::open(&request(&dir.join("link"))).unwrap();
+        writer.write(b"x").unwrap();
+        writer.commit().unwrap();
+        assert!(fs::symlink_metadata(dir.join("link")).unwrap().is_symlink());
+        assert_eq!(fs::read(dir.join("target")).unwrap(), b"x");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

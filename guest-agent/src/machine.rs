@@ -1,0 +1,98 @@
+//! Methods that concern the machine as a whole. They are refused in a guest that the agent does not
+//! own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::accounts::Accounts;
+use crate::agent::Agent;
+use crate::closed::Closed;
+use crate::error::{Error, Result};
+use crate::params::Params;
+use crate::shutdown::{self, Mode};
+use crate::{blocking, disk, freeze, identity, pause, shares};
+
+const ROOT: &str = "/";
+
+/// Carries out a method. Fails with `NotOwner` outside a sandbox, and with `Method` when there is
+/// no such method.
+pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<Value> {
+    agent.require_machine()?;
+    match method {
+        "create_user" => {
+            let (name, sudo) = (params.str("name")?.to_owned(), params.flag("sudo", false)?);
+            blocking::run(move || Accounts::lock(Path::new(ROOT))?.create(&name, sudo)).await
+        }
+        "delete_user" => {
+            let (name, remove_home) = (params.str("name")?.to_owned(), params.flag("remove_home", true)?);
+            blocking::run(move || Accounts::lock(Path::new(ROOT))?.delete(&name, remove_home)).await
+        }
+        "set_time" => identity::set_time(params),
+        "reseed" => identity::reseed(params, &agent.prepared),
+        // Generating keys takes a while.
+        "set_identity" => {
+            let (agent, params) = (agent.clone(), params.clone());
+            blocking::run(move || identity::set_identity(&params, &agent.prepared)).await
+        }
+        "trim" => {
+            let work = || disk::trim(Path::new(ROOT)).map(|bytes| json!({"trimmed": bytes}));
+            blocking::run(move || work().map_err(|error| Error::io(ROOT, error))).await
+        }
+        "drop_caches" => {
+            blocking::run(|| {
+                disk::drop_caches()
+                    .map(|()| json!({}))
+                    .map_err(|error| Error::io("drop_caches", error))
+            })
+            .await
+        }
+        // This does not run on a thread for files, which would stand still like the other programs.
+        "pause_others" | "resume_others" => pause::call(&agent.programs, method, params),
+        "grow_root" => blocking::run(grow_root).await,
+        // Each of them may wait for the host.
+        "load_share_client" => blocking::run(shares::load_client).await,
+        "mount_share" => {
+            let params = params.clone();
+            blocking::run(move || shares::mount(&params)).await
+        }
+        "unmount_share" => {
+            let params = params.clone();
+            blocking::run(move || shares::unmount(&params)).await
+        }
+        "shares" => blocking::run(|| Ok(shares::list())).await,
+        "detach_shares" => {
+            let params = params.clone();
+            blocking::run(move || shares::detach_named(&params)).await
+        }
+        "sync_shares" => blocking::run(shares::sync_all).await,
+        "shutdown" => {
+            let mode = Mode::from_params(params)?;
+            shutdown::start(mode, params.opt_seconds("grace")?.unwrap_or(shutdown::DEFAULT_GRACE));
+            Ok(json!({}))
+        }
+        _ => Err(Error::Method(method.to_owned())),
+    }
+}
+
+/// Carries out `freeze` or `thaw`. `owner` is the end of the session that asks; when it ends, the
+/// file system is thawed. Without an owner only the time limit thaws it.
+pub async fn freeze_or_thaw(agent: &Agent, method: &str, params: &Params, owner: Option<&Closed>) -> Result<Value> {
+    agent.require_machine()?;
+    if method == "freeze" {
+        let limit = freeze::requested_limit(params)?;
+        agent.freezer.freeze_root(limit, owner).await?;
+        Ok(json!({}))
+    } else {
+        let frozen = agent.freezer.thaw(owner).await?;
+        Ok(json!({"frozen_s": frozen.as_secs_f64()}))
+    }
+}
+
+fn grow_root() -> Result<Value> {
+    let device = disk::root_device().map_err(|error| Error::io("root device", error))?;
+    let (before, after) =
+        disk::grow(&device, Path::new(ROOT)).map_err(|error| Error::io(device.display().to_string(), error))?;
+    Ok(json!({"before": before, "after": after}))
+}

@@ -1,0 +1,92 @@
+//! Clients of a session that are attached to a terminal.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::state::{Request, Session};
+use crate::channel::Channel;
+use crate::closed::Closed;
+use crate::error::{Error, Result};
+use crate::feed;
+use crate::pty::{self, Attachment, Next};
+use crate::wire::{self, STDOUT};
+
+/// Opens a terminal and serves it on the channel. Fails as `Ptys::open` does.
+pub async fn open(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
+    let pty = session.agent.ptys.open(&request.params, &session.agent.me).await?;
+    let attachment = Attachment::new(&pty, 0);
+    let opened = json!({"session": pty.id, "channel": channel.id, "pid": pty.pid});
+    session.reply(request, Ok(opened), wire::JSON_LIMIT).await;
+    serve(session, channel, attachment).await;
+    Ok(())
+}
+
+/// Serves an existing terminal on the channel. Fails with `NotFound` when there is none.
+pub async fn attach(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
+    let params = &request.params;
+    let pty = session.agent.ptys.require(params)?;
+    let size = pty::requested_size(params)?;
+    let attachment = Attachment::new(&pty, pty::requested_replay(params)?);
+    // A finished terminal can no longer be resized, but its output can still be shown.
+    if let (Some(size), None) = (size, pty.exit()) {
+        pty.resize(size)?;
+    }
+    let attached = pty.describe_attachment(channel.id, attachment.replay);
+    session.reply(request, Ok(attached), wire::JSON_LIMIT).await;
+    serve(session, channel, attachment).await;
+    Ok(())
+}
+
+/// Ends with the program, when the client detaches, or with the session.
+async fn serve(session: &Session, channel: &Channel, attachment: Attachment) {
+    let pty = attachment.pty.clone();
+    let done = Closed::default();
+    let output = async {
+        // When the session is gone, nobody needs to be told.
+        let _ = deliver(session, channel, attachment).await;
+        done.set();
+    };
+    let input = async {
+        let ended = async {
+            tokio::select! {
+                () = done.wait() => {}
+                () = pty.ended() => {}
+            }
+        };
+        let out = session.framed.then_some(&*session.out);
+        feed::copy(channel, out, pty.master.fd(), std::pin::pin!(ended)).await;
+        feed::abandon(channel, out).await;
+    };
+    tokio::join!(output, input);
+}
+
+async fn deliver(session: &Session, channel: &Channel, attachment: Attachment) -> Result<()> {
+    let mut changes = attachment.pty.output.changes();
+    loop {
+        match attachment.next() {
+            Next::Lagged => {
+                let event = json!({"event": "lagged", "channel": channel.id});
+                session.out.json(&event).await?;
+            }
+            Next::Output => {
+                let room = tokio::select! {
+                    room = channel.stdout.room(&session.closed) => room?,
+                    _ = channel.stopped() => return Ok(()),
+                };
+                let fill = |buffer: &mut [u8]| {
+                    let limit = room.min(buffer.len());
+                    attachment.copy(&mut buffer[..limit])
+                };
+                let count = session.out.fill(STDOUT, channel.id, fill).await?;
+                channel.stdout.spend(count);
+            }
+            Next::Exit(exit) => return session.out.json(&exit.event(channel.id)).await,
+            Next::Nothing => tokio::select! {
+                changed = changes.changed() => changed.map_err(|_| Error::Gone)?,
+                _ = channel.stopped() => return Ok(()),
+                () = session.closed.wait() => return Err(Error::Gone),
+            },
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What the agent knows of one client: its rights, its channels, and the way to answer it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::agent::Agent;
+use crate::channel::{Channel, Channels};
+use crate::closed::Closed;
+use crate::error::{Error, Result};
+use crate::link::Link;
+use crate::log::note;
+use crate::outbox::Outbox;
+use crate::params::{Params, wrong};
+use crate::sys;
+use crate::wire::{self, STDIN};
+
+/// How many requests run at a time. More wait in the link.
+const MAX_REQUESTS: usize = 1024;
+const MAX_CHANNELS: usize = 256;
+/// The end of one client may be noticed this long after the next one has come.
+const FRESH_FOR: Duration = Duration::from_millis(200);
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+/// The handshake sets the clock when it differs by more than this.
+const CLOCK_TOLERANCE_NS: i64 = 50_000_000;
+
+/// One client on one link.
+#[derive(Debug)]
+pub struct Session {
+    pub agent: Arc<Agent>,
+    pub out: Arc<Outbox>,
+    pub closed: Closed,
+    pub channels: Channels,
+    /// Whether the client said `hello`, and so understands data frames.
+    pub framed: bool,
+    started: Instant,
+    authenticated: AtomicBool,
+    last_id: AtomicU32,
+    places: Arc<Semaphore>,
+}
+
+/// A request as it was read.
+#[derive(Debug)]
+pub struct Request {
+    pub id: Value,
+    /// The number of its channel, or 0 when the id of a client without handshake is not a number.
+    pub number: u32,
+    pub method: String,
+    pub params: Params,
+}
+
+impl Request {
+    /// Fails when the frame is not a request. That ends the session, because what follows cannot be
+    /// trusted either.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let not_json = |error| Error::BadRequest(format!("not a request: {error}"));
+        let mut frame: Map<String, Value> = serde_json::from_slice(bytes).map_err(not_json)?;
+        let id = frame.remove("id").unwrap_or(Value::Null);
+        Ok(Self {
+            number: id.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+            id,
+            method: match frame.remove("method") {
+                Some(Value::String(method)) => method,
+                _ => return Err(wrong("method", "is required")),
+            },
+            params: Params::new(frame.remove("params").unwrap_or(Value::Null))?,
+        })
+    }
+}
+
+impl Session {
+    /// `framed` tells whether the client said `hello`.
+    pub fn new(agent: &Arc<Agent>, link: &Arc<Link>, framed: bool) -> Arc<Self> {
+        let closed = Closed::default();
+        Arc::new(Self {
+            agent: agent.clone(),
+            out: Arc::new(Outbox::new(link.clone(), closed.clone())),
+            closed,
+            channels: Channels::default(),
+            framed,
+            started: Instant::now(),
+            authenticated: AtomicBool::new(false),
+            last_id: AtomicU32::new(0),
+            places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        })
+    }
+
+    /// Ends the session: whoever waits for that goes on, and the file system that the session froze
+    /// is thawed.
+    pub fn end(&self) {
+        self.closed.set();
+        self.agent.freezer.release(&self.closed);
+    }
+
+    /// Whether the client has only just come.
+    pub fn is_fresh(&self) -> bool {
+        self.framed && self.started.elapsed() < FRESH_FOR
+    }
+
+    /// Answers a `hello`: with 4 bytes of magic and the nonce, so that the client finds the
+    /// beginning, and then with the reply.
+    pub async fn greet(&self, request: &Request) {
+        let mut opening = b"QSND".to_vec();
+        let result = nonce(&request.params).and_then(|nonce| {
+            opening.extend_from_slice(&nonce);
+            self.shake_hands(request)
+        });
+        let reply = self.encode_reply(request, result, wire::JSON_LIMIT);
+        if opening.len() > 4 {
+            opening.extend_from_slice(&reply);
+            // If the client is gone already, the next read notices it.
+            let _ = self.out.raw(&opening).await;
+        } else {
+            let _ = self.out.raw(&reply).await;
+        }
+    }
+
+    fn shake_hands(&self, request: &Request) -> Result<Value> {
+        self.note_id(request)?;
+        match request.params.opt_u64("protocol")? {
+            None | Some(1) => {}
+            Some(_) => return Err(wrong("protocol", "must be 1")),
+        }
+        self.agent.token.check_or_set(request.params.str("token")?)?;
+        self.authenticated.store(true, Relaxed);
+        if let Some(unix_ns) = request.params.opt_i64("unix_ns")? {
+            self.adjust_clock(unix_ns);
+        }
+        Ok(self.agent.hello())
+    }
+
+    fn adjust_clock(&self, unix_ns: i64) {
+        let is_off = sys::unix_ns().abs_diff(unix_ns) > CLOCK_TOLERANCE_NS as u64;
+        if is_off && self.agent.owns_machine {
+            // A guest that forbids it can still be served.
+            if let Err(error) = sys::set_clock_ns(unix_ns) {
+                note(&format!("clock: {error}"));
+            }
+        }
+    }
+
+    /// Waits until one more request may run. Never returns `None` while the session exists.
+    pub async fn request_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().acquire_owned().await.ok()
+    }
+
+    /// Checks that the number of the request rises and that the client may make it. Fails with
+    /// `Unauthorized` when it has not presented the token.
+    pub fn admit(&self, request: &Request) -> Result<()> {
+        self.note_id(request)?;
+        self.authorize(request)
+    }
+
+    /// Numbers must rise, so that a late event cannot be taken for one of a new request.
+    fn note_id(&self, request: &Request) -> Result<()> {
+        if !self.framed {
+            return Ok(());
+        }
+        if request.number == 0 || request.number <= self.last_id.load(Relaxed) {
+            return Err(wrong("id", "must be 1 to 2^32-1 and rise"));
+        }
+        self.last_id.store(request.number, Relaxed);
+        Ok(())
+    }
+
+    fn authorize(&self, request: &Request) -> Result<()> {
+        match request.method.as_str() {
+            "ping" => Ok(()),
+            "authenticate" => {
+                self.agent.token.check_or_set(request.params.str("token")?)?;
+                self.authenticated.store(true, Relaxed);
+                Ok(())
+            }
+            _ if self.authenticated.load(Relaxed) => Ok(()),
+            _ => Err(Error::Unauthorized),
+        }
+    }
+
+    /// Whether a request with this number was made in this session.
+    pub fn is_past(&self, id: u32) -> bool {
+        self.framed && id > 0 && id <= self.last_id.load(Relaxed)
+    }
+
+    /// Opens the channel of a request. `window` is in bytes. Fails with `Busy` when too many are
+    /// open.
+    pub fn open_channel(&self, request: &Request, window: usize, takes_input: bool) -> Result<Arc<Channel>> {
+        if self.channels.count() >= MAX_CHANNELS {
+            return Err(Error::Busy("too many open channels"));
+        }
+        let channel = Arc::new(Channel::new(request.number, window, takes_input));
+        self.channels.insert(channel.clone());
+        Ok(channel)
+    }
+
+    /// Takes input for a channel. If the channel has ended, the input is late but not wrong.
+    pub fn take_input(self: &Arc<Self>, stream: u8, channel: u32, bytes: &[u8]) {
+        let Some(channel) = self.channels.find(channel) else {
+            return;
+        };
+        if stream != STDIN || !channel.takes_input {
+            channel.break_off(&Error::BadRequest(format!("stream {stream} takes no input")));
+            return;
+        }
+        match channel.input.push_frame(bytes) {
+            Ok(0) => {}
+            Ok(credit) => {
+                let out = self.out.clone();
+                tokio::spawn(async move { out.credit(channel.id, credit).await });
+            }
+            Err(error) => {
+                channel.break_off(&error);
+                channel.input.abandon();
+            }
+        }
+    }
+
+    /// Takes an acknowledgement of `count` bytes of output.
+    pub fn take_credit(&self, stream: u8, channel: u32, count: u32) {
+        if let Some(window) = self.channels.find(channel).as_deref().and_then(|c| c.window(stream)) {
+            window.grant(count as usize);
+        }
+    }
+
+    /// Sends the reply to a request. A reply of more than `limit` bytes is replaced by an error.
+    pub async fn reply(&self, request: &Request, result: Result<Value>, limit: usize) {
+        let frame = self.encode_reply(request, result, limit);
+        // A client that is gone needs no reply.
+        let _ = self.out.raw(&frame).await;
+    }
+
+    fn encode_reply(&self, request: &Request, result: Result<Value>, limit: usize) -> Vec<u8> {
+        let reply = match result {
+            Ok(result) => json!({"id": request.id, "result": result}),
+            Err(error) => json!({"id": request.id, "error": error.to_json()}),
+        };
+        wire::encode_json(&reply, limit).unwrap_or_else(|| {
+            let error = Error::TooLarge {
+                what: "the reply",
+                limit,
+            };
+            let reply = json!({"id": request.number, "error": error.to_json()});
+            wire::encode_json(&reply, limit).unwrap_or_default()
+        })
+    }
+
+    /// Sends an event, unless the client is gone.
+    pub async fn event(&self, event: &Value) {
+        // A client that is gone needs no event.
+        let _ = self.out.json(event).await;
+    }
+
+    /// Tells the client why its session ends.
+    pub async fn farewell(&self, error: &Error) {
+        // The wait below must not delay this.
+        self.agent.freezer.release(&self.closed);
+        let event = json!({"event": "closed", "error": error.to_json()});
+        // A client that does not read must not keep the link occupied.
+        let _ = tokio::time::timeout(FAREWELL_LIMIT, self.out.json(&event)).await;
+    }
+}
+
+/// Reads the parameter `nonce`: 16 bytes as 32 hex digits.
+fn nonce(params: &Params) -> Result<[u8; 16]> {
+    let text = params.str("nonce")?;
+    let value = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    value
+        .filter(|_| is_hex)
+        .map(u128::to_be_bytes)
+        .ok_or_else(|| wrong("nonce", "must be 32 hex digits"))
+}

@@ -1,0 +1,223 @@
+//! Directories of the host, mounted by SMB from the server at `SERVER`.
+//!
+//! A checkpoint holds mounts whose server is gone by the time it is reverted to. They are detached
+//! by force: nobody may wait for that server, and what they had not written yet must not be written
+//! a second time.
+
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::log::note;
+use crate::mountinfo::{self, Mount};
+use crate::params::{Params, wrong};
+use crate::{mounts, network, sys};
+
+const SERVER: &[u8] = b"//10.0.2.100/";
+const FSTYPE: &str = "cifs";
+/// For how long a detached mount may stay in the list.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
+
+/// Loads the kernel's client, so that the first mount need not wait for it. Without one, mounts are
+/// refused later.
+pub fn load_client() -> Result<Value> {
+    load("cifs")?;
+    load("nls_utf8")?;
+    Ok(json!({}))
+}
+
+/// `mount_share {"share", "target", "options", "read_only"}`. What is mounted at the target from an
+/// earlier time is replaced, so that no program ever finds the empty directory below.
+pub fn mount(params: &Params) -> Result<Value> {
+    let source = [SERVER, params.str("share")?.as_bytes()].concat();
+    let target = params.path("target")?;
+    let options = params
+        .opt_strings("options")?
+        .ok_or_else(|| wrong("options", "is required"))?;
+    let read_only = params.flag("read_only", false)?;
+    check_target(&target)?;
+    keep_users_out()?;
+    let at_target = |error| Error::io(target.display().to_string(), error);
+    let replaces = ours().iter().any(|mount| mount.point == target);
+    if !replaces {
+        // Not there: a look would wait for a server that is gone.
+        make_directory(&target).map_err(at_target)?;
+    }
+    let context = mounts::Context::open(FSTYPE).map_err(at_target)?;
+    let mounted = context.mount(&source, &options, read_only).map_err(|error| Error::Io {
+        what: context.complaint().unwrap_or_else(|| target.display().to_string()),
+        source: error,
+    })?;
+    if replaces {
+        detach(std::slice::from_ref(&target))?;
+    }
+    mounts::attach(&mounted, &target).map_err(at_target)?;
+    Ok(json!({}))
+}
+
+/// `shares {}`: the names of the shares that are mounted, `{"shares": [name, ...]}`.
+pub fn list() -> Value {
+    json!({"shares": ours().iter().map(name_of).collect::<Vec<_>>()})
+}
+
+/// `unmount_share {"target", "force"}`. By force it is gone at once, whoever uses it.
+pub fn unmount(params: &Params) -> Result<Value> {
+    let target = params.path("target")?;
+    let force = params.flag("force", false)?;
+    let mounted = ours().into_iter().any(|mount| mount.point == target);
+    if !mounted {
+        return Err(Error::NotFound(format!("a share at {}", target.display())));
+    }
+    if force {
+        detach(&[target])?;
+    } else {
+        let path = sys::c_path(&target).map_err(|error| Error::io("target", error))?;
+        // SAFETY: the path ends with NUL.
+        sys::check(unsafe { libc::umount2(path.as_ptr(), libc::UMOUNT_NOFOLLOW) })
+            .map_err(|error| Error::io(target.display().to_string(), error))?;
+    }
+    Ok(json!({}))
+}
+
+/// `detach_shares {"shares"}`: removes those of these names, by force.
+pub fn detach_named(params: &Params) -> Result<Value> {
+    let names = params.opt_strings("shares")?.unwrap_or_default();
+    let found = ours().into_iter().filter(|mount| names.contains(&name_of(mount)));
+    detach(&found.map(|mount| mount.point).collect::<Vec<_>>())?;
+    Ok(json!({}))
+}
+
+/// `sync_shares {}`: writes what the kernel still holds of each share to the host.
+pub fn sync_all() -> Result<Value> {
+    for mount in ours() {
+        let file = File::open(&mount.point).map_err(|error| Error::io(mount.point.display().to_string(), error))?;
+        // SAFETY: no memory is involved.
+        sys::check(unsafe { libc::syncfs(file.as_raw_fd()) })
+            .map_err(|error| Error::io(mount.point.display().to_string(), error))?;
+    }
+    Ok(json!({}))
+}
+
+fn ours() -> Vec<Mount> {
+    mountinfo::read()
+        .into_iter()
+        .filter(|mount| mount.fstype == FSTYPE && mount.source.as_bytes().starts_with(SERVER))
+        .collect()
+}
+
+fn name_of(mount: &Mount) -> String {
+    String::from_utf8_lossy(&mount.source.as_bytes()[SERVER.len()..]).into_owned()
+}
+
+/// The system's own directories would be hidden by a mount.
+fn check_target(target: &Path) -> Result<()> {
+    let is_plain = target
+        .components()
+        .all(|part| !matches!(part, std::path::Component::ParentDir));
+    let hidden = ["/", "/proc", "/sys", "/dev", "/run"];
+    if !is_plain || hidden.iter().any(|path| target == Path::new(path)) {
+        return Err(wrong("target", "must be a directory of its own, without .."));
+    }
+    for tree in ["/proc", "/sys", "/dev"] {
+        if target.starts_with(tree) {
+            return Err(wrong("target", "must not lie in /proc, /sys or /dev"));
+        }
+    }
+    Ok(())
+}
+
+fn make_directory(target: &Path) -> io::Result<()> {
+    match fs::metadata(target) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+        Err(_) => DirBuilder::new().recursive(true).mode(0o755).create(target),
+    }
+}
+
+/// Several connections of the guest share one stream to the server, so that another user's would
+/// get the answers that root's was given. Only root may connect, or nothing is mounted.
+fn keep_users_out() -> Result<()> {
+    network::keep_users_from(std::net::Ipv4Addr::new(10, 0, 2, 100))
+        .map_err(|error| Error::io("rule that only root reaches the share server", error))
+}
+
+/// Detaches mounts. What the kernel still has to do for each may wait for a server that is gone, so
+/// each gets a thread; a mount counts as gone when it is no longer listed.
+fn detach(targets: &[PathBuf]) -> Result<()> {
+    for target in targets {
+        let path = sys::c_path(target).map_err(|error| Error::io("target", error))?;
+        thread::spawn(move || force_off(&path));
+    }
+    wait_until_gone(targets)
+}
+
+fn force_off(path: &CString) {
+    let flags = libc::MNT_FORCE | libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW;
+    // SAFETY: the path ends with NUL.
+    if let Err(error) = sys::check(unsafe { libc::umount2(path.as_ptr(), flags) }) {
+        note(&format!("umount {}: {error}", path.to_string_lossy()));
+    }
+}
+
+/// The list of mounts tells its readers when it changes (proc_pid_mountinfo(5)).
+fn wait_until_gone(targets: &[PathBuf]) -> Result<()> {
+    let list = File::open(mountinfo::PATH).map_err(|error| Error::io(mountinfo::PATH, error))?;
+    let deadline = Instant::now() + DETACH_LIMIT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !ours().iter().any(|mount| targets.contains(&mount.point)) {
+            return Ok(());
+        }
+        if left.is_zero() {
+            return Err(Error::Busy("a share could not be detached"));
+        }
+        // A change between the look and the wait is told, too: the file was opened before.
+        let mut events = libc::pollfd {
+            fd: list.as_raw_fd(),
+            events: libc::POLLPRI,
+            revents: 0,
+        };
+        // SAFETY: one pollfd is passed.
+        unsafe { libc::poll(&mut events, 1, left.as_millis().min(100) as libc::c_int) };
+    }
+}
+
+fn load(module: &str) -> Result<()> {
+    match crate::spawn::run_tool(&["/sbin/modprobe", "-q", module]) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(Error::Unsupported(
+            "this guest has no SMB client (the kernel module cifs)",
+        )),
+        Err(error) => Err(Error::io("modprobe", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_needs_is_not_hidden() {
+        for path in ["/", "/proc", "/dev/shm", "/sys/fs", "/run", "/mnt/../proc"] {
+            assert!(check_target(Path::new(path)).is_err(), "{path}");
+        }
+        for path in ["/mnt", "/mnt/data", "/run/user/x", "/root/..data"] {
+            assert!(check_target(Path::new(path)).is_ok(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_no_place_for_a_mount() {
+        let error = make_directory(Path::new("/proc/self/stat")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTDIR));
+    }
+}

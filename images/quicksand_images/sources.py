@@ -1,0 +1,113 @@
+"""Finds the mirrors of packages and the keys that sign them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.errors import HostError
+from quicksand.host.tools import run_tool
+from quicksand.qemu import debs
+
+from quicksand_images.recipe import Recipe
+
+KEYRINGS = Path("/usr/share/keyrings")
+SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
+
+_SETTING = re.compile(r"Acquire::(?:https?::|Retries|ForceIPv|Check-Date|Check-Valid-Until)")
+"""apt settings to take over. None of them accepts a missing or wrong signature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrors:
+    """The mirrors to use for a build."""
+
+    main: str
+    security: str
+
+
+def find_mirrors(recipe: Recipe) -> Mirrors:
+    """Return the mirrors that a Debian host is configured for, or else the recipe's. Raises
+    OSError."""
+    system = recipe.system
+    mirrors = Mirrors(main=system.mirror, security=system.security_mirror)
+    release = _os_release()
+    if release.get("ID") != "debian" or not (codename := release.get("VERSION_CODENAME")):
+        return mirrors
+    found: dict[str, str] = {}
+    for file in _sources_files():
+        found |= parse_sources(file.read_text(encoding="utf-8", errors="replace"))
+    return Mirrors(
+        main=found.get(codename, mirrors.main),
+        security=found.get(f"{codename}-security", mirrors.security),
+    )
+
+
+def parse_sources(text: str) -> dict[str, str]:
+    """Return the mirrors by suite in a sources.list(5), in the one-line or the deb822 format."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        words = line.split("]", 1)[-1].split() if "[" in line else line.split()[1:]
+        if line.startswith("deb ") and len(words) >= 2:
+            found.setdefault(words[1].rstrip("/"), words[0].rstrip("/"))
+    for paragraph in text.split("\n\n"):
+        fields = {
+            key.strip().lower(): value.split()
+            for key, _, value in (line.partition(":") for line in paragraph.splitlines())
+            if not key.startswith("#")
+        }
+        if "deb" in fields.get("types", []) and fields.get("uris"):
+            for suite in fields.get("suites", []):
+                found.setdefault(suite.rstrip("/"), fields["uris"][0].rstrip("/"))
+    return {suite: uri for suite, uri in found.items() if uri.startswith(("http://", "https://"))}
+
+
+def _sources_files() -> list[Path]:
+    single, directory = SOURCES
+    files = [single, *sorted(directory.glob("*.list")), *sorted(directory.glob("*.sources"))]
+    return [file for file in files if file.is_file() and os.access(file, os.R_OK)]
+
+
+def _os_release() -> dict[str, str]:
+    try:
+        text = Path("/etc/os-release").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key: value.strip('"') for key, _, value in pairs}
+
+
+def source_lines(recipe: Recipe, keyring: Path, mirrors: Mirrors) -> list[str]:
+    """Return the lines of a sources.list(5) for ``recipe``."""
+    system = recipe.system
+    signed = f"[signed-by={keyring}]"
+    components = " ".join(system.components)
+    return [
+        f"deb {signed} {mirrors.main} {system.suite} {components}",
+        f"deb {signed} {mirrors.main} {system.suite}-updates {components}",
+        f"deb {signed} {mirrors.security} {system.suite}-security {components}",
+    ]
+
+
+async def reaching_mirrors() -> str:
+    """Return the host's settings for reaching mirrors as lines for an apt.conf(5): proxies,
+    certificates, retries. Raises ToolError."""
+    text = await run_tool(["apt-config", "dump"])
+    return "".join(f"{line}\n" for line in text.splitlines() if _SETTING.match(line))
+
+
+async def find_keyring(recipe: Recipe, place: Path) -> Path:
+    """Return the file with the keys of ``recipe``: the host's, or one unpacked in ``place``. Raises
+    ToolError, HostError."""
+    package = recipe.system.keyring
+    if (found := KEYRINGS / f"{package}.gpg").is_file():
+        return found
+    root = place / "keyring"
+    root.mkdir()
+    await debs.unpack([package], root)
+    files = sorted((root / "usr" / "share" / "keyrings").glob(f"{package}.*"))
+    if not files:
+        raise HostError(f"the package {package} holds no keys")
+    return files[0]

@@ -1,0 +1,68 @@
+"""Writes actions of the app as commands that do the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.model.verbs import find_verb
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.verb import Parameter, VerbRecord
+
+COMMAND_MAX = 4000
+"""The most characters of a shown command; the rest is cut."""
+
+Value = str | int | Iterable[str] | None
+"""The value of a parameter. None, False, "" and an empty list leave it out; a required argument
+may be ""."""
+
+
+def command_line(verb: str, /, **values: Value) -> str:
+    """Returns the command of a verb, quoted for a shell and sanitised for the screen.
+
+    ``values`` are named as the verb's parameters (`quicksand_tui.model.verbs`), and their words
+    keep this order. From the first argument on that could be taken for an option or for a part of
+    the verb, arguments move to the end, behind ``--``. Raises LookupError for a verb or a parameter
+    without a record.
+    """
+    record = find_verb(verb)
+    words, behind = ["quicksand-tui", *verb.split()], list[str]()
+    for name, value in values.items():
+        parameter = record.parameter(name)
+        found = _words(parameter, value)
+        if not parameter.flags and (behind or _is_mistakable(record, parameter, found)):
+            behind += found
+        else:
+            words += found
+    return sanitise(shlex.join([*words, *(["--", *behind] if behind else [])]), limit=COMMAND_MAX)
+
+
+def command_about(verb: str, subject: str, /, *flags: str, **values: Value) -> str:
+    """Returns the command of a verb with ``flags``, and ``subject`` as its first argument unless
+    that is ""."""
+    first = find_verb(verb).subject
+    about = {first.name: subject} if first is not None and subject else {}
+    return command_line(verb, **dict.fromkeys(flags, True), **about, **values)
+
+
+def _is_mistakable(record: VerbRecord, parameter: Parameter, words: list[str]) -> bool:
+    """Whether words could be taken for an option, or for a part of the verb: ``checkpoint rm`` is
+    one, but a sandbox may be called rm, too."""
+    if any(word.startswith("-") for word in words):
+        return True
+    parts = (part.name.rpartition(" ")[2] for part in record.parts)
+    return parameter == record.subject and not set(words).isdisjoint(parts)
+
+
+def _words(parameter: Parameter, value: Value) -> list[str]:
+    if parameter.is_flag:
+        return [parameter.shown_flag] if value else []
+    if value is None or (value == "" and not parameter.required):
+        return []
+    given = [str(value)] if isinstance(value, str | int) else list(value)
+    if not parameter.flags:
+        return given
+    return [word for one in given for word in (parameter.shown_flag, one)]

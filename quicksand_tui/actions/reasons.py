@@ -1,0 +1,379 @@
+"""Reasons why actions are not possible now: one pure function each, worded for a toast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quicksand_tui.actions import saves_reasons
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.sandboxes import MountState, State
+from quicksand_tui.model.world import Panel, Selection, World
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import SandboxView
+
+
+Reason = Callable[[World, Selection], str | None]
+"""Returns why an action is not possible now; None if it is."""
+
+NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
+READ_ONLY = "read-only: this app was told to change nothing"
+
+
+def each(reason: Reason) -> Reason:
+    """Makes the reason of an action on all marked sandboxes: it is possible if it is possible for
+    one of them."""
+
+    def of_marked(world: World, selection: Selection) -> str | None:
+        reasons = [reason(world, selection.of(view)) for view in selection.marked_sandboxes]
+        if not reasons:
+            return reason(world, selection)
+        return None if None in reasons else reasons[0]
+
+    return of_marked
+
+
+def always(world: World, selection: Selection) -> str | None:
+    return None
+
+
+def guarded(reason: Reason) -> Reason:
+    """Makes the reason of an action that changes something: the read-only mode refuses it."""
+
+    def refuse(world: World, selection: Selection) -> str | None:
+        return READ_ONLY if world.read_only else reason(world, selection)
+
+    return refuse
+
+
+def _selected(world: World, selection: Selection) -> tuple[SandboxView | None, str]:
+    """Returns the selected sandbox, or None and why there is none."""
+    if selection.panel is Panel.IMAGES:
+        return None, "an image is selected: 1 goes to the sandboxes"
+    if selection.panel is Panel.SAVES:
+        shows = world.keymap.hint("saves")
+        return None, f"a save is selected: {shows} shows what can be done with saves"
+    if selection.sandbox is None:
+        return None, "no sandbox is selected"
+    return selection.sandbox, ""
+
+
+def _busy(world: World, sandbox: SandboxView) -> str | None:
+    job = world.job(sandbox.id)
+    if job is None:
+        return None
+    return f"{sandbox.name} is just being {_DOING[job.verb]}"
+
+
+_DOING = {
+    JobVerb.START: "started",
+    JobVerb.STOP: "stopped",
+    JobVerb.KILL: "stopped",
+    JobVerb.PAUSE: "paused",
+    JobVerb.RESUME: "resumed",
+    JobVerb.DELETE: "deleted",
+    JobVerb.CHECKPOINT: "kept as a checkpoint",
+    JobVerb.REVERT: "reverted",
+    JobVerb.UNDO: "reverted",
+    JobVerb.REMOVE: "changed: a checkpoint is deleted",
+    JobVerb.CLONE: "cloned",
+    JobVerb.PIN: "changed",
+    JobVerb.NOTE: "changed",
+    JobVerb.MOUNT: "changed: a directory is mounted",
+    JobVerb.UNMOUNT: "changed: a directory is unmounted",
+    JobVerb.SAVE: "saved",
+}
+
+
+def new(world: World, selection: Selection) -> str | None:
+    if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
+        return f"the image {selection.image.name} is broken"
+    return None if world.usable_images else NO_IMAGE
+
+
+def shell(world: World, selection: Selection) -> str | None:
+    """A shell waits for the current job if the guest can answer after it."""
+    sandbox, why = _selected(world, selection)
+    if sandbox is not None and (job := world.job(sandbox.id)) is not None:
+        answers = job.verb not in _ENDING and not sandbox.id.startswith("new:")
+        return None if answers else _busy(world, sandbox)
+    return why if sandbox is None else shell_now(world, selection)
+
+
+_ENDING = {JobVerb.STOP, JobVerb.KILL, JobVerb.DELETE}
+
+
+def waits_for(world: World, sandbox: SandboxView) -> str:
+    """Says what a shell in the sandbox has to wait for; "" if for nothing."""
+    return _busy(world, sandbox) or ""
+
+
+def shell_now(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(world, sandbox):
+        return busy
+    if sandbox.state is State.RUNNING:
+        return None
+    return _no_guest(world, sandbox)
+
+
+def run(world: World, selection: Selection) -> str | None:
+    """A command needs only a guest that answers; jobs of the sandbox do not matter."""
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    return None if sandbox.state is State.RUNNING else _no_guest(world, sandbox)
+
+
+def _no_guest(world: World, sandbox: SandboxView) -> str:
+    if sandbox.state is State.PAUSED:
+        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} lets it go on"
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return f"{sandbox.name} does not run: {world.keymap.hint('start')} starts it"
+
+
+def start(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(world, sandbox):
+        return busy
+    if sandbox.state in (State.STOPPED, State.CRASHED):
+        return None
+    if sandbox.state is State.PAUSED:
+        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} lets it go on"
+    return f"{sandbox.name} is {_already(sandbox.state)}"
+
+
+def _already(state: State) -> str:
+    return state.value if state is State.BROKEN else f"already {state.value}"
+
+
+def open_(world: World, selection: Selection) -> str | None:
+    if selection.panel is Panel.IMAGES:
+        if selection.image is None:
+            return "no image is selected"
+        return new(world, selection)
+    if selection.panel is Panel.SAVES:
+        return None if selection.save is not None else "no save is selected"
+    if start(world, selection) is None:
+        return None
+    if selection.sandbox is not None and selection.sandbox.state is State.PAUSED:
+        return pause_or_resume(world, selection)
+    return shell(world, selection)
+
+
+def pause_or_resume(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(world, sandbox):
+        return busy
+    if sandbox.state in (State.RUNNING, State.PAUSED):
+        return None
+    return f"{sandbox.name} does not run"
+
+
+def stop(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(world, sandbox):
+        return busy
+    if sandbox.state in (State.RUNNING, State.PAUSED, State.UNREACHABLE):
+        return None
+    if sandbox.state is State.STARTING:
+        return f"{sandbox.name} is being started by another program"
+    return f"{sandbox.name} does not run"
+
+
+def kill(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is not None:
+        job = world.job(sandbox.id)
+        if job is not None and job.verb is JobVerb.STOP:
+            return None  # the user need not wait for the guest
+    return why if sandbox is None else stop(world, selection)
+
+
+def delete_any(world: World, selection: Selection) -> str | None:
+    """Checks what is selected in the list: a save, or any of the sandboxes."""
+    if selection.panel is Panel.SAVES:
+        return saves_reasons.discard(world, selection)
+    return each(delete)(world, selection)
+
+
+def delete(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if busy := _busy(world, sandbox):
+        return busy
+    if sandbox.state is State.STARTING:
+        return f"{sandbox.name} is being started by another program"
+    return None
+
+
+def log(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    return why if sandbox is None else None
+
+
+def cancel(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    job = world.job(sandbox.id)
+    if job is None:
+        return f"nothing is under way for {sandbox.name}"
+    if job.cancelling:
+        return "it is being cancelled"
+    if job.verb not in (JobVerb.START, JobVerb.SAVE):
+        kill_ = f"; {world.keymap.hint('kill')} ends it at once"
+        return "only a start or a save can be cancelled" + (
+            kill_ if job.verb is JobVerb.STOP else ""
+        )
+    return None
+
+
+def save(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return _busy(world, sandbox)
+
+
+def checkpoint(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    return _busy(world, sandbox) or _needs_machine(world, sandbox)
+
+
+def _needs_machine(world: World, sandbox: SandboxView) -> str | None:
+    """Returns why something that needs a machine, even a paused one, is not possible."""
+    if sandbox.state in (State.RUNNING, State.PAUSED):
+        return None
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    hint = world.keymap.hint
+    at = f"; {hint('revert')} starts it at a checkpoint" if sandbox.tree.checkpoints else ""
+    return f"{sandbox.name} does not run: {hint('start')} starts it{at}"
+
+
+_NO_MACHINE = {
+    State.STARTING: "is still starting",
+    State.UNREACHABLE: "cannot be reached: its sockets are gone",
+    State.BROKEN: "is broken",
+}
+
+
+def undo(world: World, selection: Selection) -> str | None:
+    if world.removed:
+        return None
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if (reason := checkpoint(world, selection)) is not None:
+        return reason
+    if sandbox.tree.undo_goes_to is None:
+        return f"{sandbox.name} was never reverted: there is nothing to undo"
+    return None
+
+
+def to_tree(world: World, selection: Selection) -> str | None:
+    """Returns why there is no checkpoint to choose."""
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if not sandbox.tree.checkpoints:
+        when = "" if sandbox.is_live else " while it runs"
+        checkpoint_ = world.keymap.hint("checkpoint")
+        return f"{sandbox.name} has no checkpoint: {checkpoint_} takes one{when}"
+    return None
+
+
+def clone(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if sandbox.state in _NO_MACHINE:
+        return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
+    return _busy(world, sandbox)
+
+
+def clone_there(world: World, selection: Selection) -> str | None:
+    return go_there(world, selection) or clone(world, selection)
+
+
+def mount(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if (reason := shell_now(world, selection)) is not None:
+        return reason
+    if sandbox.network == "none":
+        return f"{sandbox.name} has no network card, which mounts need"
+    return None
+
+
+def unmount(world: World, selection: Selection) -> str | None:
+    chosen = selection.mount
+    if chosen is None:
+        return "no mount is selected"
+    if chosen.state is MountState.AT_START:
+        return f"{chosen.guest} is not mounted now, only at the next start"
+    return shell_now(world, selection)
+
+
+def copy_mount(world: World, selection: Selection) -> str | None:
+    return None if selection.mount is not None else "no mount is selected"
+
+
+def mark(world: World, selection: Selection) -> str | None:
+    if selection.panel is not Panel.SANDBOXES:
+        return "only sandboxes can be marked here"
+    return None if selection.sandbox is not None else "no sandbox is selected"
+
+
+def go_there(world: World, selection: Selection) -> str | None:
+    """Checks only the choice in the tree; the operation itself checks the machine's state."""
+    chosen = selection.checkpoint
+    if chosen is None or selection.sandbox is None:
+        return "no checkpoint is selected"
+    if chosen.error:
+        return f"this checkpoint cannot be read: {chosen.error}"
+    return _busy(world, selection.sandbox)
+
+
+def remove(world: World, selection: Selection) -> str | None:
+    chosen = selection.checkpoint
+    if chosen is not None and chosen.error:
+        return "it cannot be read, so nobody knows what else needs it"
+    if chosen is not None and chosen.pinned:
+        return f"{chosen.tag} is pinned: {world.keymap.hint('pin', 'tree')} lets it be deleted"
+    return go_there(world, selection)
+
+
+def copy(world: World, selection: Selection) -> str | None:
+    if selection.panel is Panel.IMAGES:
+        return None if selection.image is not None else "no image is selected"
+    if selection.panel is Panel.SAVES:
+        return None if selection.save is not None else "no save is selected"
+    return None if selection.sandbox is not None else "no sandbox is selected"
+
+
+def filter_(world: World, selection: Selection) -> str | None:
+    there = {
+        Panel.SANDBOXES: (world.sandboxes, "sandbox"),
+        Panel.SAVES: (world.saves.saves, "save"),
+        Panel.IMAGES: (world.images, "image"),
+    }
+    found, what = there[selection.panel]
+    return None if found else f"there is no {what} yet"

@@ -1,0 +1,141 @@
+"""The record of an action, from which keys, footer, help and commands derive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from quicksand_tui.actions import reasons
+from quicksand_tui.actions.commands import Value, command_about
+from quicksand_tui.model.verbs import find_verb
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.verb import Parameter
+
+
+class Group(StrEnum):
+    """A heading of the help."""
+
+    SANDBOX = "Sandbox"
+    VIEW = "View"
+    LOG = "Log"
+    TREE = "Checkpoints"
+    MOUNTS = "Mounts"
+    SAVES = "Saves"
+    TRASH = "Trash"
+    PANES = "Shells: the prefix, and then"
+    APP = "App"
+
+
+class Scope(StrEnum):
+    """The screen where an action's keys are bound."""
+
+    MAIN = "main"
+    LOG = "log"
+    TREE = "tree"
+    MOUNTS = "mounts"
+    SAVES = "saves"
+    TRASH = "trash"
+    PANES = "panes"
+    """Its keys work only after the prefix."""
+
+
+_SCOPES = {
+    Group.LOG: Scope.LOG,
+    Group.TREE: Scope.TREE,
+    Group.MOUNTS: Scope.MOUNTS,
+    Group.SAVES: Scope.SAVES,
+    Group.TRASH: Scope.TRASH,
+    Group.PANES: Scope.PANES,
+}
+"""The scopes of groups of actions. All other groups belong to the main screen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One action. The handler that carries it out is in the table of its scope."""
+
+    id: str
+    keys: tuple[str, ...]
+    """Textual's names of the keys; the first one is shown."""
+    label: str
+    """A word for the footer."""
+    tooltip: str
+    """A sentence for help and palette, without a full stop."""
+    group: Group
+    disabled_reason: reasons.Reason = reasons.always
+    verb: str = ""
+    """The verb whose command does the same (`quicksand_tui.model.verbs`)."""
+    flags: tuple[str, ...] = ()
+    """Flags of that command, by the names of their parameters."""
+    flags_if_live: tuple[str, ...] = ()
+    """Further flags while the sandbox has a machine."""
+    takes: tuple[Parameter, ...] = ()
+    """The arguments on the `:` line, if they differ from the verb's."""
+    aliases: tuple[str, ...] = ()
+    """Names on the `:` line besides its id and its verb."""
+    footer: bool = True
+    """Whether the footer shows it while it is possible."""
+    label_if_paused: str = ""
+    """The footer's word while the sandbox is paused. If set, the footer then always shows the
+    action."""
+    careful: bool = False
+    """Whether a letter that triggers it should come alone, since it destroys something, or since
+    letters after it would be typed elsewhere."""
+    changes: bool = False
+    """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
+    does."""
+
+    def __post_init__(self) -> None:
+        if self.verb and not find_verb(self.verb).reads:
+            object.__setattr__(self, "changes", True)
+        if self.changes:
+            object.__setattr__(self, "disabled_reason", reasons.guarded(self.disabled_reason))
+
+    @property
+    def scope(self) -> Scope:
+        """The screen where its keys are bound."""
+        return _SCOPES.get(self.group, Scope.MAIN)
+
+    @property
+    def address(self) -> str:
+        """Returns its unique name, such as "main.stop"."""
+        return f"{self.scope.value}.{self.id}"
+
+    def command_for(self, subject: str = "", *, live: bool = False, **values: Value) -> str:
+        """Returns the command for ``subject`` with further parameters; "" if the action has no
+        command. Raises LookupError as `command_line` does."""
+        if not self.verb:
+            return ""
+        flags = (*self.flags, *(self.flags_if_live if live else ()))
+        return command_about(self.verb, subject, *flags, **values)
+
+
+class Maker:
+    """Makes the actions of one group, each from one row of the registry."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def __call__(
+        self,
+        action_id: str,
+        keys: str,
+        tooltip: str,
+        disabled_reason: reasons.Reason = reasons.always,
+        *,
+        label: str = "",
+        **more: Any,
+    ) -> Action:
+        """Makes an action. ``keys`` are separated by spaces, ``label`` is given if it differs from
+        the id, and ``more`` are further fields of `Action`."""
+        return Action(
+            id=action_id,
+            keys=tuple(keys.split()),
+            label=label or action_id.replace("_", " "),
+            tooltip=tooltip,
+            group=self._group,
+            disabled_reason=disabled_reason,
+            **more,
+        )

@@ -1,0 +1,406 @@
+"""`quicksand-tui checkpoint, revert, undo, tree, diff`: keep moments of a sandbox, go back to them,
+compare them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.model.amounts import pause_text, seconds_text
+from quicksand_tui.model.checkpoints import FANCY, PLAIN, Forest, Marks
+
+if TYPE_CHECKING:
+    from quicksand.diskdiff.changes import FileChange
+    from quicksand.sandbox import Sandbox
+    from quicksand.snapshots.checkpoint import Checkpoint
+
+    from quicksand_tui.cli.runner import Signals
+
+
+@command_of("checkpoint")
+def checkpoint_command(
+    name: str, tag: str | None, note: str, replace: bool, tier: str | None, as_json: bool
+) -> int:
+    """Keep an instant of a running sandbox: memory, processes and disk.
+
+    It stands still for a moment and goes on; `revert` comes back to the instant. Without TAG the
+    checkpoint gets a number.
+
+    \b
+    quicksand-tui checkpoint rm NAME TAG...    removes checkpoints
+    quicksand-tui checkpoint pin NAME TAG...   keeps them from that; `unpin` no longer
+    quicksand-tui checkpoint note NAME TAG NOTE  says something else of it
+    quicksand-tui checkpoint -- rm             takes one of a sandbox that is called rm
+    """
+    if replace and tag is None:
+        raise click.UsageError("--replace needs the TAG that is to be replaced")
+
+    from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_size
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import opened, run_async
+    from quicksand_tui.model.text import clean
+
+    async def main(signals: Signals) -> int:
+        with opened(name, hint=f"`quicksand-tui start {name}` starts it") as sandbox:
+            async with shown(f"{name}: taking a checkpoint"):
+                made = await sandbox.checkpoint(tag, note=note, replace=replace, tier=tier)
+        if as_json:
+            print_json({"sandbox": sandbox.name, **asdict(made)})
+            return Exit.OK
+        row = (made.tag, pause_text(made.pause_s), show_size(made.bytes_written), made.tier)
+        print_table(("TAG", "PAUSE", "WRITTEN", "TIER"), [row])
+        # `doctor` tells how to make the usual tier faster, so only the notes of other tiers are
+        # shown.
+        if made.tier_note and not made.has_pages:
+            say(f"tier {clean(made.tier)}: {clean(made.tier_note)}")
+        return Exit.OK
+
+    return run_async(main)
+
+
+@command_of("checkpoint rm")
+def remove(name: str, tags: tuple[str, ...]) -> int:
+    """Remove checkpoints of a sandbox, running or not.
+
+    What other checkpoints need of them stays. Tags of those that are gone are printed.
+    """
+    return _each(name, tags, lambda sandbox, tag: sandbox.delete_checkpoint(tag))
+
+
+@command_of("checkpoint pin")
+def pin(name: str, tags: tuple[str, ...]) -> int:
+    """Keep checkpoints from being removed, by a slip or as the oldest automatic ones."""
+    return _each(name, tags, lambda sandbox, tag: sandbox.pin_checkpoint(tag))
+
+
+@command_of("checkpoint unpin")
+def unpin(name: str, tags: tuple[str, ...]) -> int:
+    """Let checkpoints be removed again."""
+    return _each(name, tags, lambda sandbox, tag: sandbox.pin_checkpoint(tag, False))
+
+
+@command_of("checkpoint note")
+def write_note(name: str, tag: str, note: str) -> int:
+    """Write another note to a checkpoint; an empty one takes it away."""
+    return _each(name, (tag,), lambda sandbox, tag: sandbox.note_checkpoint(tag, note))
+
+
+def _each(name: str, tags: tuple[str, ...], work: Callable[[Sandbox, str], Awaitable[None]]) -> int:
+    """Does ``work`` for every tag; prints the tags that succeeded and reports the errors of the
+    others. Returns the exit code."""
+    from quicksand.errors import QuicksandError
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.output import Exit, complain
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.model.text import clean
+
+    async def main(signals: Signals) -> int:
+        sandbox = Sandbox.open(name)
+        failures = 0
+        try:
+            for tag in dict.fromkeys(tags):
+                try:
+                    await work(sandbox, tag)
+                except QuicksandError as error:
+                    failures += 1
+                    complain(error)
+                else:
+                    print(clean(tag), flush=True)
+        finally:
+            sandbox.close()
+        return Exit.FAILURE if failures else Exit.OK
+
+    return run_async(main)
+
+
+Change = Callable[["Sandbox"], Awaitable["Checkpoint"]]
+
+
+@command_of("revert")
+def revert_command(name: str, tag: str, discard: bool, as_json: bool) -> int:
+    """Go back to a checkpoint: memory, processes and disk are as they were.
+
+    The present is kept as an automatic checkpoint, and `undo` comes back to it. Commands that run
+    end with an error, for what they did has never been.
+
+    TAG is a checkpoint of NAME, or OTHER:TAG one of another sandbox of the same image and shape. It
+    becomes one of NAME as well; names, addresses and secrets stay NAME's own.
+    """
+    hint = f"`quicksand-tui start {name} --at TAG` goes on from a checkpoint"
+    change: Change = lambda sandbox: sandbox.revert(tag, keep_now=not discard)  # noqa: E731
+    return _go(name, change, hint=hint, as_json=as_json)
+
+
+@command_of("undo")
+def undo_command(name: str, as_json: bool) -> int:
+    """Take the last revert back.
+
+    A second undo takes the first one back.
+    """
+    hint = f"`quicksand-tui tree {name}` lists what `start {name} --at TAG` can go on from"
+    return _go(name, lambda sandbox: sandbox.undo(), hint=hint, as_json=as_json)
+
+
+def _go(name: str, change: Change, *, hint: str, as_json: bool) -> int:
+    from quicksand_tui.cli.output import Exit, print_json
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import opened, run_async
+
+    async def main(signals: Signals) -> int:
+        with opened(name, hint=hint) as sandbox:
+            before = {made.id for made in sandbox.checkpoints()}
+            started = time.perf_counter()
+            async with shown(f"{name}: going back"):
+                reached = await change(sandbox)
+            seconds = time.perf_counter() - started
+            kept = newest_automatic(sandbox, before)
+        if as_json:
+            facts = {"sandbox": sandbox.name, "seconds": round(seconds, 4)}
+            print_json({**facts, "at": asdict(reached), "kept": asdict(kept) if kept else None})
+        else:
+            _tell(sandbox.name, reached, kept, seconds)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def newest_automatic(sandbox: Sandbox, before: set[str]) -> Checkpoint | None:
+    """Returns the newest automatic checkpoint whose id is not in ``before``: the one that keeps the
+    state from before a revert."""
+    new = [made for made in sandbox.checkpoints() if made.auto and made.id not in before]
+    return new[-1] if new else None
+
+
+def _tell(name: str, reached: Checkpoint, kept: Checkpoint | None, seconds: float) -> None:
+    from quicksand_tui.cli.output import show_age
+    from quicksand_tui.model.text import clean
+
+    age, took = show_age(reached.created), seconds_text(seconds, 2)
+    print(f"{clean(name)} is back at {clean(reached.tag)!r}, from {age} ago ({took})")
+    if kept is None:
+        print("what was until now is not kept", flush=True)
+    else:
+        print(
+            f"what was until now is kept as {clean(kept.tag)!r}: "
+            f"`quicksand-tui undo {clean(name)}` goes back to it",
+            flush=True,
+        )
+
+
+HEADS = ("CHECKPOINT", "AGE", "PAUSE", "WRITTEN", "NOTE")
+NOTE_MAX = 200
+"""The longest note that is shown, in characters; `--json` has all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """The checkpoints of a sandbox, as they are on disk."""
+
+    name: str
+    checkpoints: list[Checkpoint]
+    """The readable ones, oldest first."""
+    broken: dict[str, str]
+    """The ids of unreadable checkpoints, and why each cannot be read."""
+    head: str | None
+    """The id of the checkpoint from which the sandbox has run on."""
+    changed: int | None = None
+    """Bytes written to the disk since ``head``; None if unknown."""
+
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """Returns the id of each checkpoint's parent by the checkpoint's id. The parents of
+        unreadable checkpoints are not known."""
+        return dict.fromkeys(self.broken) | {made.id: made.parent for made in self.checkpoints}
+
+
+@command_of("tree")
+def tree_command(name: str, as_json: bool) -> None:
+    """Show a sandbox's checkpoints as a tree, and where it stands.
+
+    Of the running and of the stopped. Automatic checkpoints, taken by `revert`, are dim; a
+    checkpoint that cannot be read is shown with the reason.
+    """
+    from quicksand_tui.cli.output import has_colour, is_unicode, print_json, say
+    from quicksand_tui.model.text import clean
+
+    past = read_past(name)
+    if as_json:
+        print_json(_facts(past))
+        return
+    for line in draw(
+        past, FANCY if is_unicode(sys.stdout) else PLAIN, colour=has_colour(sys.stdout)
+    ):
+        print(line)
+    sys.stdout.flush()
+    if not past.checkpoints and not past.broken:
+        shown = clean(past.name)
+        say(f"there are no checkpoints yet: `quicksand-tui checkpoint {shown} TAG` takes one")
+
+
+def read_past(name: str) -> Past:
+    """Reads the checkpoints of a sandbox, which need not run. Raises SandboxNotFoundError."""
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+
+    from quicksand_tui.cli.output import complain
+
+    registry = Registry(paths())
+    entry = registry.find(name)
+    tree = registry.tree(entry.id)
+    if tree.error:
+        complain(tree.error, hint="so it is unknown where the sandbox stands")
+    return Past(
+        name=entry.name,
+        checkpoints=registry.checkpoints(entry.id),
+        broken=dict(tree.broken),
+        head=tree.head,
+        changed=tree.changed,
+    )
+
+
+def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
+    """Returns the tree as lines of text.
+
+    Does not use `rich.tree`, which indents every generation: hundreds of checkpoints in a line stay
+    in one column here. Nor has it columns for age, pause, size and note.
+    """
+    from quicksand_tui.cli.output import format_table
+
+    made = {checkpoint.id: checkpoint for checkpoint in past.checkpoints}
+    rows: list[tuple[object, ...]] = [(past.name, "", "", "", "")]
+    styles: list[dict[str, Any]] = [{}]
+    for before, id_ in Forest.grow(past.parents, past.head).lines(marks):
+        if id_ in made:
+            here = _here(past, marks) if id_ == past.head else ""
+            rows.append(_row(before, made[id_], marks, here=here))
+            styles.append({"bold": id_ == past.head or None, "dim": made[id_].auto or None})
+        else:
+            reason = past.broken[id_][:NOTE_MAX]
+            rows.append((f"{before}{marks.broken} {id_} (broken)", "", "", "", reason))
+            styles.append({"fg": "red"})
+    head, *lines = format_table(HEADS, rows)
+    if colour:
+        head = click.style(head, bold=True)
+        lines = [click.style(line, **style) for line, style in zip(lines, styles, strict=True)]
+    return [head, *lines]
+
+
+def _here(past: Past, marks: Marks) -> str:
+    """Returns the mark of the sandbox's present state, with the bytes written to the disk since its
+    checkpoint."""
+    from quicksand_tui.cli.output import show_size
+
+    return f"{marks.here} +{show_size(past.changed)}" if past.changed else marks.here
+
+
+def _row(before: str, made: Checkpoint, marks: Marks, *, here: str) -> tuple[object, ...]:
+    from quicksand_tui.cli.output import show_age, show_size
+
+    glyph = marks.head if here else marks.node
+    pinned = " (pinned)" if made.pinned else ""
+    return (
+        f"{before}{glyph} {made.tag}{pinned}" + (f" {here}" if here else ""),
+        show_age(made.created),
+        pause_text(made.pause_s) if made.has_memory else made.tier,
+        show_size(made.bytes_written),
+        made.note[:NOTE_MAX],
+    )
+
+
+def _facts(past: Past) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "sandbox": past.name,
+        "head": past.head,
+        "changed": past.changed,
+        "checkpoints": [
+            {**asdict(made), "is_head": made.id == past.head} for made in past.checkpoints
+        ],
+        "broken": [{"id": id_, "error": error} for id_, error in past.broken.items()],
+    }
+
+
+LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
+
+
+@command_of("diff")
+def diff_command(name: str, a: str, b: str | None, as_json: bool) -> int:
+    """List the files that differ between checkpoint A and checkpoint B.
+
+    Without B, between A and the disk as it is now. A is an added path, D a removed one, M one that
+    changed (in brackets what, if not the content alone), T one that became something else. A file
+    that was moved is removed in one place and added in another.
+
+    Read from the sandbox's disk: it may run or not, nothing is booted. What a guest had not
+    written to its disk yet is not seen.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.output import Exit, print_json, say
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.model.text import clean
+
+    async def main(signals: Signals) -> int:
+        entry = Registry(paths()).find(name)
+        sandbox = Sandbox.open(entry.id)
+        try:
+            async with shown(f"{name}: comparing"):
+                changes = await sandbox.diff(a, b)
+        finally:
+            sandbox.close()
+        if b is None and entry.is_live:
+            say(f"{clean(entry.name)} is running: compared with what has reached its disk so far")
+        if as_json:
+            print_json([asdict(change) for change in changes])
+        else:
+            _show_changes(changes)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _show_changes(changes: list[FileChange]) -> None:
+    from quicksand_tui.cli.output import format_table, say
+
+    if changes:
+        for line in format_table(("", "", "", ""), [_change_row(change) for change in changes])[1:]:
+            print(line)
+    counts = [
+        f"{count} {kind}"
+        for kind in LETTERS
+        if (count := sum(change.kind == kind for change in changes))
+    ]
+    say(", ".join(counts) or "no file differs")
+
+
+def _change_row(change: FileChange) -> tuple[str, ...]:
+    """Returns the cells of a changed file: letter, path, size, remarks."""
+    before, after = change.type_before, change.type_after
+    path = change.path
+    if "directory" in (after or before or "") and path != "/":
+        path += "/"
+    remarks = ""
+    if change.kind == "type-changed":
+        remarks = f"({before} -> {after})"
+    elif change.differs not in ((), ("content",), ("content", "mtime")):
+        remarks = f"({', '.join(change.differs)})"
+    return LETTERS[change.kind], path, _sizes(change), remarks
+
+
+def _sizes(change: FileChange) -> str:
+    from quicksand_tui.cli.output import show_size
+
+    before, after = change.size_before, change.size_after
+    known = [show_size(size) for size in (before, after) if size is not None]
+    return known[0] if before == after and known else " -> ".join(known)

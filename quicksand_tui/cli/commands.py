@@ -1,0 +1,139 @@
+"""Makes click's commands from the records of verbs (`quicksand_tui.model.verbs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from quicksand_tui.cli import mount_words, options
+from quicksand_tui.model.verb import Kind, Parameter, VerbRecord
+from quicksand_tui.model.verbs import find_verb
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+COMPLETERS: Mapping[Kind, Completer] = {
+    Kind.SANDBOX: options.complete_sandboxes,
+    Kind.CHECKPOINT: options.complete_tags,
+    Kind.TARGET: options.complete_targets,
+    Kind.IMAGE: options.complete_images,
+    Kind.SOURCE: options.complete_images,
+    Kind.SAVE: options.complete_saves,
+    Kind.EXPORTED: options.complete_exported,
+    Kind.TRASHED: options.complete_all_trash,
+    Kind.TRASHED_SAVE: options.complete_trash,
+    Kind.COPIED: options.complete_copied,
+    Kind.MOUNT: mount_words.complete_mount,
+    Kind.MOUNTED: mount_words.complete_mounted,
+}
+TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
+    Kind.FILE: lambda _: click.Path(dir_okay=False, path_type=Path),
+    Kind.STREAM: lambda _: click.Path(allow_dash=True),
+    Kind.DIRECTORY: lambda _: click.Path(file_okay=False, path_type=Path),
+    Kind.COUNT: lambda found: (
+        click.INT if found.least is None else click.IntRange(int(found.least), found.most)
+    ),
+    Kind.NUMBER: lambda found: click.FloatRange(found.least, min_open=found.above_least),
+    Kind.CHOICE: lambda found: click.Choice(found.choices),
+    Kind.ARGV: lambda _: click.UNPROCESSED,
+}
+CALLBACKS = {Kind.ENV: options.parse_env}
+
+_made: dict[str, click.Command] = {}
+"""Commands by the names of their records, as far as their modules are imported. A verb and its
+parts are in one module."""
+
+
+def command_of(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Makes a function the command of the verb ``name``, with its docstring as the help.
+
+    The function gets the record's parameters by their names. Options that click's decorators add
+    below this one take the place of the record's parameter of `Kind.MACHINE`. Raises LookupError
+    for a verb without a record.
+    """
+    verb = find_verb(name)
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        below: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
+        function.__dict__.pop("__click_params__", None)
+        params: list[click.Parameter] = []
+        for found in verb.parameters:
+            params += below if found.kind is Kind.MACHINE else [_to_click(found)]
+        command = _class_of(verb)(
+            name.rpartition(" ")[2],
+            params=params,
+            callback=function,
+            help=function.__doc__,
+        )
+        _made[name] = command
+        return command
+
+    return make
+
+
+def _to_click(found: Parameter) -> click.Parameter:
+    given: dict[str, Any] = {}
+    if found.default is not None or found.kind is Kind.SWITCH:
+        given["default"] = found.default
+    if (make_type := TYPES.get(found.kind)) is not None:
+        given["type"] = make_type(found)
+    if (callback := CALLBACKS.get(found.kind)) is not None:
+        given["callback"] = callback
+    given["metavar"] = found.metavar or None
+    given["shell_complete"] = COMPLETERS.get(found.kind)
+    if not found.flags:
+        nargs = -1 if found.repeatable else 1
+        return click.Argument([found.name], required=found.required, nargs=nargs, **given)
+    if found.is_flag:
+        given["is_flag"] = True
+    if found.shows_default:
+        given["show_default"] = True
+    names = [found.name, *found.flags]
+    return click.Option(names, help=found.help, multiple=found.repeatable, **given)
+
+
+def _class_of(verb: VerbRecord) -> Callable[..., click.Command]:
+    if not verb.parts:
+        return click.Command
+    return _Group if verb.subject is None else _CommandWithParts
+
+
+class _Group(click.Group):
+    """A verb without a subject that does something by itself, and other things with a second word:
+    ``images``, ``images rm``."""
+
+    def __init__(self, name: str, **more: Any) -> None:
+        super().__init__(name, invoke_without_command=True, **more)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_parts_of(self))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _parts_of(self).get(cmd_name)
+
+
+class _CommandWithParts(click.Command):
+    """A verb whose first word is either the name of a part, as in ``checkpoint rm NAME``, or its
+    first argument, as in ``checkpoint NAME``."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and (part := _parts_of(self).get(args[0])) is not None:
+            return part.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _parts_of(command: click.Command) -> dict[str, click.Command]:
+    """Returns the commands of a verb's parts by their second words."""
+    assert command.name is not None
+    return {
+        part.name.rpartition(" ")[2]: _made[part.name] for part in find_verb(command.name).parts
+    }

@@ -1,0 +1,85 @@
+"""Makes the options of click that describe a new machine, one for each record of
+`SandboxConfig`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+from quicksand.config import SandboxConfig
+from quicksand.errors import ConfigError
+from quicksand.machine_options import MachineOption, dashed, options_of
+
+from quicksand_tui.cli.mount_words import complete_mount, read_mount
+
+if TYPE_CHECKING:
+    from quicksand_tui.cli.options import Decorator
+
+MOUNTS = "mounts"
+"""The keyword of the option whose value may be completed, and misunderstood, as that of `mount`."""
+
+
+def machine_options(*, but: Collection[str] = ()) -> Decorator:
+    """Adds all options of a machine except those with the keywords ``but``. The options that are
+    given arrive in one dict ``machine``, by the keywords of SandboxConfig."""
+    records = [record for record in options_of(SandboxConfig) if record.keyword not in but]
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def collected(**values: Any) -> Any:
+            given = {record.keyword: values.pop(record.keyword) for record in records}
+            machine = {key: value for key, value in given.items() if value is not None}
+            return function(machine=machine, **values)
+
+        wrapped: Callable[..., Any] = collected
+        for record in reversed(records):
+            wrapped = _click_option(record)(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _click_option(record: MachineOption) -> Decorator:
+    is_mounts = record.keyword == MOUNTS
+    read_one = read_mount if is_mounts else record.read
+
+    def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        """Returns None for an option that is not given, so that a save's own value is used."""
+        if value is None or value == ():
+            return None
+        if record.is_switch:
+            return value
+        try:
+            return read_one(value) if record.split is None else [*map(read_one, value)]
+        except ConfigError as error:
+            hint = f"\n{error.hint}" if is_mounts and error.hint else ""
+            raise click.BadParameter(f"{error}{hint}") from None
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        choices = {dashed(choice): note for choice, note in record.choices.items()}
+        return [
+            CompletionItem(word, help=note)
+            for word, note in choices.items()
+            if word.startswith(incomplete)
+        ]
+
+    more: dict[str, Any] = {}
+    if record.metavar:
+        more["metavar"] = record.metavar
+    elif not record.is_switch:
+        more["type"] = click.Choice([dashed(choice) for choice in record.choices])
+    return click.option(
+        *record.flags_shown,
+        record.keyword,
+        multiple=record.split is not None,
+        default=None,
+        callback=read,
+        help=record.help,
+        shell_complete=complete_mount if is_mounts else complete,
+        **more,
+    )

@@ -1,0 +1,149 @@
+"""`quicksand-tui mount, unmount, mounts`: directories of this host in the guests of sandboxes."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quicksand.errors import ConfigError, MountError
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.mount_words import ORDER, is_directory, read_mount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quicksand.known_mounts import KnownMount
+    from quicksand.mounts.mount import Mount
+
+    from quicksand_tui.cli.runner import Signals
+
+HEADS = ("SANDBOX", "HOST", "GUEST", "MODE", "STATE")
+
+
+@command_of("mount")
+def mount_command(name: str, mount: str) -> int:
+    """Have a directory of this host in a running sandbox, until `unmount` or until it stops.
+
+    HOST is a directory here, GUEST an absolute path there, which is made if it is missing. With :ro
+    nothing in it can be changed, not even by root of the sandbox. A revert leaves the directory as
+    it is. `run -v HOST:GUEST` has it there at each start.
+    """
+    from quicksand_tui.cli.output import Exit
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import attached, run_async
+
+    wanted = read_mount(mount)
+
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox, _explained(wanted):
+            async with shown(f"{name}: mounting {wanted.guest}"):
+                await sandbox.mount(wanted.host, wanted.guest, wanted.readonly)
+        return Exit.OK
+
+    return run_async(main)
+
+
+@contextmanager
+def _explained(mount: Mount) -> Iterator[None]:
+    """Adds to the error of a missing directory that the two paths may be in the wrong order."""
+    try:
+        yield
+    except MountError as error:
+        if not Path(mount.host).exists() and is_directory(mount.guest):
+            mode = ":ro" if mount.readonly else ""
+            hint = f"{ORDER}: {mount.guest}:{mount.host}{mode}"
+            raise MountError(str(error), hint=hint) from error
+        raise
+
+
+@command_of("unmount")
+def unmount_command(name: str, guest: str, force: bool) -> int:
+    """Take a directory of this host away from a running sandbox. The directory itself stays.
+
+    Refused while a program in the sandbox uses it. With --force it is gone in any case: such
+    programs get errors, and what they had not yet written is lost.
+    """
+    from quicksand_tui.cli.output import Exit
+    from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.runner import attached, run_async
+
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox:
+            there = [handle.guest for handle in sandbox.active_mounts]
+            where = _find(guest, there, name=sandbox.name)
+            async with shown(f"{name}: unmounting {where}"):
+                try:
+                    await sandbox.unmount(where, force=force)
+                except MountError as error:
+                    raise MountError(str(error), hint=_way_out(sandbox.name, where)) from error
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _way_out(name: str, guest: str) -> str:
+    forced = f"`quicksand-tui unmount --force {name} {shlex.quote(guest)}`"
+    return f"end the programs that use it; {forced} does not wait for them"
+
+
+def _find(guest: str, there: list[str], *, name: str) -> str:
+    """Returns the path of the mount at ``guest``. Raises ConfigError if there is none."""
+    from quicksand_tui.model.text import did_you_mean
+
+    wanted = guest if guest == "/" else guest.rstrip("/")
+    if wanted in there:
+        return wanted
+    if not there:
+        raise ConfigError(f"nothing is mounted in {name!r}")
+    near = did_you_mean(wanted, there, cutoff=0.65)
+    raise ConfigError(
+        f"nothing is mounted at {guest!r} in {name!r}{near}",
+        hint=f"mounted are: {', '.join(sorted(there))}",
+    )
+
+
+@command_of("mounts")
+def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
+    """List the directories of this host that are in sandboxes.
+
+    Without names: those of all that run. What a sandbox mounts at its next start only is listed,
+    too; one that is `not served` gives errors in the guest until it is unmounted.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.known_mounts import known_mounts
+    from quicksand.registry import Registry
+
+    from quicksand_tui.cli.output import print_json, print_table, say
+
+    registry = Registry(paths())
+    if names:
+        entries = [registry.find(name) for name in dict.fromkeys(names)]
+    else:
+        entries = [entry for entry in registry.list() if entry.is_live]
+    found = [(entry.name, known) for entry in entries for known in known_mounts(registry, entry)]
+    if as_json:
+        print_json([_facts(name, known) for name, known in found])
+        return
+    print_table(HEADS, [_row(name, known) for name, known in found])
+    if not found:
+        say("none: `quicksand-tui mount NAME HOST:GUEST` mounts a directory")
+
+
+def _facts(name: str, known: KnownMount) -> dict[str, Any]:
+    mount = known.mount
+    return {
+        "sandbox": name,
+        "host": mount.host,
+        "guest": mount.guest,
+        "readonly": mount.readonly,
+        "type": mount.type,
+        "state": known.state.value,
+    }
+
+
+def _row(name: str, known: KnownMount) -> tuple[object, ...]:
+    mount = known.mount
+    return name, mount.host, mount.guest, "ro" if mount.readonly else "rw", known.state.value

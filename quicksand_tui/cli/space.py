@@ -1,0 +1,175 @@
+"""`quicksand-tui du, clean`: shows what uses the disk, and frees space."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit
+
+if TYPE_CHECKING:
+    from quicksand.cleaning import Heap
+    from quicksand.host.processes import Process
+    from quicksand.usage import Usage
+
+
+@command_of("clean")
+def clean_command(dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Remove what can be made again, and what is in the trash.
+
+    Sandboxes, saves, images and checkpoints stay. What is in use is left alone. QEMUs that run on
+    for sandboxes that are gone are ended.
+    """
+    from quicksand.cleaning import Cleaner
+    from quicksand.host.paths import paths
+    from quicksand.orphans import end_orphans, find_orphans
+
+    from quicksand_tui.cli.output import print_json, say, show_size
+
+    if as_json and not (dry_run or yes):
+        raise click.UsageError("--json goes with --dry-run or --yes: it asks nothing")
+    cleaner = Cleaner(paths())
+    heaps, orphans = cleaner.look(), find_orphans()
+    if dry_run:
+        if as_json:
+            print_json(_heap_facts(heaps, orphans, None))
+        else:
+            _print(heaps, orphans)
+        return Exit.OK
+    if not as_json:
+        _print(heaps, orphans)
+    if not orphans and not any(not heap.kept for heap in heaps):
+        say("there is nothing to remove")
+    elif not yes and not _agreed():
+        return Exit.FAILURE
+    end_orphans(orphans)
+    freed = cleaner.clean(heaps)
+    if as_json:
+        print_json(_heap_facts(heaps, orphans, freed))
+    else:
+        say(f"{show_size(freed)} are free again")
+    return Exit.OK
+
+
+def _agreed() -> bool:
+    from quicksand_tui.cli.output import complain
+
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return click.confirm("Remove all this?", default=False, err=True)
+    complain("nobody can be asked, so nothing was removed", hint="say --yes")
+    return False
+
+
+def _print(heaps: list[Heap], orphans: list[Process]) -> None:
+    from quicksand.cleaning import COST
+
+    from quicksand_tui.cli.output import print_table, show_size
+    from quicksand_tui.model.text import clean
+
+    rows: list[tuple[object, ...]] = [
+        (
+            heap.kind.value,
+            len(heap.paths),
+            show_size(heap.frees),
+            f"stay: {heap.kept}" if heap.kept else COST[heap.kind],
+        )
+        for heap in heaps
+    ]
+    for orphan in orphans:
+        what = f"{orphan.kind} {orphan.pid} of {orphan.of}, which is gone: it is ended"
+        rows.append(("process", 1, "", clean(what)))
+    rows.append(("total", "", show_size(sum(heap.frees for heap in heaps)), ""))
+    print_table(("WHAT", "NUMBER", "FREES", ""), rows)
+
+
+def _heap_facts(heaps: list[Heap], orphans: list[Process], freed: int | None) -> dict[str, Any]:
+    return {
+        "freed": freed,
+        "orphans": [
+            {"kind": orphan.kind.value, "pid": orphan.pid, "of": orphan.of} for orphan in orphans
+        ],
+        "heaps": [
+            {
+                "kind": heap.kind.value,
+                "paths": [str(path) for path in heap.paths],
+                "frees": heap.frees,
+                "kept": heap.kept or None,
+            }
+            for heap in heaps
+        ],
+    }
+
+
+@command_of("du")
+def du_command(each: bool, as_json: bool) -> None:
+    """Show what sandboxes, saves, images and the rest take on the disk.
+
+    OWN bytes are free once they are all gone; SHARED ones belong to others too. In the total every
+    file counts once.
+    """
+    from quicksand.host.paths import paths
+    from quicksand.usage import measure
+
+    from quicksand_tui.cli.output import print_json, say
+
+    usage = measure(paths())
+    if as_json:
+        print_json(_usage_facts(usage))
+        return
+    if each:
+        _print_items(usage)
+    else:
+        _print_rows(usage)
+    say("`quicksand-tui clean` removes what can be made again; --each lists every thing")
+
+
+def _print_rows(usage: Usage) -> None:
+    from quicksand_tui.cli.output import print_table, show_size
+
+    rows: list[tuple[object, ...]] = []
+    for row in usage.rows():
+        shared = show_size(row.shared) if row.shared else ""
+        rows.append((row.kind.value, row.number, show_size(row.own), shared))
+    rows.append(("total", len(usage.items), show_size(usage.total), ""))
+    print_table(("WHAT", "NUMBER", "OWN", "SHARED"), rows)
+
+
+def _print_items(usage: Usage) -> None:
+    from quicksand_tui.cli.output import print_table, show_size
+
+    items = sorted(usage.items, key=lambda item: item.footprint.size, reverse=True)
+    rows: list[tuple[object, ...]] = [
+        (
+            item.kind.value,
+            item.name,
+            show_size(item.footprint.own),
+            show_size(item.footprint.shared) if item.footprint.shared else "",
+            item.path,
+        )
+        for item in items
+    ]
+    rows.append(("total", "", show_size(usage.total), "", ""))
+    print_table(("WHAT", "NAME", "OWN", "SHARED", "PATH"), rows)
+
+
+def _usage_facts(usage: Usage) -> dict[str, Any]:
+    return {
+        "total": usage.total,
+        "kinds": [
+            {"kind": row.kind.value, "number": row.number, "own": row.own, "shared": row.shared}
+            for row in usage.rows()
+        ],
+        "items": [
+            {
+                "kind": item.kind.value,
+                "name": item.name,
+                "path": str(item.path),
+                "own": item.footprint.own,
+                "shared": item.footprint.shared,
+            }
+            for item in usage.items
+        ],
+    }

@@ -1,0 +1,385 @@
+"""Reads the store for the app: cheap facts often, the rest only when it changes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import starmap
+from pathlib import Path
+
+from quicksand.errors import HistoryError, QuicksandError
+from quicksand.host.memory import available_memory
+from quicksand.host.paths import paths
+from quicksand.images.building import buildable_images
+from quicksand.images.resolve import ImageInfo, ImageResolver
+from quicksand.known_mounts import known_mounts
+from quicksand.qemu.debs import is_apt_host
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Entry
+from quicksand.snapshots.checkpoint import Checkpoint
+from quicksand.snapshots.records import Node
+from quicksand.snapshots.tree import Tree
+from quicksand.stats import allocated_size, process_usage
+
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.checkpoints import (
+    NO_TREE,
+    NOTE_LIMIT,
+    TAG_LIMIT,
+    CheckpointTree,
+    CheckpointView,
+)
+from quicksand_tui.model.sandboxes import (
+    NO_HISTORY,
+    ImageView,
+    MountState,
+    MountView,
+    SandboxView,
+    State,
+    UseHistory,
+)
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.model.world import HostView, World
+
+Stamp = tuple[int, ...]
+
+
+class TreeReader:
+    """Reads one sandbox's checkpoints and remembers them. Used by one thread at a time."""
+
+    def __init__(self, registry: Registry, sandbox_id: str) -> None:
+        self._registry = registry
+        self._id = sandbox_id
+        self._views: dict[str, tuple[Node, CheckpointView]] = {}
+        self._tree = NO_TREE
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """By checkpoint: its own bytes and its shared bytes."""
+        self._measured: tuple[tuple[CheckpointView, ...], str | None] | None = None
+        """The checkpoints and the head when sizes were last measured."""
+
+    def read(self, *, measure: bool = False) -> CheckpointTree:
+        """Returns the checkpoints, with their sizes if they are to be measured; the same object as
+        before if nothing has changed. What is unreadable becomes an ``error`` in the result."""
+        found = self._registry.tree(self._id)
+        views = sorted(
+            (*map(self._view, found.nodes), *starmap(_broken, found.broken.items())), key=_order
+        )
+        self._views = {node.id: self._views[node.id] for node in found.nodes}
+        tree = CheckpointTree(
+            checkpoints=tuple(views),
+            head=found.head,
+            changed=self._changed(found),
+            error=sanitise(found.error),
+        )
+        if measure:
+            self._measure(tree)
+        if self._sizes:
+            tree = replace(tree, checkpoints=tuple(map(self._sized, tree.checkpoints)))
+        if tree != self._tree:
+            self._tree = tree
+        return self._tree
+
+    def _view(self, node: Node) -> CheckpointView:
+        known = self._views.get(node.id)
+        if known is None or known[0] is not node:
+            known = self._views[node.id] = (node, view_of(Checkpoint.from_node(node)))
+        return known[1]
+
+    def _changed(self, found: Tree) -> int | None:
+        """Returns the bytes written since the head. A size whose text is unchanged stays, so that
+        nothing is repainted."""
+        before = self._tree.changed
+        if found.head is None or found.head != self._tree.head:
+            return found.changed
+        same = found.changed is None or size_text(before) == size_text(found.changed)
+        return before if same else found.changed
+
+    def _sized(self, view: CheckpointView) -> CheckpointView:
+        own, shared = self._sizes.get(view.id, (None, None))
+        if (own, shared) == (view.own, view.shared):
+            return view
+        return replace(view, own=own, shared=shared)
+
+    def _measure(self, tree: CheckpointTree) -> None:
+        """Measures the checkpoints if they or the head have changed since the last time."""
+        state = (tree.checkpoints, tree.head)
+        if state == self._measured or not tree.checkpoints:
+            return
+        with contextlib.suppress(OSError, HistoryError):
+            found = self._registry.checkpoints(self._id)
+            self._sizes = {one.id: (one.size, one.shared) for one in found}
+        self._measured = state
+
+
+def _broken(id_: str, error: str) -> CheckpointView:
+    return CheckpointView(id=id_, tag=id_, name=id_, error=sanitise(error) or "unreadable")
+
+
+def view_of(checkpoint: Checkpoint) -> CheckpointView:
+    """Returns a checkpoint of the engine as the app shows it."""
+    tag = sanitise(checkpoint.tag, limit=TAG_LIMIT)
+    return CheckpointView(
+        id=checkpoint.id,
+        tag=tag,
+        name=tag if tag == checkpoint.tag else checkpoint.id,
+        parent=checkpoint.parent,
+        created=checkpoint.created,
+        note=sanitise(checkpoint.note, limit=NOTE_LIMIT),
+        tier=sanitise(checkpoint.tier, limit=20),
+        tier_note=sanitise(checkpoint.tier_note),
+        has_memory=checkpoint.has_memory,
+        has_pages=checkpoint.has_pages,
+        auto=checkpoint.auto,
+        pinned=checkpoint.pinned,
+        pause_s=checkpoint.pause_s,
+        written=checkpoint.bytes_written,
+    )
+
+
+def _order(view: CheckpointView) -> tuple[bool, float, str]:
+    return (not view.error, view.created or 0.0, view.id)
+
+
+USAGE_EVERY_S = 2.0
+"""Seconds between two readings of CPU, memory and disk."""
+PATH_LIMIT = 1000
+"""The longest path shown, in characters."""
+READINGS_MAX = 120
+"""How many readings a history holds."""
+
+
+class Reader:
+    """Reads sandboxes, images and the host, and remembers them. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._paths = paths()
+        self._registry = Registry(self._paths)
+        self._known: dict[str, tuple[Stamp, SandboxView]] = {}
+        self._trees: dict[str, TreeReader] = {}
+        self._cpu: dict[str, tuple[float, float]] = {}
+        """By sandbox: (monotonic time, CPU seconds) of the last reading."""
+        self._images_stamp: Stamp | None = None
+        self._images: tuple[ImageView, ...] = ()
+        self._host = HostView()
+        self._next_usage = 0.0
+
+    def read(self, visible: frozenset[str], *, fresh: bool = False) -> World:
+        now = time.monotonic()
+        due = fresh or now >= self._next_usage
+        if fresh:
+            self._images_stamp = None
+            self._trees = {}
+            self._registry = Registry(self._paths)
+            # The views stay: the next CPU reading is the difference to theirs.
+            self._known = {id_: ((), view) for id_, (_, view) in self._known.items()}
+        if due:
+            self._next_usage = now + USAGE_EVERY_S
+        error = ""
+        try:
+            views = self._sandboxes(visible, due)
+        except OSError as problem:
+            views, error = (), f"{problem.filename}: {problem.strerror}"
+        if due:
+            self._host = self._look_at_host()
+        return World(
+            taken=time.time(),
+            sandboxes=views,
+            images=self._look_at_images(),
+            host=self._host,
+            error=sanitise(error),
+        )
+
+    def _sandboxes(self, visible: frozenset[str], due: bool) -> tuple[SandboxView, ...]:
+        found: dict[str, tuple[Stamp, SandboxView]] = {}
+        for id_ in _directories(self._paths.sandboxes):
+            roots = self._registry.place(id_).root, self._registry.machine(id_).root
+            stamp = (*_dir_stamp(roots[0]), *_dir_stamp(roots[1]))
+            known = self._known.get(id_)
+            same = known is not None and known[0] == stamp
+            if known is not None and same and not (due and known[1].is_live):
+                view = known[1]
+            elif (entry := self._registry.inspect(id_)) is not None:
+                view = self._with_usage(entry, _view(entry), known, visible)
+                # A directory that is mounted, or no longer, changes the stamp.
+                is_old = known is not None and same and id_ not in visible
+                mounts = known[1].mounts if known and is_old else self._mounts(entry)
+                view = replace(view, mounts=mounts)
+            else:
+                continue
+            seen = id_ in visible
+            tree = self._tree(id_, known, look=not same or seen, measure=seen)
+            found[id_] = (stamp, view if view.tree is tree else replace(view, tree=tree))
+        self._known = found
+        self._trees = {id_: tree for id_, tree in self._trees.items() if id_ in found}
+        self._cpu = {id_: value for id_, value in self._cpu.items() if id_ in found}
+        views = [view for _, view in found.values()]
+        return tuple(sorted(views, key=lambda view: (view.created or 0.0, view.id)))
+
+    def _mounts(self, entry: Entry) -> tuple[MountView, ...]:
+        return tuple(
+            MountView(
+                key=known.mount.guest,
+                host=sanitise(known.mount.host, limit=PATH_LIMIT),
+                guest=sanitise(known.mount.guest, limit=PATH_LIMIT),
+                readonly=known.mount.readonly,
+                state=MountState(known.state.value),
+            )
+            for known in known_mounts(self._registry, entry)
+        )
+
+    def _tree(
+        self, id_: str, known: tuple[Stamp, SandboxView] | None, *, look: bool, measure: bool
+    ) -> CheckpointTree:
+        """Returns a sandbox's checkpoints, read anew only with ``look``, and measured with
+        ``measure``."""
+        if known is not None and not look:
+            return known[1].tree
+        reader = self._trees.get(id_)
+        if reader is None:
+            reader = self._trees[id_] = TreeReader(self._registry, id_)
+        return reader.read(measure=measure)
+
+    def _with_usage(
+        self,
+        entry: Entry,
+        view: SandboxView,
+        known: tuple[Stamp, SandboxView] | None,
+        visible: frozenset[str],
+    ) -> SandboxView:
+        """Adds the size of the disk and, for a running and visible sandbox, CPU and memory."""
+        view = replace(view, disk=allocated_size(self._registry.place(entry.id).root))
+        if entry.run is None:
+            self._cpu.pop(entry.id, None)
+            return view
+        if entry.id not in visible and known is not None:
+            last = known[1]
+            return replace(
+                view,
+                cpu_percent=last.cpu_percent,
+                memory_used=last.memory_used,
+                history=last.history,
+            )
+        now = time.monotonic()
+        seconds, rss = process_usage(entry.run.qemu_pid)
+        before, used = self._cpu.get(entry.id, (0.0, 0.0))
+        percent = known[1].cpu_percent if known is not None else None
+        if not before:
+            self._cpu[entry.id] = (now, seconds)
+        elif now - before >= USAGE_EVERY_S / 4:
+            # Over a shorter time the clock ticks of 10 ms make the percentage jump.
+            percent = max(0.0, 100 * (seconds - used) / (now - before))
+            self._cpu[entry.id] = (now, seconds)
+            view = replace(view, history=_longer(known, percent, rss, view.disk or 0))
+        elif known is not None:
+            view = replace(view, history=known[1].history)
+        return replace(view, cpu_percent=percent, memory_used=rss or None)
+
+    def _look_at_images(self) -> tuple[ImageView, ...]:
+        root = self._paths.images
+        stamp: Stamp = _dir_stamp(root)
+        for name in _directories(root):
+            stamp += _dir_stamp(root / name)
+        if stamp != self._images_stamp:
+            try:
+                found = ImageResolver(self._paths).list()
+            except (OSError, QuicksandError) as error:
+                # One unreadable directory must not hide the usable images.
+                found = [ImageInfo(name="?", source="store", error=str(error))]
+            self._images = (*(_image(info) for info in found), *_not_built(found))
+            self._images_stamp = stamp
+        return self._images
+
+    def _look_at_host(self) -> HostView:
+        place = self._paths.data
+        while not place.exists():
+            place = place.parent
+        try:
+            memory, disk = available_memory(), shutil.disk_usage(place).free
+            # Rounded to 64 and 256 MiB: digits that always change would only cost repaints.
+            return HostView(memory_free=memory >> 26 << 26, disk_free=disk >> 28 << 28)
+        except OSError:
+            return HostView()
+
+
+def _longer(
+    known: tuple[Stamp, SandboxView] | None, cpu: float, memory: int, disk: int
+) -> UseHistory:
+    """Appends a reading to the history."""
+    before = known[1].history if known is not None else NO_HISTORY
+    return UseHistory(
+        cpu=(*before.cpu, cpu)[-READINGS_MAX:],
+        memory=(*before.memory, memory)[-READINGS_MAX:],
+        disk=(*before.disk, disk)[-READINGS_MAX:],
+    )
+
+
+def _directories(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def _dir_stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return (0, 0)
+    return (found.st_ino, found.st_mtime_ns)
+
+
+def _view(entry: Entry) -> SandboxView:
+    record, run = entry.record, entry.run
+    view = SandboxView(
+        id=entry.id,
+        name=sanitise(entry.name, limit=63),
+        state=State(entry.status.value),
+        error=sanitise(entry.error),
+    )
+    if record is None:
+        return view
+    view = replace(
+        view,
+        image=sanitise(record.began_with, limit=200),
+        created=record.created,
+        memory_limit=record.config.memory_bytes,
+        cpus=record.config.cpus,
+        network=record.config.network_mode.value,
+        discard=record.discard,
+    )
+    if run is None:
+        return view
+    return replace(
+        view,
+        started=run.started,
+        accel=sanitise(run.accel, limit=20),
+        accel_reason=sanitise(run.accel_reason),
+        ports=run.forwards,
+    )
+
+
+def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:
+    """Returns the images that are built when first needed."""
+    if not is_apt_host():
+        return ()
+    there = {info.name for info in found}
+    return tuple(
+        ImageView(name=name, source="recipe") for name in buildable_images() if name not in there
+    )
+
+
+def _image(info: ImageInfo) -> ImageView:
+    return ImageView(
+        name=sanitise(info.name, limit=100),
+        version=sanitise(info.version, limit=40),
+        arch=sanitise(info.arch, limit=20),
+        size=info.size,
+        created=info.built,
+        source=sanitise(info.source, limit=20),
+        error=sanitise(info.error),
+    )

@@ -1,0 +1,263 @@
+"""The `Service` of the app: reads the store, and runs operations on the engine's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from quicksand_tui.model.jobs import Failure, OperationError
+from quicksand_tui.model.text import sanitise, sanitise_lines
+
+if TYPE_CHECKING:
+    from quicksand_tui.door import protocol
+    from quicksand_tui.door.engine import Engine
+    from quicksand_tui.door.look import Reader
+    from quicksand_tui.door.protocol import LogKind, LogSource, Operation, Report
+    from quicksand_tui.door.saves_look import SavesReader
+    from quicksand_tui.door.traffic import TrafficWatch
+    from quicksand_tui.model.sandboxes import TrafficRates
+    from quicksand_tui.model.saves import SavesView
+    from quicksand_tui.model.world import World
+    from quicksand_tui.panes.content import GuestTerminal, Sink
+
+T = TypeVar("T")
+CLOSE_WAIT_S = 10.0
+"""Seconds that `close` waits for operations to undo what they began."""
+LOG_LINES = 40
+"""How many lines of a log a failure shows."""
+
+
+class EngineService:
+    """Implements `Service`. The engine runs on its own event loop in a thread, so that nothing it
+    does delays a key press."""
+
+    def __init__(self) -> None:
+        self._reader: Reader | None = None
+        self._saves_reader: SavesReader | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._beginning = threading.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._engine: Engine | None = None
+        """Created and used on the engine's loop."""
+        self._traffic: TrafficWatch | None = None
+        self._traffic_task: asyncio.Task[None] | None = None
+
+    # Reading
+
+    def read(
+        self,
+        *,
+        visible: Collection[str] = (),
+        network: Collection[str] = (),
+        fresh: bool = False,
+    ) -> World:
+        if self._reader is None:
+            # Imports the engine here, in the reading thread, after the first paint.
+            from quicksand_tui.door.look import Reader
+
+            self._reader = Reader()
+        from quicksand_tui.door.traffic import with_traffic
+
+        world = self._reader.read(frozenset(visible), fresh=fresh)
+        return with_traffic(world, self._traffic_of(network))
+
+    def _traffic_of(self, sandbox_ids: Collection[str]) -> Mapping[str, TrafficRates]:
+        """Returns the known rates, and has these guests asked from now on."""
+        if self._traffic is None:
+            if not sandbox_ids:
+                return {}
+            from quicksand_tui.door.engine import ask_traffic
+            from quicksand_tui.door.traffic import TrafficWatch
+
+            self._traffic = TrafficWatch(ask_traffic)
+        self._traffic.want(sandbox_ids)
+        if sandbox_ids:
+            self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)
+        return self._traffic.rates
+
+    def _watch_traffic(self, watch: TrafficWatch) -> None:
+        """Starts the task, which ends by itself when nobody looks. On the engine's loop."""
+        if self._traffic_task is None or self._traffic_task.done():
+            self._traffic_task = asyncio.create_task(watch.run(), name="quicksand-traffic")
+            self._tasks.add(self._traffic_task)
+            self._traffic_task.add_done_callback(self._tasks.discard)
+
+    def read_saves(self, *, fresh: bool = False) -> SavesView:
+        return self._saves.read(fresh=fresh)
+
+    @property
+    def _saves(self) -> SavesReader:
+        if self._saves_reader is None:
+            from quicksand_tui.door.saves_look import SavesReader
+
+            self._saves_reader = SavesReader()
+        return self._saves_reader
+
+    def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
+        from quicksand.host.paths import paths
+        from quicksand.registry import Registry
+
+        from quicksand_tui.door.logs import FileLog
+        from quicksand_tui.door.protocol import LogKind
+
+        place = Registry(paths()).place(sandbox_id)
+        return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
+
+    # Operations
+
+    async def run(self, operation: Operation[T], report: Report) -> T:
+        return await self._carry_out(
+            operation.title, lambda: operation.run(self._current_engine(), report)
+        )
+
+    async def ask(self, title: str, question: Callable[[protocol.Engine], Awaitable[T]]) -> T:
+        return await self._carry_out(title, lambda: question(self._current_engine()))
+
+    def open_terminal(
+        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+    ) -> GuestTerminal:
+        from quicksand_tui.door.terminals import EngineTerminal
+
+        return EngineTerminal(
+            sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
+        )
+
+    # The engine's thread
+
+    def _current_engine(self) -> Engine:
+        """Returns the engine, importing it the first time. On the engine's loop."""
+        if self._engine is None:
+            from quicksand_tui.door.engine import Engine
+
+            self._engine = Engine(self._saves.learn)
+        return self._engine
+
+    async def _carry_out(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there and returns
+        after that has undone what it began. Raises OperationError for every exception."""
+        engine = self._engine_loop()
+        here = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = here.create_future()
+
+        async def carry_out() -> T:
+            return await work()
+
+        def tell(task: asyncio.Task[T]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled():
+                task.exception()  # retrieved, or asyncio logs it if nobody awaits it any more
+            with contextlib.suppress(RuntimeError):  # the UI's loop is closed
+                here.call_soon_threadsafe(_resolve, ended)
+
+        task: asyncio.Task[T] | None = None
+
+        def begin() -> None:
+            nonlocal task
+            task = engine.create_task(carry_out(), name="quicksand-operation")
+            self._tasks.add(task)
+            task.add_done_callback(tell)
+
+        engine.call_soon_threadsafe(begin)
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            engine.call_soon_threadsafe(lambda: task and task.cancel())
+            await _until_done(ended)
+            raise
+        assert task is not None
+        if task.cancelled():
+            raise OperationError(describe_failure(title, RuntimeError("it was cancelled")))
+        error = task.exception()
+        if isinstance(error, OperationError):
+            raise error
+        if error is not None:
+            raise OperationError(describe_failure(title, error)) from error
+        return task.result()
+
+    def _engine_loop(self) -> asyncio.AbstractEventLoop:
+        with self._beginning:  # the reading thread and the UI's may call at once
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="quicksand-engine", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _cancel_all(self) -> None:
+        """Cancels each task once: cancelling twice would interrupt its clean-up."""
+        if self._engine is not None:
+            self._engine.close()
+        for task in set(self._tasks):
+            if not task.cancelling():
+                task.cancel()
+
+    def close(self) -> None:
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        deadline = time.monotonic() + CLOSE_WAIT_S
+        loop.call_soon_threadsafe(self._cancel_all)
+        while self._tasks and time.monotonic() < deadline:
+            time.sleep(0.01)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=2.0)
+        self._loop = self._thread = None
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Runs the engine's loop until it is stopped, then closes it."""
+    try:
+        loop.run_forever()
+        if left := asyncio.all_tasks(loop):  # they are cleaning up
+            loop.run_until_complete(asyncio.wait(left, timeout=CLOSE_WAIT_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+def _resolve(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+async def _until_done(ended: asyncio.Future[None]) -> None:
+    """Waits until the work has ended, ignoring further cancellations."""
+    while not ended.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)
+
+
+def describe_failure(title: str, error: BaseException) -> Failure:
+    """Returns message, hint and end of the log of an error of the engine; of any other exception,
+    its type and the traceback, as a fault of the app."""
+    from quicksand.errors import QuicksandError
+
+    if isinstance(error, QuicksandError):
+        # Not str(error), which includes the log.
+        message = str(error.args[0]) if error.args else type(error).__name__
+        log = str(getattr(error, "log", ""))
+        return Failure(
+            title=sanitise(title),
+            message=sanitise(message),
+            hint=sanitise(error.hint),
+            log=_last_lines(log),
+        )
+    return Failure(
+        title=sanitise(title),
+        message=sanitise(f"{type(error).__name__}: {error}"),
+        hint="this is a bug in quicksand-tui; please report it",
+        log=_last_lines("".join(traceback.format_exception(error))),
+    )
+
+
+def _last_lines(log: str) -> tuple[str, ...]:
+    lines = [line.rstrip() for line in sanitise_lines(log.strip("\n"), width=400)]
+    return tuple(lines[-LOG_LINES:]) if any(lines) else ()

@@ -1,0 +1,432 @@
+"""Connects panes with terminals in guests.
+
+Everything here runs on the engine's loop, in its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.panes.content import TYPED_MAX, UNREAD_MAX, LinkState, LinkStatus, Said, Sink
+
+if TYPE_CHECKING:
+    from quicksand.layout import MachineDir
+    from quicksand.sandbox import Sandbox
+    from quicksand.shell import Shell, ShellInfo
+
+    from quicksand_tui.door.answering import AnswerRight
+
+
+class TypedQueue:
+    """Input that waits to be sent, in order. Keys survive a broken connection; answers, mouse and
+    focus reports concern the screen of that connection, and are dropped with it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[bytes, bool]] = deque()
+        """Data, and whether the user typed it."""
+        self._size = 0
+        self._next = bytearray()
+        """Keys typed after the guest was reverted, but before the connection noticed."""
+
+    def type(self, data: bytes) -> None:
+        self._put(data, typed=True)
+
+    def report(self, data: bytes) -> None:
+        # A truncated answer would be read as keys.
+        if self._size + len(data) <= TYPED_MAX:
+            self._put(data, typed=False)
+
+    def type_for_next(self, data: bytes) -> None:
+        """Keeps keys for the guest after a revert."""
+        self._next += data[: max(0, TYPED_MAX - len(self._next))]
+
+    def _put(self, data: bytes, *, typed: bool) -> None:
+        data = data[: max(0, TYPED_MAX - self._size)]
+        if data:
+            self._waiting.append((data, typed))
+            self._size += len(data)
+
+    def take(self) -> bytes:
+        """Removes and returns everything that waits."""
+        taken = b"".join(data for data, _ in self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        return taken
+
+    def broke(self) -> None:
+        """Keeps only the keys: a new connection to the same guest follows."""
+        typed = [data for data, is_typed in self._waiting if is_typed]
+        self.take()
+        for data in typed:
+            self.type(data)
+
+    def reverted(self) -> None:
+        """Drops what was meant for the guest before the revert."""
+        self.take()
+        self.type(bytes(self._next))
+        self._next.clear()
+
+
+TERM = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+
+PANE_NAME = "pane"
+"""The guest's name for terminals that were opened for a pane."""
+
+LEAVE_S = 2.0
+"""Seconds to wait for the guest when a terminal is left."""
+
+RETURN_POLL_S = 0.25
+"""Seconds between checks whether a sandbox with a lost terminal runs again; each reads a
+symlink."""
+
+NEW = "enter opens a new one"
+"""Comes first in a message, since a narrow pane cuts its end."""
+
+
+def birth_of(info: ShellInfo) -> str:
+    """Returns what tells a terminal from another with the same session number after a start or a
+    revert: the program's process id and time of creation."""
+    return f"{info.pid}@{info.created!r}"
+
+
+class EngineTerminal:
+    """Implements `GuestTerminal`; the UI's thread calls the public methods."""
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        session: str,
+        size: tuple[int, int],
+        sink: Sink,
+        *,
+        engine: asyncio.AbstractEventLoop,
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
+        """``tasks`` are those of the engine's loop that are awaited when the app ends."""
+        self._sandbox_id = sandbox_id
+        self._session = session
+        self._birth = ""
+        self._size = size
+        self._sink = sink
+        self._engine = engine
+        self._tasks = tasks
+        self._ui = asyncio.get_running_loop()
+        self._queue = TypedQueue()
+        self._opening = 0
+        self._machine: MachineDir | None = None
+        """The machine of the open shell."""
+        self._mark: object = None
+        """The machine that was tried last."""
+        self._right: AnswerRight | None = None
+        self._unread = 0
+        self._told = ""
+        self._state = LinkState.CONNECTING
+        """The state last reported to the UI."""
+        self._told_runs = True
+        self._told_lost = ""
+        self._shell: Shell | None = None
+        self._ends = False
+        engine.call_soon_threadsafe(self._begin)
+
+    def write(self, data: bytes) -> None:
+        self._do(lambda: self._type(data))
+
+    def report(self, data: bytes, opening: int) -> None:
+        def report() -> None:
+            if opening == self._opening and self._shell is not None and self._is_present:
+                self._queue.report(data)
+                self._to_send.set()
+
+        self._do(report)
+
+    def resize(self, columns: int, rows: int) -> None:
+        def resize() -> None:
+            self._size = (columns, rows)
+            self._resized.set()
+
+        self._do(resize)
+
+    def parsed(self, count: int) -> None:
+        def parsed() -> None:
+            self._unread -= count
+            self._room.set()
+
+        self._do(parsed)
+
+    def leave(self) -> None:
+        self._sink = Sink(lambda *_: None, lambda _: None)
+        self._do(self._cancel)
+
+    def end(self) -> None:
+        self._ends = True
+        self.leave()
+
+    def _do(self, function: Callable[[], object]) -> None:
+        """Runs it on the engine's loop, in the order of calls."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
+            self._engine.call_soon_threadsafe(function)
+
+    # On the engine's loop
+
+    def _begin(self) -> None:
+        self._to_send, self._resized = asyncio.Event(), asyncio.Event()
+        self._room = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="quicksand-pane")
+        self._tasks.add(self._task)
+        self._task.add_done_callback(self._tasks.discard)
+
+    def _cancel(self) -> None:
+        self._task.cancel()
+
+    def _type(self, data: bytes) -> None:
+        if self._is_present:
+            self._queue.type(data)
+            self._to_send.set()
+        else:
+            self._queue.type_for_next(data)
+
+    @property
+    def _is_present(self) -> bool:
+        """Whether the terminal's machine is still the sandbox's current one."""
+        return self._machine is None or self._machine == self._current_machine()
+
+    def _current_machine(self) -> MachineDir:
+        from quicksand.host.paths import paths
+        from quicksand.registry import Registry
+
+        return Registry(paths()).machine(self._sandbox_id)
+
+    async def _run(self) -> None:
+        """Serves the terminal, again and again: when it is lost, the next machine may have it."""
+        from quicksand.errors import AgentRefusedError, QuicksandError
+
+        while True:
+            self._mark = self._machine_mark()
+            try:
+                await self._serve()
+            except AgentRefusedError as error:
+                # A program that had ended before stays ended.
+                if error.code != "not_found" or self._state is not LinkState.ENDED:
+                    self._tell_lost(str(error))
+            except QuicksandError as error:
+                # The further lines are the log of a QEMU that died.
+                self._tell_lost(str(error).splitlines()[0])
+            except OSError as error:
+                self._tell_lost(error.strerror or str(error))
+            self._queue = TypedQueue()
+            await self._await_machine(self._mark)
+            self._told = "the sandbox runs again"
+            while not self._session:
+                # It was never opened, so there is nothing to come back to.
+                self._tell_lost(self._told)
+                await self._await_machine(self._machine_mark())
+
+    def _machine_mark(self) -> object:
+        """Returns what identifies the sandbox's machine; None if it has none."""
+        machine = self._current_machine()
+        try:
+            return machine, machine.root.stat().st_ino
+        except OSError:
+            return None
+
+    async def _await_machine(self, gone: object) -> None:
+        """Waits until the sandbox runs in another machine than ``gone``."""
+        from quicksand.host.paths import paths
+        from quicksand.registry import Registry
+        from quicksand.sandbox_records import Status
+
+        while True:
+            await asyncio.sleep(RETURN_POLL_S)
+            mark = self._machine_mark()
+            if mark is None:
+                gone = None
+                if self._state is LinkState.LOST and self._told_runs:
+                    self._tell_lost(self._told_lost)
+            elif mark != gone:
+                entry = await asyncio.to_thread(Registry(paths()).inspect, self._sandbox_id)
+                if entry is not None and entry.status is Status.RUNNING:
+                    return
+
+    async def _serve(self) -> None:
+        """Opens the terminal, and again after each revert, until its program ends. Raises
+        QuicksandError or OSError when it is lost."""
+        from quicksand.errors import AgentUnreachableError, RevertedError
+        from quicksand.host.paths import paths
+        from quicksand.lifecycle import why_gone
+        from quicksand.registry import Registry
+        from quicksand.sandbox import Sandbox
+
+        sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
+        try:
+            while True:
+                try:
+                    await self._open(sandbox)
+                    await self._relay()
+                    return
+                except RevertedError as error:
+                    self._told = f"{error}"
+                    await self._let_go()
+                    self._queue.reverted()
+                    self._tell(LinkState.CONNECTING, self._told)
+                    sandbox.close()
+                    sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
+                except AgentUnreachableError as error:
+                    # The sandbox may be changing its machine at this moment. If it died, its
+                    # directory is being removed, and no new lock may be made there.
+                    await self._let_go()
+                    self._queue.broke()
+                    await asyncio.sleep(RETURN_POLL_S)
+                    if not sandbox.is_running:
+                        place = Registry(paths()).place(self._sandbox_id)
+                        raise why_gone(place, doing="it was in use") or error from error
+        finally:
+            await self._let_go()
+            sandbox.close()
+
+    async def _open(self, sandbox: Sandbox) -> None:
+        """Opens a new terminal or the known one. Raises AgentUnreachableError if the sandbox
+        changes its machine meanwhile."""
+        from quicksand.errors import AgentUnreachableError
+
+        machine, self._mark = self._current_machine(), self._machine_mark()
+        if self._session:
+            shell = await self._come_back(sandbox, machine)
+        else:
+            shell = await self._open_new(sandbox, machine)
+        self._shell, self._machine = shell, machine
+        if not self._is_present:
+            raise AgentUnreachableError("the sandbox has changed its machine")
+        self._opening += 1
+        self._tell(LinkState.OPEN, self._told)
+
+    async def _open_new(self, sandbox: Sandbox, machine: MachineDir) -> Shell:
+        from quicksand_tui.door.answering import AnswerRight
+
+        columns, rows = self._size
+        self._resized.clear()
+        shell = await sandbox.shell(columns=columns, rows=rows, env=TERM, name=PANE_NAME)
+        self._session = shell.session
+        self._right = AnswerRight(machine, shell.session)
+        self._right.take()
+        if (info := await self._find(sandbox)) is not None:
+            self._birth = birth_of(info)
+        return shell
+
+    async def _come_back(self, sandbox: Sandbox, machine: MachineDir) -> Shell:
+        """Opens the known terminal. Raises AgentRefusedError (code "not_found") if it is gone or
+        another one has its session number."""
+        from quicksand.errors import AgentRefusedError
+
+        from quicksand_tui.door.answering import AnswerRight
+
+        info = await self._find(sandbox)
+        is_ours = info is not None and self._birth in ("", birth_of(info))
+        if info is None or not is_ours or (self._state is LinkState.ENDED and not info.alive):
+            told = f"{self._told}: " if self._told else ""
+            raise AgentRefusedError(f"{told}this terminal is not there", code="not_found")
+        self._birth = birth_of(info)
+        self._right = AnswerRight(machine, self._session)
+        self._right.take()
+        columns, rows = self._size
+        self._resized.clear()
+        return await sandbox.attach_shell(self._session, columns=columns, rows=rows)
+
+    async def _find(self, sandbox: Sandbox) -> ShellInfo | None:
+        """Asks the guest for its entry in the list of terminals."""
+        infos = await sandbox.shells()
+        return next((info for info in infos if info.session == self._session), None)
+
+    async def _relay(self) -> None:
+        """Passes data both ways until the program ends. Raises what broke the connection."""
+        assert self._shell is not None
+        shell = self._shell
+        others = [
+            asyncio.ensure_future(work)
+            for work in (self._send_typed(shell), self._send_sizes(shell))
+        ]
+        try:
+            await self._pass_on(shell)
+        finally:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        self._shell = None
+        await self._let_go()
+        status = shell.status
+        code = f"exit status {status.exit_code}" if status is not None else "it has ended"
+        self._tell(LinkState.ENDED, f"{NEW}: {code}")
+
+    async def _pass_on(self, shell: Shell) -> None:
+        """Passes output to the pane until the program ends; waits while the pane has too much
+        unread."""
+        assert self._right is not None
+        async for piece in shell.pieces():
+            if piece.replayed:
+                said = Said.BEFORE
+            else:
+                said = Said.NOW if self._right.takes_over() else Said.SHARED
+            self._unread += len(piece.data)
+            self._tell_output(piece.data, said)
+            while self._unread > UNREAD_MAX:
+                self._room.clear()
+                await self._room.wait()
+
+    async def _send_typed(self, shell: Shell) -> None:
+        self._to_send.set()
+        while True:
+            await self._to_send.wait()
+            self._to_send.clear()
+            if data := self._queue.take():
+                await shell.write(data)
+
+    async def _send_sizes(self, shell: Shell) -> None:
+        while True:
+            await self._resized.wait()
+            self._resized.clear()
+            await shell.resize(*self._size)
+
+    async def _let_go(self) -> None:
+        """Closes the connection; the program keeps running unless `end` was called."""
+        from quicksand.errors import QuicksandError
+
+        right, self._right = self._right, None
+        if right is not None:
+            right.close()
+        shell, self._shell = self._shell, None
+        self._machine = None
+        if shell is not None:
+            with contextlib.suppress(QuicksandError, TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await (shell.close() if self._ends else shell.detach())
+
+    # To the UI
+
+    def _tell_output(self, data: bytes, said: Said) -> None:
+        self._to_ui(lambda: self._sink.output(data, said))
+
+    def _tell_lost(self, why: str) -> None:
+        """Reports the loss, and offers a new terminal if the sandbox runs."""
+        self._told_lost = why
+        runs = self._machine_mark() is not None
+        self._tell(LinkState.LOST, f"{NEW}: {why}" if runs else why, runs=runs)
+
+    def _tell(self, state: LinkState, text: str, *, runs: bool = True) -> None:
+        self._state, self._told_runs = state, runs
+        status = LinkStatus(
+            state=state,
+            session=self._session,
+            birth=self._birth,
+            text=sanitise(text, limit=300),
+            opening=self._opening,
+            runs=runs,
+        )
+        self._to_ui(lambda: self._sink.status(status))
+
+    def _to_ui(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the UI's loop is closed
+            self._ui.call_soon_threadsafe(function)

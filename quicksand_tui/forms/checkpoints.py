@@ -1,0 +1,101 @@
+"""The forms for checkpoints: a new checkpoint, a note, clones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quicksand_tui.actions.commands import command_line
+from quicksand_tui.actions.shown import checkpoint_command, clone_command
+from quicksand_tui.forms.checks import find_tag_problem
+from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
+from quicksand_tui.model.specs import CheckpointSpec, CloneSpec
+from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.model.verbs import CLONES_MAX
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
+
+
+def checkpoint_form(sandbox: SandboxView) -> Form:
+    """Makes the form of a new checkpoint; tag and note may stay empty."""
+
+    def problems(values: Values, now: World) -> Mapping[str, str]:
+        tree = (now.sandbox(sandbox.id) or sandbox).tree
+        problem = find_tag_problem(values["tag"], tree)
+        return {"tag": problem} if problem else {}
+
+    return Form(
+        title=f"Checkpoint of {sandbox.name}",
+        does="takes it",
+        button="Take it",
+        fields=(
+            Field(id="tag", label="Tag", hint="without one it is numbered", limit=TAG_LIMIT),
+            Field(id="note", label="Note", hint="what it is", limit=NOTE_LIMIT),
+        ),
+        command=lambda values: checkpoint_command(sandbox.name, checkpoint_spec(values)),
+        problems=problems,
+    )
+
+
+def checkpoint_spec(values: Values) -> CheckpointSpec:
+    return CheckpointSpec(tag=values["tag"], note=values["note"])
+
+
+def note_form(sandbox: SandboxView, checkpoint: CheckpointView) -> Form:
+    return Form(
+        title=f"Note of {clip(checkpoint.tag, TITLE_CELLS)}",
+        does="writes it",
+        button="Write",
+        fields=(
+            Field(id="note", label="Note", value=checkpoint.note, limit=NOTE_LIMIT, hint="none"),
+        ),
+        command=lambda values: command_line(
+            "checkpoint note", name=sandbox.name, tag=checkpoint.name, note=values["note"]
+        ),
+        problems=lambda values, now: {},
+    )
+
+
+WITH_MOUNTS = (
+    Option(value="", label="without them"),
+    Option(value="ro", label="read-only"),
+    Option(value="rw", label="as they are here", note="all write to the same files"),
+)
+
+
+def clone_form(sandbox: SandboxView, checkpoint: CheckpointView | None = None) -> Form:
+    """Makes the form of clones of the present, or of a checkpoint."""
+    what = sandbox.name if checkpoint is None else f"{sandbox.name} at {checkpoint.tag}"
+    fields = [Field(id="count", label="How many", value="1", limit=len(str(CLONES_MAX)))]
+    if sandbox.mounts:
+        fields.append(Field(id="mounts", label="Mounts", options=lambda world, values: WITH_MOUNTS))
+    return Form(
+        title=f"Clones of {clip(what, TITLE_CELLS)}",
+        does="makes them",
+        button="Clone",
+        fields=tuple(fields),
+        command=lambda values: clone_command(
+            sandbox.name, clone_spec(values, checkpoint), checkpoint
+        ),
+        problems=_clone_problems,
+    )
+
+
+def clone_spec(values: Values, checkpoint: CheckpointView | None) -> CloneSpec:
+    """Makes a spec of the form's values. If the count is not a number, it is 1."""
+    count = values["count"]
+    return CloneSpec(
+        count=int(count) if count.isascii() and count.isdigit() else 1,
+        at="" if checkpoint is None else checkpoint.id,
+        mounts=values.get("mounts", ""),
+    )
+
+
+def _clone_problems(values: Values, now: World) -> Mapping[str, str]:
+    count = values["count"]
+    if count.isascii() and count.isdigit() and 1 <= int(count) <= CLONES_MAX:
+        return {}
+    return {"count": f"a number from 1 to {CLONES_MAX}"}

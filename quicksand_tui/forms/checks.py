@@ -1,0 +1,274 @@
+"""Suggestions for forms, checks of what is typed, and the command that does the same as a form."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quicksand_tui.actions.commands import COMMAND_MAX
+from quicksand_tui.actions.reasons import NO_IMAGE
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.views.saves import trouble_of
+
+if TYPE_CHECKING:
+    from quicksand.config import PortForward
+    from quicksand.machine_options import MachineOption
+
+    from quicksand_tui.model.checkpoints import CheckpointTree
+    from quicksand_tui.model.saves import SaveView
+    from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.model.world import World
+
+
+ENDING = ".quicksand"
+
+
+def suggest_save_name(sandbox: str, world: World) -> str:
+    """Suggests the sandbox's name, with the first free number behind it if it is taken."""
+    taken = _saves_taken(world)
+    if sandbox not in taken:
+        return sandbox
+    number = 2
+    while f"{sandbox}-{number}" in taken:
+        number += 1
+    return f"{sandbox}-{number}"
+
+
+def _saves_taken(world: World) -> set[str]:
+    """Returns the names of the user's own saves, as far as they are known, and of images."""
+    saves = {save.name for save in world.saves.saves if save.place == "user"}
+    return saves | {image.name for image in world.images}
+
+
+def find_save_name_problem(name: str, world: World) -> str:
+    """Returns what is wrong with the name of a new save; "" if no problem is known."""
+    from quicksand.errors import ConfigError
+    from quicksand.saves.manifest import check_save_name
+
+    try:
+        check_save_name(name)
+    except ConfigError as error:
+        return sanitise(error.hint or str(error))
+    if world.image(name) is not None:
+        return f"{name} is an image: the save would hide it"
+    if name in _saves_taken(world):
+        return f"there is a save {name} already"
+    return ""
+
+
+def suggest_file(save: SaveView) -> str:
+    """Suggests the name of a file to export a save to."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", save.name).strip("-.") or "save"
+    return f"{stem}{ENDING}"
+
+
+def look_at_target(file: str, *, replace: bool) -> str:
+    """Returns what is wrong with a file that is to be written; "" if nothing is. Waits for the
+    disk."""
+    if not file:
+        return "a file's name"
+    try:
+        target = Path(file).expanduser().absolute()
+        if target.is_dir():
+            return "that is a directory"
+        if not target.parent.is_dir():
+            return f"there is no directory {sanitise(str(target.parent))}"
+        if target.exists() and not replace:
+            return "there is such a file already"
+    except (OSError, RuntimeError, ValueError) as error:
+        return sanitise(str(error))
+    return ""
+
+
+def look_at_source(file: str) -> str:
+    """Returns what is wrong with a file that is to be imported; "" if nothing is. Waits for the
+    disk."""
+    if not file:
+        return "a file that export has written"
+    try:
+        source = Path(file).expanduser().absolute()
+        if source.is_dir():
+            return "that is a directory"
+        if not source.exists():
+            return "there is no such file"
+    except (OSError, RuntimeError, ValueError) as error:
+        return sanitise(str(error))
+    return ""
+
+
+PORTS = "port_forwards"
+"""The keyword of the option whose value may also conflict with this host and with other
+sandboxes."""
+
+
+def suggest_name(image: str, world: World) -> str:
+    """Suggests the first free name of image-1, image-2 and so on."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", image.rsplit("/", 1)[-1]).strip("-._")[:50] or "sandbox"
+    taken = _taken(world)
+    number = 1
+    while f"{stem}-{number}" in taken:
+        number += 1
+    return f"{stem}-{number}"
+
+
+def _taken(world: World) -> set[str]:
+    """Returns the names that no new sandbox can have."""
+    beginning = {job.name for job in world.jobs if job not in world.save_jobs}
+    return beginning | {name for view in world.sandboxes for name in (view.name, view.id)}
+
+
+def find_name_problem(name: str, world: World) -> str:
+    """Returns what is wrong with the name of a new sandbox; "" if nothing is."""
+    from quicksand.config import check_name
+    from quicksand.errors import ConfigError
+
+    try:
+        check_name(name)
+    except ConfigError as error:
+        return sanitise(error.hint or str(error))
+    return f"{name} is taken" if name in _taken(world) else ""
+
+
+def machine_records() -> Mapping[str, MachineOption]:
+    """Returns the records of a machine's options by keyword."""
+    from quicksand.config import SandboxConfig
+    from quicksand.machine_options import options_of
+
+    return {record.keyword: record for record in options_of(SandboxConfig)}
+
+
+def parse_ports(text: str) -> Sequence[PortForward]:
+    """Reads port forwards as typed. Raises ConfigError, which is a ValueError."""
+    forwards: Sequence[PortForward] = machine_records()[PORTS].parse_text(text)
+    return forwards
+
+
+def machine_keywords(spec: NewSpec) -> dict[str, Any]:
+    """Returns the form's values as keyword arguments of the engine. For a start from a save, the
+    engine takes values that are missing from the save. Raises ConfigError."""
+    return {
+        keyword: record.parse_text(text)
+        for keyword, record in machine_records().items()
+        if (text := spec.machine.get(keyword))
+    }
+
+
+def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
+    """Returns what is wrong, by field; empty if the sandbox can be started. The checks are those of
+    the engine, so it accepts what the form accepts."""
+    from quicksand.config import parse_memory
+
+    problems = _find_machine_problems(spec)
+    if problem := _find_origin_problem(spec, world):
+        problems["begin"] = problem
+    if problem := find_name_problem(spec.name, world):
+        problems["name"] = problem
+    memory, free = spec.machine.get("memory"), world.host.memory_free
+    if memory and free is not None and "memory" not in problems and parse_memory(memory) > free:
+        problems["memory"] = f"the host has {size_text(free)} free"
+    if PORTS not in problems and (problem := _find_taken_port(spec, world)):
+        problems[PORTS] = problem
+    return problems
+
+
+def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
+    """Returns the engine's complaints by field: for each option alone, and together with those
+    before it."""
+    from quicksand.config import SandboxConfig
+    from quicksand.errors import ConfigError
+
+    problems: dict[str, str] = {}
+    good: dict[str, Any] = {"image": "x"}
+    for keyword, record in machine_records().items():
+        if not (text := spec.machine.get(keyword)):
+            continue
+        try:
+            value = record.parse_text(text)
+            SandboxConfig.parse({**good, keyword: value})
+            good[keyword] = value
+        except ConfigError as error:
+            message = error.hint or str(error)
+            if record.split is not None and error.hint:  # which one of several is wrong
+                message = f"{error}: {error.hint}"
+            problems[keyword] = sanitise(message)
+    return problems
+
+
+def _find_origin_problem(spec: NewSpec, world: World) -> str:
+    if not spec.image:
+        return "choose what it begins with" if world.usable_images else NO_IMAGE
+    if spec.save:
+        save = next((save for save in world.saves.saves if save.key == spec.save), None)
+        if save is None:
+            return "this save is gone" if world.saves.loaded else ""
+        trouble, problems = trouble_of(save)
+        return problems[0] if problems else trouble
+    if any(save.address == spec.image for save in world.saves.saves):
+        return f"the save {spec.image} would be taken: it has the same name"
+    image = world.image(spec.image)
+    return image.error if image is not None else ""
+
+
+def _find_taken_port(spec: NewSpec, world: World) -> str:
+    wanted = {forward.host for forward in parse_ports(spec.machine.get(PORTS, "")) if forward.host}
+    for view in world.sandboxes:
+        for host, _ in view.ports:
+            if host in wanted and view.is_live:
+                return f"port {host} leads to {view.name} already"
+    return ""
+
+
+def look_at_ports(text: str) -> str:
+    """Returns why ports of this host cannot be used; "" if they can. Asks the system, so it is to
+    be called in a thread."""
+    import socket
+
+    try:
+        ports = parse_ports(text)
+    except ValueError:
+        return ""
+    for port in (forward.host for forward in ports if forward.host):
+        with socket.socket() as asked:
+            # QEMU sets this too: a port that has just been closed counts as free.
+            asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                asked.bind(("127.0.0.1", port))
+            except PermissionError:
+                return f"port {port} is not for ordinary users: take one from 1024 on"
+            except OSError:
+                return f"another program has port {port} of this host"
+    return ""
+
+
+def run_command(spec: NewSpec) -> str:
+    """Returns the command that starts the same sandbox, quoted for a shell."""
+    image = spec.image or "IMAGE"
+    words = ["--name", spec.name or "NAME"]
+    for keyword, record in machine_records().items():
+        text = spec.machine.get(keyword, "")
+        # From a save, an option that is not given has the save's value, so defaults are given too.
+        if text and (spec.save or text != record.default_text):
+            words += record.words(text)
+    words.append("--detach")
+    # A name that begins with a dash must not be taken for an option.
+    words = [*words, "--", image] if image.startswith("-") else [image, *words]
+    return sanitise(shlex.join(["quicksand-tui", "run", *words]), limit=COMMAND_MAX)
+
+
+def find_tag_problem(tag: str, tree: CheckpointTree) -> str:
+    """Returns what is wrong with the tag of a new checkpoint; "" if nothing is."""
+    from quicksand.errors import ConfigError
+    from quicksand.snapshots.records import check_tag
+
+    if any(checkpoint.tag == tag for checkpoint in tree.checkpoints):
+        return f"there is a {tag} already"
+    try:
+        if tag:
+            check_tag(tag)
+    except ConfigError as error:
+        return sanitise(error.hint or str(error))
+    return ""

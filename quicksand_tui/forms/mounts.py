@@ -1,0 +1,152 @@
+"""The form of a new mount, its checks, and the completion of the directory's path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quicksand_tui.actions.shown import mount_command
+from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.model.sandboxes import MountState
+from quicksand_tui.model.specs import MountSpec
+from quicksand_tui.model.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
+
+PATH_MAX = 1000
+"""The longest path that can be typed, in characters."""
+CANDIDATES_MAX = 50
+LOOKED_AT_MAX = 5000
+"""How many entries of a directory are looked at for a completion."""
+READ_ONLY = "ro"
+MODES = (
+    Option(value="", label="read and write"),
+    Option(value=READ_ONLY, label="read-only", note="even root in the sandbox changes nothing"),
+)
+
+
+def mount_form(sandbox: SandboxView) -> Form:
+    """Makes the form of a mount in a running sandbox."""
+
+    def problems(values: Values, now: World) -> Mapping[str, str]:
+        return find_mount_problems(mount_spec(values), now.sandbox(sandbox.id) or sandbox)
+
+    def look(values: Values) -> Mapping[str, str]:
+        problem = look_at_directory(mount_spec(values))
+        return {"host": problem} if problem else {}
+
+    return Form(
+        title=f"A directory in {sandbox.name}",
+        does="mounts it",
+        button="Mount",
+        fields=(
+            Field(
+                id="host",
+                label="Here",
+                hint="a directory of this host",
+                limit=PATH_MAX,
+                complete=complete_directory,
+            ),
+            Field(
+                id="guest",
+                label="There",
+                hint="its path in the sandbox",
+                limit=PATH_MAX,
+                suggest=lambda _, values: suggest_guest(values.get("host", "")),
+            ),
+            Field(id="mode", label="Mode", options=lambda world, values: MODES),
+        ),
+        command=lambda values: mount_command(sandbox.name, mount_spec(values)),
+        problems=problems,
+        look=look,
+    )
+
+
+def mount_spec(values: Values) -> MountSpec:
+    host = values["host"]
+    return MountSpec(
+        host=host.rstrip("/") or host[:1],
+        guest=values["guest"],
+        readonly=values["mode"] == READ_ONLY,
+    )
+
+
+def read_spec(word: str) -> MountSpec:
+    """Reads HOST:GUEST[:ro]. Raises ConfigError, which is a ValueError."""
+    from quicksand.mounts.mount import parse_mount
+
+    mount = parse_mount(word)
+    return MountSpec(host=mount.host, guest=mount.guest, readonly=mount.readonly)
+
+
+def suggest_guest(host: str) -> str:
+    """Suggests where a directory of this host is to be in the guest."""
+    name = os.path.basename(os.path.abspath(host)) if host else ""  # noqa: PTH100, PTH119 - no look
+    return f"/mnt/{name}" if name else ""
+
+
+def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]:
+    """Returns what is wrong with a mount, by field, as far as no look at the disk is needed. The
+    checks are the engine's."""
+    from quicksand.errors import ConfigError
+    from quicksand.mounts.mount import Mount
+
+    problems: dict[str, str] = {}
+    for field, paths in {"host": (spec.host, "/mnt/x"), "guest": ("/", spec.guest)}.items():
+        try:
+            mount = Mount(*paths)
+        except ConfigError as error:
+            problems[field] = sanitise(str(error))
+            continue
+        there = sandbox.mount_at(mount.guest)
+        if field == "guest" and there is not None and there.state is not MountState.AT_START:
+            problems[field] = f"{there.host} is mounted there already"
+    return problems
+
+
+def look_at_directory(spec: MountSpec) -> str:
+    """Returns why a directory of this host cannot be mounted; "" if it can. Waits for the disk."""
+    from quicksand.errors import ConfigError, MountError
+    from quicksand.host.paths import paths
+    from quicksand.mounts.mount import Mount
+    from quicksand.mounts.mounting import check_directory
+
+    try:
+        check_directory(Mount(spec.host, "/mnt/x", spec.readonly), paths())
+    except ConfigError:
+        return ""  # told by `find_mount_problems`
+    except MountError as error:
+        return sanitise(str(error))
+    return ""
+
+
+def complete_directory(typed: str) -> tuple[str, ...]:
+    """Returns the directories whose paths begin with what is typed, each with a slash at its end;
+    hidden ones only if that has a dot. Waits for the disk."""
+    if typed == "~":
+        return ("~/",)
+    head, slash, begin = typed.rpartition("/")
+    try:
+        place = Path(f"{head}{slash}" or ".").expanduser()
+        names = sorted(_directories(place, begin))
+    except (OSError, RuntimeError, ValueError):
+        return ()
+    return tuple(f"{head}{slash}{name}/" for name in names[:CANDIDATES_MAX])
+
+
+def _directories(place: Path, begin: str) -> list[str]:
+    """Returns the names of directories that can be typed. Raises OSError."""
+    found = []
+    with os.scandir(place) as entries:
+        for number, entry in enumerate(entries):
+            if number == LOOKED_AT_MAX:
+                break
+            name = entry.name
+            is_wanted = name.startswith(begin) and (begin != "" or not name.startswith("."))
+            if is_wanted and name.isprintable() and entry.is_dir():
+                found.append(name)
+    return found

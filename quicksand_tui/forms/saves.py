@@ -1,0 +1,167 @@
+"""The forms for saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quicksand_tui.actions.shown import (
+    export_command,
+    import_command,
+    restore_command,
+    save_command,
+)
+from quicksand_tui.forms.checks import (
+    find_name_problem,
+    find_save_name_problem,
+    look_at_source,
+    look_at_target,
+    suggest_file,
+    suggest_name,
+    suggest_save_name,
+)
+from quicksand_tui.forms.form import Field, Form, Values
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec
+from quicksand_tui.model.text import TITLE_CELLS, clip
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.saves import SaveView, TrashedView
+    from quicksand_tui.model.world import World
+
+
+NO, YES = "no", "yes"
+THIN, FULL = "thin", "full"
+PATH_MAX = 1000
+
+
+def _only(field: str, problem: str) -> Mapping[str, str]:
+    return {field: problem} if problem else {}
+
+
+# A new save
+
+
+def save_form(sandbox: SandboxView) -> Form:
+    return Form(
+        title=f"Save the disk of {sandbox.name}",
+        does="saves",
+        button="Save",
+        fields=(
+            Field(
+                id="name", label="Name", suggest=lambda now, _: suggest_save_name(sandbox.name, now)
+            ),
+            Field(id="note", label="Note", hint="what it is", limit=500),
+            Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
+        ),
+        command=lambda values: save_command(sandbox.name, save_spec(values)),
+        problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
+        remarks=lambda values, _: {
+            "compress": "smaller, slower, shared with nothing"
+            if values["compress"] == YES
+            else "shares its layers: costs next to nothing"
+        },
+        shows_saves=True,
+    )
+
+
+def save_spec(values: Values) -> SaveSpec:
+    return SaveSpec(name=values["name"], note=values["note"], compress=values["compress"] == YES)
+
+
+# Files that move
+
+
+def export_form(save: SaveView) -> Form:
+    return Form(
+        title=f"Export {clip(save.name, TITLE_CELLS)}",
+        does="writes it",
+        button="Export",
+        fields=(
+            Field(id="file", label="File", value=suggest_file(save), limit=PATH_MAX),
+            Field(id="content", label="Content", value=THIN, choices=(THIN, FULL)),
+            Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
+            Field(id="replace", label="Replace", value=NO, choices=(NO, YES)),
+        ),
+        command=lambda values: export_command(save, export_spec(values)),
+        problems=lambda values, _: _only("file", "" if values["file"] else "a file's name"),
+        look=lambda values: _only(
+            "file", look_at_target(values["file"], replace=values["replace"] == YES)
+        ),
+        remarks=lambda values, _: _export_remarks(save, values),
+    )
+
+
+def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
+    thin = f"{size_text(save.size)}; needs {clip(save.base, 16) or 'its image'} there"
+    return {
+        "content": "with its image: needs nothing else" if values["content"] == FULL else thin,
+        "compress": "with Zstandard" if values["compress"] == YES else "as it is",
+        "replace": (
+            "a file of that name makes room"
+            if values["replace"] == YES
+            else "a file of that name stays"
+        ),
+    }
+
+
+def export_spec(values: Values) -> ExportSpec:
+    return ExportSpec(
+        file=values["file"],
+        full=values["content"] == FULL,
+        compress=values["compress"] == YES,
+        replace=values["replace"] == YES,
+    )
+
+
+def import_form() -> Form:
+    return Form(
+        title="Import a save, a sandbox or an image",
+        does="imports",
+        button="Import",
+        fields=(
+            Field(id="file", label="File", hint="as export has written it", limit=PATH_MAX),
+            Field(id="name", label="Name", hint="its own"),
+        ),
+        command=lambda values: import_command(import_spec(values)),
+        problems=_import_problems,
+        look=lambda values: _only("file", look_at_source(values["file"])),
+        shows_saves=True,
+    )
+
+
+def _import_problems(values: Values, world: World) -> Mapping[str, str]:
+    if not values["file"]:
+        return {"file": "a file's name"}
+    name = values["name"]
+    return _only("name", find_save_name_problem(name, world) if name else "")
+
+
+def import_spec(values: Values) -> ImportSpec:
+    return ImportSpec(file=values["file"], name=values["name"])
+
+
+# Back from the trash
+
+
+def restore_form(trashed: TrashedView) -> Form:
+    """Makes the form that asks for another name where the old one is taken."""
+    is_save = trashed.kind == "save"
+
+    def suggest(now: World) -> str:
+        return suggest_save_name(trashed.name, now) if is_save else suggest_name(trashed.name, now)
+
+    def problems(values: Values, now: World) -> Mapping[str, str]:
+        find = find_save_name_problem if is_save else find_name_problem
+        return _only("name", find(values["name"], now))
+
+    return Form(
+        title=f"There is a {trashed.kind} {clip(trashed.name, TITLE_CELLS)} already",
+        does="brings it back",
+        button="Bring back",
+        fields=(Field(id="name", label="Name", suggest=lambda now, _: suggest(now)),),
+        command=lambda values: restore_command(trashed, values["name"]),
+        problems=problems,
+        shows_saves=True,
+    )

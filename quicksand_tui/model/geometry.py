@@ -1,0 +1,14 @@
+"""Positions and sizes in terminal cells."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Rect(NamedTuple):
+    """A rectangle in cells; the origin is the top left corner of the terminal."""
+
+    x: int
+    y: int
+    width: int
+    height: int

@@ -1,0 +1,179 @@
+"""Jobs of the app, commands in several sandboxes, and their failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.sandboxes import State
+
+
+class JobVerb(StrEnum):
+    """What a job does; the value names it within a sentence."""
+
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+    PAUSE = "pause"
+    RESUME = "resume"
+    DELETE = "delete"
+    CHECKPOINT = "checkpoint"
+    REVERT = "revert"
+    UNDO = "undo"
+    REMOVE = "removal of a checkpoint"
+    CLONE = "clone"
+    PIN = "pin"
+    NOTE = "note"
+    MOUNT = "mount"
+    UNMOUNT = "unmount"
+    SAVE = "save"
+    EXPORT = "export"
+    IMPORT = "import"
+    VERIFY = "verification"
+    DISCARD = "removal"
+    """Moves saves to the trash, or removes them for good."""
+    RESTORE = "way back from the trash"
+    RUN = "command"
+
+
+SAVE_VERBS = frozenset(
+    {JobVerb.EXPORT, JobVerb.IMPORT, JobVerb.VERIFY, JobVerb.DISCARD, JobVerb.RESTORE}
+)
+"""Verbs of jobs that do not belong to a sandbox."""
+
+CANCELLABLE = SAVE_VERBS | {JobVerb.START, JobVerb.SAVE, JobVerb.RUN}
+"""Verbs that leave nothing half done when cancelled. The others end within a moment, or when the
+guest lets them."""
+
+JOB_STATES = {
+    JobVerb.START: State.STARTING,
+    JobVerb.STOP: State.STOPPING,
+    JobVerb.KILL: State.STOPPING,
+    JobVerb.DELETE: State.DELETING,
+}
+"""The state shown for a sandbox during such a job; other jobs do not change it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A running operation of this app."""
+
+    sandbox_id: str
+    """The id of the sandbox, or an id of its own for a job about saves."""
+    name: str
+    verb: JobVerb
+    image: str = ""
+    stage: str = ""
+    """The current stage, in words."""
+    step: int = 0
+    steps: int = 0
+    """Step ``step`` of ``steps`` is running; both are 0 for a job of one step."""
+    started: float = 0.0
+    """Unix time."""
+    command: str = ""
+    """The shell command that does the same."""
+    cancelling: bool = False
+    about: frozenset[str] = frozenset()
+    """Keys of the saves it works on."""
+    done: int = 0
+    total: int = 0
+    """``done`` of ``total`` bytes; both are 0 if bytes are not counted."""
+    rate: float = 0.0
+    """Bytes per second; 0 if not known yet."""
+
+    @property
+    def progress(self) -> str:
+        """The progress, such as "5/5 boot the guest" or "reading 43% · 120M/s · 12s left"."""
+        if self.total:
+            text = f"{self.stage} {self.done * 100 // self.total}%".strip()
+            if not self.rate:
+                return text
+            left = age_text((self.total - self.done) / self.rate)
+            return f"{text} · {size_text(int(self.rate))}/s · {left} left"
+        if not self.steps:
+            return self.stage
+        return f"{self.step}/{self.steps} {self.stage}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job of this app that has ended."""
+
+    number: int
+    job: Job
+    """The job as it was at its end."""
+    outcome: str
+    """ "done", "failed" or "cancelled"."""
+    ended: float
+    """Unix time."""
+    seconds: float
+    told: str = ""
+    """The message it ended with."""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, in words for the user."""
+
+    title: str
+    message: str
+    hint: str = ""
+    log: tuple[str, ...] = ()
+    """The last lines that QEMU or the guest wrote."""
+
+
+class UnsuccessfulError(Exception):
+    """Raised by an operation that ran to its end without reaching its goal. The app shows the
+    message as an outcome, not as a failure dialog."""
+
+
+class OperationError(Exception):
+    """Raised by a `Service`; carries the failure to show."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutput:
+    """How a command in a guest ended. All text is sanitised."""
+
+    exit_code: int
+    """The exit code that a shell would show: 128 + n after signal n."""
+    seconds: float
+    """Run time by the host's clock."""
+    lines: tuple[str, ...] = ()
+    """Standard output and error, in the order in which they were written."""
+    is_cut: bool = False
+    """The command wrote more than ``lines`` holds."""
+    timed_out: bool = False
+
+
+class RunState(StrEnum):
+    READY = "ready"
+    WAITING = "waiting"
+    """It waits for a free slot."""
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+    """It has no exit code: it could not be started, or the guest did not answer."""
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    """Its sandbox is not running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The command in one sandbox."""
+
+    sandbox_id: str
+    name: str
+    state: RunState = RunState.READY
+    output: CommandOutput | None = None
+    note: str = ""
+    """Why it failed or was skipped."""
+    begun: float = 0.0
+    """Monotonic time."""

@@ -1,0 +1,236 @@
+"""Sandboxes and images as the app lists them, and what a guest reports about itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree
+
+READINGS_MAX = 240
+"""How many rates a history holds."""
+
+
+class State(StrEnum):
+    """The state of a sandbox."""
+
+    STARTING = "starting"
+    UNREACHABLE = "unreachable"
+    """QEMU runs but its sockets are gone, so it can only be killed."""
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    """QEMU ended without being told to."""
+    BROKEN = "broken"
+    """Its record cannot be read."""
+    STOPPING = "stopping"
+    DELETING = "deleting"
+
+
+LIVE = frozenset({State.STARTING, State.UNREACHABLE, State.RUNNING, State.PAUSED, State.STOPPING})
+"""States in which a QEMU process exists."""
+
+
+class Traffic(Protocol):
+    """Bytes that a guest has received and sent since it booted."""
+
+    @property
+    def received(self) -> int: ...
+
+    @property
+    def sent(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficRates:
+    """Rates in bytes per second; ``history`` holds past sums of both, the latest last."""
+
+    received: float = 0.0
+    sent: float = 0.0
+    history: tuple[float, ...] = ()
+
+
+class TrafficMeter:
+    """Turns readings of byte counters into rates."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Traffic, float] | None = None
+        self._history: deque[float] = deque(maxlen=READINGS_MAX)
+        self.rates: TrafficRates | None = None
+        """None until two readings exist."""
+
+    def add(self, traffic: Traffic | None, now: float) -> None:
+        """Adds a reading at ``now``, in seconds of any monotonic clock. With None the rates become
+        unknown until two more readings; the history stays."""
+        if traffic is None:
+            self.rates = None
+        before, self._last = self._last, None if traffic is None else (traffic, now)
+        if before is None or traffic is None or now <= before[1]:
+            return
+        passed = now - before[1]
+        received = (traffic.received - before[0].received) / passed
+        sent = (traffic.sent - before[0].sent) / passed
+        if received < 0 or sent < 0:
+            return  # the counters restarted: the guest booted, or went back to a checkpoint
+        self._history.append(received + sent)
+        history = tuple(self._history)
+        self.rates = TrafficRates(received=received, sent=sent, history=history)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """A process as its guest reports it. All text is sanitised."""
+
+    pid: int
+    user: str
+    rss: int
+    """Bytes."""
+    cpu_s: float
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestView:
+    """What a guest reports about itself; memory and disk are in bytes."""
+
+    memory_total: int
+    memory_used: int
+    disk_total: int
+    disk_used: int
+    load: float
+    """The load average over one minute."""
+    processes: int
+    uptime_s: float
+    traffic: Traffic | None = None
+    """None if the guest has no network or does not report it."""
+    busiest: tuple[ProcessView, ...] = ()
+    """The processes with the most CPU time, in descending order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedView:
+    """A sandbox that was deleted. All text is sanitised."""
+
+    id: str
+    name: str
+    in_trash: bool
+    """It can be restored."""
+    goes_on: bool = False
+    """When restored, it resumes running where it was."""
+    not_kept: str = ""
+    """Why the running state could not be kept; "" if it was, or if the sandbox was stopped."""
+
+
+class MountState(StrEnum):
+    """The state of a mount; the values are those of the engine."""
+
+    MOUNTED = "mounted"
+    NOT_SERVED = "not served"
+    """Its server has ended; the guest sees errors there."""
+    AT_START = "at its start"
+    """It is mounted when the sandbox starts the next time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountView:
+    """A directory of this host in a guest. All text but ``key`` is sanitised."""
+
+    key: str
+    """The path in the guest, unchanged."""
+    host: str
+    guest: str
+    readonly: bool = False
+    state: MountState = MountState.MOUNTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseHistory:
+    """What a sandbox used of the host. Readings are some seconds apart, the latest last."""
+
+    cpu: tuple[float, ...] = ()
+    """Percent of one CPU."""
+    memory: tuple[int, ...] = ()
+    """Resident bytes."""
+    disk: tuple[int, ...] = ()
+    """Allocated bytes."""
+
+
+NO_HISTORY = UseHistory()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxView:
+    """One sandbox. All text but ``id`` is sanitised."""
+
+    id: str
+    """The engine's id, unchanged: sanitise it before showing it."""
+    name: str
+    state: State
+    image: str = ""
+    created: float | None = None
+    """Unix time."""
+    started: float | None = None
+    """Unix time of the present run."""
+    memory_limit: int | None = None
+    """Bytes."""
+    memory_used: int | None = None
+    """Resident bytes of QEMU; None if it does not run or is not measured yet."""
+    cpus: int | None = None
+    cpu_percent: float | None = None
+    """Percent of one CPU; None until two readings exist."""
+    disk: int | None = None
+    """Allocated bytes."""
+    network: str = ""
+    accel: str = ""
+    accel_reason: str = ""
+    """Why a faster accelerator is not used."""
+    ports: tuple[tuple[int, int], ...] = ()
+    """Pairs of host port and guest port."""
+    mounts: tuple[MountView, ...] = ()
+    """In the order of the guest's paths."""
+    error: str = ""
+    """Why it is CRASHED or BROKEN."""
+    discard: bool = False
+    """It is deleted when it stops."""
+    tree: CheckpointTree = NO_TREE
+    history: UseHistory = field(default=NO_HISTORY, compare=False)
+    traffic: TrafficRates | None = None
+    """None until the guest has been asked twice."""
+
+    @property
+    def key(self) -> str:
+        return self.id
+
+    def mount_at(self, key: str | None) -> MountView | None:
+        return next((mount for mount in self.mounts if mount.key == key), None)
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageView:
+    """One image."""
+
+    name: str
+    version: str = ""
+    arch: str = ""
+    size: int | None = None
+    """Allocated bytes."""
+    created: float | None = None
+    source: str = "store"
+    """"store", "package", or "recipe" if it is built when first needed."""
+    error: str = ""
+    """Why it cannot be used."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def is_built(self) -> bool:
+        return self.source != "recipe"

@@ -1,0 +1,89 @@
+"""What forms ask the engine for, and the report that comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneSpec:
+    """The clones that a form asks for, as typed."""
+
+    count: int = 1
+    at: str = ""
+    """The id of a checkpoint; "" for the present."""
+    mounts: str = ""
+    """"ro" or "rw" for the directories of the source; "" for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountSpec:
+    """The mount that a form asks for, as typed."""
+
+    host: str
+    guest: str
+    readonly: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSpec:
+    """The checkpoint that a form asks for, as typed."""
+
+    tag: str = ""
+    """If "", the engine numbers the checkpoint."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSpec:
+    """The sandbox that a form asks for, as typed; `quicksand_tui.forms.checks` checks it. The
+    engine chooses what is not given."""
+
+    image: str
+    """The name, for a command, of the image or save that it starts from."""
+    name: str
+    save: str = ""
+    """The key of the save; "" for an image."""
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """Options of the machine by their keywords, as in {"memory": "1G"}."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSpec:
+    """The save that a form asks for, as typed."""
+
+    name: str
+    note: str = ""
+    compress: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSpec:
+    """The exported file that a form asks for, as typed."""
+
+    file: str
+    full: bool = False
+    """Whether the file contains the image."""
+    compress: bool = False
+    replace: bool = False
+    """Whether an existing file is replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSpec:
+    """The file that a form asks to import, as typed."""
+
+    file: str
+    name: str = ""
+    """The save's new name; "" keeps its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The result of an operation, in words for people."""
+
+    summary: str
+    """One line."""
+    lines: tuple[str, ...] = ()
+    """Further lines that the user should read."""

@@ -1,0 +1,119 @@
+"""The state that the app shows, the jobs of this app, and what the cursor is on.
+
+`views` are pure functions of a `World`, which `door` makes; tests make their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.jobs import SAVE_VERBS, Job
+from quicksand_tui.model.keymap import NO_KEYS, Keymap
+from quicksand_tui.model.saves import NO_SAVES, SavesView
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.sandboxes import ImageView, MountView, RemovedView, SandboxView
+    from quicksand_tui.model.saves import SaveView, TrashedView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """Free memory and disk of the host, in bytes; None if unknown."""
+
+    memory_free: int | None = None
+    disk_free: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What the app knows at one moment."""
+
+    taken: float
+    """Unix time."""
+    loaded: bool = True
+    """False until the disk has been read."""
+    sandboxes: tuple[SandboxView, ...] = ()
+    images: tuple[ImageView, ...] = ()
+    host: HostView = HostView()
+    error: str = ""
+    """Why the store cannot be read, or ""."""
+    jobs: tuple[Job, ...] = ()
+    saves: SavesView = NO_SAVES
+    """Read only while a screen shows them."""
+    keymap: Keymap = NO_KEYS
+    """The app's keymap, for texts that name keys."""
+    read_only: bool = False
+    """The app changes nothing."""
+    removed: tuple[RemovedView, ...] = ()
+    """Sandboxes that an undo restores from the trash; empty unless deleting them was the last thing
+    this app did."""
+
+    def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
+        return next((s for s in self.sandboxes if s.id == sandbox_id), None)
+
+    def image(self, name: str | None) -> ImageView | None:
+        return next((i for i in self.images if i.name == name), None)
+
+    def job(self, sandbox_id: str | None) -> Job | None:
+        return next((j for j in self.jobs if j.sandbox_id == sandbox_id), None)
+
+    def job_about(self, key: str | None) -> Job | None:
+        """Returns the job that works on a save."""
+        return next((j for j in self.jobs if key in j.about), None)
+
+    @property
+    def save_jobs(self) -> tuple[Job, ...]:
+        """Jobs that work on saves and belong to no sandbox."""
+        return tuple(job for job in self.jobs if job.verb in SAVE_VERBS)
+
+    @property
+    def usable_images(self) -> tuple[ImageView, ...]:
+        return tuple(image for image in self.images if not image.error)
+
+
+class Panel(StrEnum):
+    """A list of the main screen."""
+
+    SANDBOXES = "sandboxes"
+    SAVES = "saves"
+    IMAGES = "images"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The panel, the row under the cursor, and the marked rows."""
+
+    panel: Panel = Panel.SANDBOXES
+    sandbox: SandboxView | None = None
+    marked_sandboxes: tuple[SandboxView, ...] = ()
+    image: ImageView | None = None
+    checkpoint: CheckpointView | None = None
+    in_tree: bool = False
+    """The cursor is in the tree of checkpoints."""
+    mount: MountView | None = None
+    save: SaveView | None = None
+    trashed: TrashedView | None = None
+    marked: tuple[SaveView, ...] = ()
+    marked_trash: tuple[TrashedView, ...] = ()
+
+    @property
+    def sandboxes(self) -> tuple[SandboxView, ...]:
+        """The marked sandboxes, else the one under the cursor."""
+        return self.marked_sandboxes or ((self.sandbox,) if self.sandbox is not None else ())
+
+    def of(self, sandbox: SandboxView) -> Selection:
+        """Returns a selection of one sandbox in the same panel."""
+        return Selection(panel=self.panel, sandbox=sandbox)
+
+    @property
+    def saves(self) -> tuple[SaveView, ...]:
+        """The marked saves, else the one under the cursor."""
+        return self.marked or ((self.save,) if self.save is not None else ())
+
+    @property
+    def trash(self) -> tuple[TrashedView, ...]:
+        """The marked entries of the trash, else the one under the cursor."""
+        return self.marked_trash or ((self.trashed,) if self.trashed is not None else ())

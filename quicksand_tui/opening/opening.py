@@ -1,0 +1,152 @@
+"""Opens the app. Imports next to nothing at the top, so that the outline comes first."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import MutableMapping
+from dataclasses import replace
+
+from quicksand_tui.home.state import (
+    AUTO,
+    PANES_FILE,
+    THEME_FILE,
+    PaneMemory,
+    Remembered,
+    StateFile,
+    ThemeChoice,
+    memory,
+    recall_shape,
+    state_dir,
+    theme_wish,
+)
+from quicksand_tui.model.text import ascii_only
+from quicksand_tui.opening.outline import NAME, Looks, outline
+from quicksand_tui.opening.probe import Probe, over_ssh, terminals_file
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""
+
+COUNT_SAVES_AFTER_S = 1.0
+"""Seconds until saves are first read. Thousands take seconds, in a thread that slows the others,
+so typing right after the start comes first."""
+LOOK_EVERY_SSH_S = 2.0
+"""The least seconds between two looks at the disk over SSH."""
+
+OVER_SSH = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0", "TEXTUAL_FPS": "15"}
+"""Textual's settings where each frame crosses a network; it reads them at its import."""
+
+
+class UnknownThemeError(Exception):
+    """There is no theme of that name; ``known`` holds the names."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"there is no theme {name!r}")
+        self.known = known
+
+
+def farewell(names: tuple[str, ...]) -> str:
+    """Returns the message after the app has ended."""
+    if not names:
+        return ""
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    goes = "goes" if len(names) == 1 else "go"
+    return f"{shown} {goes} on running; quicksand-tui comes back to {_them(names)}.\n"
+
+
+def _them(names: tuple[str, ...]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def spare_the_line(environ: MutableMapping[str, str]) -> bool:
+    """Makes Textual draw less over SSH, unless the user has set otherwise. Returns whether it is
+    SSH."""
+    if not over_ssh(environ):
+        return False
+    for name, value in OVER_SSH.items():
+        environ.setdefault(name, value)
+    return True
+
+
+def run_app(*, theme: str = "", ascii_glyphs: bool = False, read_only: bool = False) -> int:
+    """Runs the app in this terminal; returns the exit status.
+
+    ``theme`` is for this run; "auto" forgets the remembered one. Raises UnknownThemeError.
+    """
+    try:
+        # The terminal answers while the app is loading.
+        with Probe(os.environ, terminals_file()) as probe:
+            return _run(probe, theme, ascii_glyphs=ascii_glyphs, read_only=read_only)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> int:
+    # Hardly anything becomes garbage before the first paint, so collecting only takes time.
+    gc.disable()
+    remembered = memory()
+    if not theme:
+        probe.draw(_outline(*probe.size, remembered, ascii_glyphs=ascii_glyphs))
+    is_ssh = spare_the_line(os.environ)
+    from quicksand_tui.door.service import EngineService
+    from quicksand_tui.home.config import ConfigFile, Settings
+    from quicksand_tui.home.state import config_file, is_config_named
+    from quicksand_tui.ui.app import QuicksandApp
+
+    file = ConfigFile(config_file(), must_exist=is_config_named())
+    settings = Settings(file, read_only=read_only)
+    plain_glyphs = ascii_glyphs or ascii_only(settings.config.ascii)
+    if plain_glyphs and sys.__stderr__ is not None:
+        # For Textual's own characters a question mark is better than an exception.
+        sys.__stderr__.reconfigure(errors="replace")
+    # The order is: this run's wish, the config, the theme remembered by the app.
+    wish = theme_wish(theme, os.environ) or settings.config.theme
+    choice = ThemeChoice(StateFile(state_dir() / THEME_FILE), wish=wish)
+    probe.gather()
+    service = EngineService()
+    app = QuicksandApp(
+        service,
+        settings=settings,
+        ascii_glyphs=plain_glyphs,
+        painted=_collect_garbage,
+        remembered=remembered,
+        pane_memory=PaneMemory(StateFile(state_dir() / PANES_FILE)),
+        look_at_least_s=LOOK_EVERY_SSH_S if is_ssh else 0.0,
+        theme=choice,
+        probe=probe,
+        count_saves_after_s=COUNT_SAVES_AFTER_S,
+    )
+    try:
+        if theme == AUTO:
+            choice.remember("")
+        elif theme and theme not in app.available_themes:
+            raise UnknownThemeError(theme, tuple(sorted(app.available_themes)))
+        app.run(mouse=settings.config.mouse)
+    finally:
+        gc.enable()
+        # Textual leaves its handlers behind, which need the app.
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            signal.signal(number, signal.SIG_DFL)
+        service.close()
+    if app.return_code:
+        return app.return_code
+    sys.stdout.write(farewell(app.running_names))
+    return app.return_value or 0
+
+
+def _outline(columns: int, rows: int, remembered: Remembered, *, ascii_glyphs: bool) -> str:
+    """Returns the outline in the looks of the last run; "" before the first."""
+    looks = Looks.from_json(remembered.get(NAME))
+    if looks is None:
+        return ""
+    looks = replace(
+        looks.fitting(os.environ), ascii=ascii_glyphs or ascii_only(looks.ascii or None)
+    )
+    return outline(columns, rows, looks, recall_shape(remembered))
+
+
+def _collect_garbage() -> None:
+    gc.freeze()
+    gc.enable()

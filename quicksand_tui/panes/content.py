@@ -1,0 +1,95 @@
+"""What a pane needs of a terminal in a guest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Protocol
+
+UNREAD_MAX = 256 * 1024
+"""Bytes of output on their way to a pane; beyond that, the guest has to wait."""
+
+TYPED_MAX = 1024 * 1024
+"""Bytes that wait for a guest that does not read; input beyond that is dropped."""
+
+
+class Said(Enum):
+    """How a pane treats a piece of output."""
+
+    NOW = 1
+    """Written while this pane was attached; this pane answers its queries."""
+    SHARED = 2
+    """Written while this pane was attached; another client of the terminal answers its queries."""
+    BEFORE = 3
+    """Written before this pane was attached; it is drawn, and has no other effect."""
+
+
+class LinkState(StrEnum):
+    CONNECTING = "connecting"
+    OPEN = "open"
+    ENDED = "ended"
+    """Its program has ended."""
+    LOST = "lost"
+    """The guest is gone, or no longer has this terminal."""
+    DELETED = "deleted"
+    """Its sandbox was deleted, so no new terminal can be opened there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStatus:
+    """The state of a terminal in a guest. All text but ``session`` is sanitised."""
+
+    state: LinkState
+    session: str = ""
+    """The guest's name for the terminal, not sanitised; with it a pane can come back."""
+    birth: str = ""
+    """Tells it from another terminal with that name after a start or a revert."""
+    text: str = ""
+    """A message: how it ended, why it is lost, where the sandbox went back to."""
+    opening: int = 0
+    """The number of the connection to the guest, from 1."""
+    runs: bool = True
+    """Its sandbox runs, so a new terminal can be opened there."""
+
+
+class GuestTerminal(Protocol):
+    """A terminal in a guest. The UI's thread calls the methods, which return at once and do not
+    raise."""
+
+    def write(self, data: bytes) -> None:
+        """Types keys."""
+
+    def report(self, data: bytes, opening: int) -> None:
+        """Sends answers, mouse and focus reports, which concern the screen of connection
+        ``opening``; they are dropped if another connection has replaced it."""
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Sets the size in cells."""
+
+    def parsed(self, count: int) -> None:
+        """Reports that ``count`` bytes of output are parsed, so that as many more may come."""
+
+    def leave(self) -> None:
+        """Closes the connection; the program keeps running."""
+
+    def end(self) -> None:
+        """Ends the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Receives output and states of a terminal, in the UI's thread."""
+
+    output: Callable[[bytes, Said], None]
+    """Gets output; once after each opening it gets no bytes, when all earlier output has come."""
+    status: Callable[[LinkStatus], None]
+
+
+class OpenTerminal(Protocol):
+    """Opens a new terminal in a sandbox, or the existing ``session``; ``size`` is (columns,
+    rows)."""
+
+    def __call__(
+        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
+    ) -> GuestTerminal: ...

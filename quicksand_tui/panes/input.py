@@ -1,0 +1,182 @@
+"""Splits the user's terminal input: keys for the guest, unchanged, and the rest for the app."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from quicksand_tui.model.keymap import DEFAULT_PREFIX
+
+_APPLICATION = {
+    b"\x1b[" + letter: b"\x1bO" + letter for letter in (b"A", b"B", b"C", b"D", b"H", b"F")
+}
+
+
+def for_application(data: bytes) -> bytes:
+    """Converts cursor keys to application mode (DECCKM), which the user's terminal does not use."""
+    if b"\x1b[" not in data:
+        return data
+    for usual, application in _APPLICATION.items():
+        data = data.replace(usual, application)
+    return data
+
+
+PREFIX = DEFAULT_PREFIX.data
+
+ESCAPE_WAIT_S = 0.03
+"""An ESC with nothing after it for this time is the key itself. Terminals send sequences in one
+piece, but a network may cut them."""
+
+SEQUENCE_MAX = 4096
+"""Bytes up to which an unfinished sequence is awaited."""
+
+PASTE_MAX = 16 * 1024 * 1024
+"""Bytes up to which the end of a paste is awaited."""
+
+_PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
+
+_CSI = re.compile(rb"\x1b\[[0-?]*[ -/]*([@-~])")
+_STRING = re.compile(rb"\x1b[]P_^X].*?(?:\x07|\x1b\\)", re.DOTALL)
+"""OSC, DCS and the like, which keys never send."""
+
+_CUT = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[]P_^X].*|O)?\Z", re.DOTALL)
+"""The start of a sequence at the end of the data."""
+
+_ANSWERS = re.compile(
+    rb"\x1b\[(?:<[\d;]*[Mm]"  # the mouse (SGR)
+    rb"|[IO]"  # focus
+    rb"|[?>=][\d;]*c"  # device attributes
+    rb"|\??[\d;]*\$y"  # modes
+    rb"|[\d;]*[tn]"  # sizes, status
+    rb"|\?[\d;]*[un]"  # keyboard protocol, status
+    rb"|[\d;:]*u)"  # a key of the keyboard protocol
+)
+"""What a terminal reports (xterm's ctlseqs), as opposed to keys."""
+
+
+class Piece(NamedTuple):
+    data: bytes
+    for_pane: bool
+    is_command: bool = False
+    """It is the key after the prefix."""
+
+
+class InputSplitter:
+    """Splits a stream of input. ``raw`` says whether a pane has the focus; it and ``prefix`` may be
+    set at any time by another thread."""
+
+    def __init__(
+        self, *, prefix: bytes = PREFIX, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.raw = False
+        self.prefix = prefix
+        self._clock = clock
+        self._rest = b""
+        """The start of an unfinished sequence."""
+        self._since = 0.0
+        self._after_prefix = False
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """Returns the pieces of ``data`` in order; adjacent keys for the pane are one piece."""
+        data, self._rest = self._rest + data, b""
+        return _joined(self._pieces(data))
+
+    def tick(self) -> list[Piece]:
+        """Returns an unfinished sequence as keys once `ESCAPE_WAIT_S` have passed."""
+        if not self._rest or self._clock() - self._since < ESCAPE_WAIT_S:
+            return []
+        rest, self._rest = self._rest, b""
+        if rest.startswith(_PASTE):
+            self._rest = rest  # a paste always ends with its own sequence
+            return []
+        return [self._key(rest)] if self.raw else [Piece(rest, for_pane=False)]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a sequence is unfinished, so that `tick` must be called."""
+        return bool(self._rest)
+
+    def _pieces(self, data: bytes) -> Iterator[Piece]:
+        at = 0
+        while at < len(data):
+            if not self.raw and not self._after_prefix:
+                yield Piece(data[at:], for_pane=False)
+                return
+            token = self._token(data, at)
+            if token is None:
+                self._rest, self._since = data[at:], self._clock()
+                return
+            at += len(token)
+            yield self._sort(token)
+
+    def _token(self, data: bytes, at: int) -> bytes | None:
+        """Returns one key, sequence or run of text; None if it is incomplete."""
+        if data[at] == 0x1B:
+            return self._sequence(data, at)
+        end = at + 1
+        if self._after_prefix:
+            return _character(data, at)
+        if data[at : at + 1] != self.prefix:
+            stops = (data.find(b"\x1b", at), data.find(self.prefix, at))
+            end = min((stop for stop in stops if stop >= 0), default=len(data))
+        return data[at:end]
+
+    def _sequence(self, data: bytes, at: int) -> bytes | None:
+        if data.startswith(_PASTE, at):
+            return _paste(data, at)
+        for pattern in (_CSI, _STRING):
+            if (match := pattern.match(data, at)) is not None:
+                return match[0]
+        if len(data) - at < SEQUENCE_MAX and _CUT.match(data, at):
+            return None
+        if data[at + 1 : at + 2] in (b"O", b"["):
+            return data[at : at + 3]
+        # ESC before a character is Alt; before another sequence or the prefix, it is a key itself.
+        if data[at + 1 : at + 2] in (b"\x1b", self.prefix):
+            return data[at : at + 1]
+        following = _character(data, at + 1)
+        return None if following is None else data[at : at + 1] + following
+
+    def _sort(self, token: bytes) -> Piece:
+        if token.startswith((_PASTE, b"\x1b]", b"\x1bP", b"\x1b_", b"\x1b^", b"\x1bX")):
+            return Piece(token, for_pane=False)
+        if _ANSWERS.fullmatch(token):
+            return Piece(token, for_pane=False)
+        return self._key(token)
+
+    def _key(self, token: bytes) -> Piece:
+        if self._after_prefix:
+            self._after_prefix = False
+            return Piece(token, for_pane=False, is_command=True)
+        if token == self.prefix:
+            self._after_prefix = True
+            return Piece(token, for_pane=False)
+        return Piece(token, for_pane=True)
+
+
+def _paste(data: bytes, at: int) -> bytes | None:
+    end = data.find(_PASTE_END, at)
+    if end >= 0:
+        return data[at : end + len(_PASTE_END)]
+    return None if len(data) - at < PASTE_MAX else data[at:]
+
+
+def _character(data: bytes, at: int) -> bytes | None:
+    """Returns one character of UTF-8, or an invalid byte; None if it is incomplete."""
+    lead = data[at] if at < len(data) else 0
+    length = 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+    character = data[at : at + length]
+    return character if len(character) == length else None
+
+
+def _joined(pieces: Iterator[Piece]) -> list[Piece]:
+    """Joins adjacent pieces for the pane; each piece for the app is one key."""
+    done: list[Piece] = []
+    for piece in pieces:
+        if done and piece.for_pane and done[-1].for_pane:
+            done[-1] = Piece(done[-1].data + piece.data, for_pane=True)
+        else:
+            done.append(piece)
+    return done

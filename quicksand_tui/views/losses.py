@@ -1,0 +1,182 @@
+"""The losses that a confirmation names before an action."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.saves import SaveView, TrashedView, freed_together
+from quicksand_tui.model.text import clip, sanitise
+from quicksand_tui.views.saves import came_from_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.keymap import Keymap
+    from quicksand_tui.model.sandboxes import MountView, SandboxView
+
+
+NOTE_CELLS = 120
+NAME_CELLS = 30
+LISTED = 6
+"""How many things are named; the rest are counted."""
+
+
+def of_kill(sandbox: SandboxView) -> list[str]:
+    losses = [
+        "Its machine ends as if the plug were pulled.",
+        "What the guest has not yet written to its disk is lost.",
+    ]
+    if sandbox.discard:
+        losses.append("It is removed with its disk, as it was started to be.")
+    return losses
+
+
+def of_kills(sandboxes: Sequence[SandboxView]) -> list[str]:
+    return [
+        *_listed([view.name for view in sandboxes]),
+        "Their machines end as if the plug were pulled: what a guest has not yet written is lost.",
+    ]
+
+
+def of_deletes(sandboxes: Sequence[SandboxView]) -> list[str]:
+    """Returns what deleting several sandboxes loses, each with its disk and checkpoints."""
+    losses = _listed([f"{view.name}: {_what(view)}" for view in sandboxes])
+    if running := sum(view.is_live for view in sandboxes):
+        losses.append(f"{running} of them run and are ended.")
+    if gone := sum(view.discard for view in sandboxes):
+        losses.append(f"{gone} of them were started to be discarded: these are gone for good.")
+    return losses
+
+
+def of_delete(sandbox: SandboxView, now: float) -> list[str]:
+    age = "" if sandbox.created is None else f", made {age_text(now - sandbox.created)} ago"
+    where = "is gone for good" if sandbox.discard else "goes to the trash for a week"
+    losses = [f"It {where}: {_what(sandbox)}{age}."]
+    if sandbox.discard:
+        losses.insert(0, "It was started to be discarded when it stops.")
+    elif sandbox.is_live:
+        losses.insert(0, "It runs: it is ended, and its last instant is kept.")
+    return losses
+
+
+def _what(sandbox: SandboxView) -> str:
+    """Returns the disk and the checkpoints of a sandbox in words."""
+    count = len(sandbox.tree.checkpoints)
+    kept = f", {count} checkpoint{'s' if count > 1 else ''}" if count else ""
+    return f"{size_text(sandbox.disk)} of disk{kept}"
+
+
+def way_back(sandboxes: Sequence[SandboxView], keymap: Keymap) -> str:
+    """Returns how to undo deleting these."""
+    if all(view.discard for view in sandboxes):
+        return "This cannot be undone."
+    it = "it" if len(sandboxes) == 1 else "them"
+    return f"{keymap.hint('undo')} brings {it} back, {keymap.hint('trash')} shows the trash."
+
+
+def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
+    """Returns what deleting a checkpoint loses; layers that others need stay."""
+    age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
+    losses = [f"The way back to {sandbox.name} as it was{age} is lost."]
+    if checkpoint.note:
+        losses.append(f"Its note: {clip(checkpoint.note, NOTE_CELLS)}")
+    if checkpoint == sandbox.tree.undo_goes_to:
+        losses.append("It is the one that undo goes back to.")
+    if checkpoint.written:
+        losses.append(f"Of its {size_text(checkpoint.written)}, what no other needs is freed.")
+    if count := sandbox.tree.descendants(checkpoint.id):
+        stay = "s that follow it stay." if count > 1 else " that follows it stays."
+        losses.append(f"The {f'{count} ' if count > 1 else ''}checkpoint{stay}")
+    return losses
+
+
+def of_unmount(mount: MountView) -> list[str]:
+    return [
+        f"{clip(mount.host, NOTE_CELLS)} is gone from the sandbox at once.",
+        "Programs there that use it get errors; what they had not yet written to it is lost.",
+    ]
+
+
+def of_saves(saves: Sequence[SaveView], now: float) -> list[str]:
+    """Returns what deleting saves loses."""
+    losses = _listed([_save_text(save, now) for save in saves])
+    freed, shared = freed_together(saves), sum(save.shared for save in saves)
+    stays = "; what is shared with others stays" if shared else ""
+    losses.append(f"For good, that frees {size_text(freed)}{stays}.")
+    if heirs := came_from_text(saves, but=saves):
+        it = "it" if len(saves) == 1 else "them"
+        losses.append(f"What came from {it} works without {it}: {heirs}.")
+    return losses
+
+
+def _save_text(save: SaveView, now: float) -> str:
+    age = "" if save.created is None else f", made {age_text(now - save.created)} ago"
+    note = f": {clip(save.note, NAME_CELLS)}" if save.note else ""
+    return f"{clip(save.name, NAME_CELLS)}, {size_text(save.size)}{age}{note}"
+
+
+def of_trash(trash: Sequence[TrashedView], now: float) -> list[str]:
+    """Returns what removing these from the trash loses."""
+    losses = _listed(
+        [
+            f"{clip(view.name, NAME_CELLS)}, {size_text(view.own + view.shared)}, "
+            f"removed {age_text(now - view.removed)} ago"
+            for view in trash
+        ]
+    )
+    return [*losses, f"That frees {size_text(freed_together(trash))}."]
+
+
+def _listed(lines: list[str]) -> list[str]:
+    more = len(lines) - LISTED
+    return lines[:LISTED] + ([f"and {more} more"] if more > 0 else [])
+
+
+def losses_of_stop(
+    chosen: Sequence[SandboxView], *, with_shells: Collection[str], hidden: Collection[str]
+) -> tuple[str, ...]:
+    """Returns what to confirm before stopping these; nothing if they stop at once.
+
+    ``with_shells`` are the ids of sandboxes with a shell open in this app, ``hidden`` those that
+    the filter hides.
+    """
+    if len(chosen) == 1 and chosen[0].id not in hidden:
+        return ("The shells that are open in it end.",) if chosen[0].id in with_shells else ()
+    # What may surprise the user comes first, since only the first are named.
+    surprising = sorted(
+        chosen, key=lambda view: (view.id not in hidden, view.id not in with_shells)
+    )
+    lines = []
+    for view in surprising[:LISTED]:
+        notes = ["hidden by the filter"] * (view.id in hidden)
+        notes += ["its open shells end"] * (view.id in with_shells)
+        lines.append(": ".join(filter(None, (clip(view.name, NAME_CELLS), ", ".join(notes)))))
+    if more := surprising[LISTED:]:
+        lines.append(f"and {len(more)} more{_of_more(more, with_shells, hidden)}")
+    return tuple(lines)
+
+
+def _of_more(
+    more: Sequence[SandboxView], with_shells: Collection[str], hidden: Collection[str]
+) -> str:
+    """Returns how many of the unnamed ones are hidden or have shells."""
+    unseen = sum(view.id in hidden for view in more)
+    typed = sum(view.id in with_shells for view in more)
+    words = [f"{unseen} hidden"] if unseen else []
+    words += [f"{typed} with open shells"] if typed else []
+    return f": {', '.join(words)}" if words else ""
+
+
+PREVIEW_LINES = 6
+PREVIEW_WIDTH = 100
+"""How many characters of a line are shown."""
+
+
+def of_paste(text: str) -> tuple[str, ...]:
+    """Returns the first lines of a paste."""
+    lines = text.splitlines()
+    shown = [sanitise(line.expandtabs(8), limit=PREVIEW_WIDTH) for line in lines[:PREVIEW_LINES]]
+    if len(lines) > PREVIEW_LINES:
+        shown.append(f"and {len(lines) - PREVIEW_LINES} more lines, {size_text(len(text))}")
+    return tuple(shown)

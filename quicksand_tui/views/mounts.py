@@ -1,0 +1,65 @@
+"""Turns mounts into rows of a table, and into words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.sandboxes import MountState
+from quicksand_tui.views.rows import PADDING, Cell, Column, Row, Words
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import MountView, SandboxView
+    from quicksand_tui.model.world import World
+
+ROLES = {
+    MountState.MOUNTED: "success",
+    MountState.NOT_SERVED: "error",
+    MountState.AT_START: "muted",
+}
+GLYPHS = {MountState.MOUNTED: "●", MountState.NOT_SERVED: "✗", MountState.AT_START: "○"}
+_PATH_MIN, _PATH_MAX = 8, 60
+
+
+def plan_mount_columns(width: int) -> tuple[Column, ...]:
+    """Returns the columns that fit into ``width`` cells; the two paths share the rest."""
+    fixed = (Column("mode", "Mode", 4), Column("state", "State", 14))
+    if width < 48:
+        fixed = (Column("mode", "Mode", 4), Column("state", "", 1))
+    left = width - sum(column.width + PADDING for column in fixed) - 2 * PADDING
+    guest = max(_PATH_MIN, min(_PATH_MAX, left * 2 // 5))
+    host = max(_PATH_MIN, min(_PATH_MAX, left - guest))
+    return (Column("guest", "In the sandbox", guest), Column("host", "Here", host), *fixed)
+
+
+def mount_row(mount: MountView) -> Row:
+    is_now = mount.state is not MountState.AT_START
+    cells = {
+        "guest": Cell(mount.guest, "" if is_now else "muted", gives_way=True),
+        "host": Cell(mount.host, "" if is_now else "muted", gives_way=True),
+        "mode": Cell(mode_text(mount), "muted"),
+        "state": Cell(f"{GLYPHS[mount.state]} {mount.state.value}", ROLES[mount.state]),
+    }
+    return Row(mount.key, cells)
+
+
+def mode_text(mount: MountView) -> str:
+    return "ro" if mount.readonly else "rw"
+
+
+def mount_words(mount: MountView) -> list[Words]:
+    """Returns a mount as one line."""
+    state = "" if mount.state is MountState.MOUNTED else f" · {mount.state.value}"
+    role = "error" if mount.state is MountState.NOT_SERVED else "muted"
+    where = f"{mount.host} → {mount.guest}"
+    return [(where, ""), (" · read-only" if mount.readonly else "", "muted"), (state, role)]
+
+
+def no_mounts_text(world: World, sandbox: SandboxView | None) -> str:
+    """Returns what is shown instead of an empty list."""
+    if sandbox is None:
+        return "No sandbox is selected." if world.loaded and world.sandboxes else ""
+    if sandbox.network == "none":
+        return "It has no network card, which mounts need."
+    key = world.keymap.hint("mount")
+    when = "" if sandbox.is_live else ", while it runs"
+    return f"Nothing of this host is in it.\n{key} mounts a directory{when}."

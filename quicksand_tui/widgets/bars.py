@@ -1,0 +1,270 @@
+"""Bars of one line: the footer, the command line, the tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from quicksand_tui.actions.registry import Action, Scope, in_scope
+from quicksand_tui.model.amounts import seconds_text
+from quicksand_tui.model.keymap import NO_KEYS
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import clip, plain
+from quicksand_tui.views.rows import MUTED
+from quicksand_tui.widgets.inputs import LineInput
+
+if TYPE_CHECKING:
+    from quicksand_tui.actions.shown import CommandHint, CommandRecord
+    from quicksand_tui.model.world import Selection, World
+
+
+FIELD_KEYS = (("enter", "done"), ("esc", "clears"))
+"""The keys shown while a filter or a search takes the letters."""
+COPY_KEYS = (("v", "select"), ("y", "copy"), ("/", "search"), ("q", "leave"))
+"""The most used keys of copy mode."""
+
+
+class ActionBar(Static):
+    """The footer: the actions that are possible now, as many as fit, which can be clicked."""
+
+    LAST = ("help", "quit", "back")
+    """Actions that are always shown, at the end."""
+
+    def __init__(
+        self, scope: Scope, *, labels: dict[str, str] | None = None, **options: Any
+    ) -> None:
+        """``labels`` replaces labels of the registry, by action."""
+        super().__init__(markup=False, **options)
+        self._scope = scope
+        self._labels = labels or {}
+        self._possible: tuple[Action, ...] = ()
+        self._paused = False
+        """All selected sandboxes are paused."""
+        self._held: tuple[tuple[str, str], ...] = ()
+        """Keys and labels of a focused widget that takes all letters; they replace the actions."""
+        self._keymap = NO_KEYS
+        self._places: list[tuple[int, int, str]] = []
+        """The actions shown: (first cell, cell after the last, action)."""
+
+    def show(self, world: World, selection: Selection, scope: Scope | None = None) -> None:
+        """Shows the actions of ``scope`` first, then those of the bar's own whose keys are free."""
+        actions = list(in_scope(scope or self._scope))
+        if scope not in (None, self._scope, Scope.PANES):
+            taken = {key for action in actions for key in action.keys}
+            actions += [a for a in in_scope(self._scope) if not taken.intersection(a.keys)]
+        paused = {view.state for view in selection.sandboxes} == {State.PAUSED}
+        held = self._keys_of_focused()
+        possible = tuple(
+            action
+            for action in actions
+            if (action.footer or (paused and action.label_if_paused))
+            and world.keymap.keys_of(action)
+            and action.disabled_reason(world, selection) is None
+        )
+        now = (possible, paused, held)
+        if now != (self._possible, self._paused, self._held) or (world.keymap is not self._keymap):
+            self._possible, self._paused, self._held = now
+            self._keymap = world.keymap
+            self._draw()
+
+    def _keys_of_focused(self) -> tuple[tuple[str, str], ...]:
+        focused = self.screen.focused if self.is_attached else None
+        if isinstance(focused, LineInput):
+            return FIELD_KEYS
+        # A pane, whose class is not imported here: it loads with the first pane.
+        return COPY_KEYS if getattr(focused, "copy_mode", None) is not None else ()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _label_of(self, action: Action) -> str:
+        if self._paused and action.label_if_paused:
+            return action.label_if_paused
+        return self._labels.get(action.id, action.label)
+
+    def _draw(self) -> None:
+        if self._held:
+            self._places = []
+            self.update(Content.assemble(*(p for k in self._held for p in _parts(*k))))
+            return
+        shown = [replace(action, label=self._label_of(action)) for action in self._possible]
+        key_of = self._keymap.first_of
+        last = [a for a in shown if a.id in self.LAST]
+        room = self.size.width - sum(_width(key_of(a), a.label) for a in last)
+        kept = []
+        for action in (a for a in shown if a.id not in self.LAST):
+            room -= _width(key_of(action), action.label)
+            if room < 0:
+                break
+            kept.append(action)
+        parts: list[tuple[str, str]] = []
+        self._places, begin = [], 0
+        for action in (*kept, *last):
+            key = key_of(action)
+            parts += _parts(key, action.label)
+            width = _width(key, action.label)
+            self._places.append((begin, begin + width, self._what(action)))
+            begin += width
+        self.update(Content.assemble(*parts))
+
+    async def on_click(self, event: events.Click) -> None:
+        place = event.get_content_offset(self)
+        for begin, end, action_id in self._places:
+            if place is not None and begin <= place.x < end:
+                await self.screen.run_action(f"do({action_id})")
+
+    def _what(self, action: Action) -> str:
+        """Returns the arguments of the screen's ``do`` action."""
+        if action.scope is self._scope:
+            return f"'{action.id}'"
+        return f"'{action.id}', '{action.scope.value}'"
+
+
+def _parts(key: str, label: str) -> list[tuple[str, str]]:
+    return [(f" {key}", "bold $text-accent"), (f" {label} ", "")]
+
+
+def _width(key: str, label: str) -> int:
+    return cell_len(key) + cell_len(label) + 3
+
+
+OUTCOMES = {
+    "running": ("…", MUTED),
+    "done": ("✓", "$text-success"),
+    "failed": ("✗ failed", "$text-error"),
+    "cancelled": ("○ cancelled", "$text-warning"),
+}
+
+
+class CommandLine(Static):
+    """Shows the running command; or the last one, until the selection changes; or the command of
+    the selection. It is always visible, so that nothing moves."""
+
+    def __init__(self, hint: CommandHint, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(_hint_content(hint), markup=False, **options)
+        self._ascii = ascii_only
+        self._record: CommandRecord | None = None
+        self._hint = self._ended_at = hint
+        self._shown: CommandRecord | CommandHint = hint
+
+    def show_record(self, record: CommandRecord | None) -> None:
+        """Shows the last command with its state."""
+        if record is not None and record != self._record:
+            self._record, self._ended_at = record, self._hint
+        self._show()
+
+    def show_hint(self, hint: CommandHint) -> None:
+        self._hint = hint
+        self._show()
+
+    def _show(self) -> None:
+        record = self._record
+        if record is not None and record.outcome != "running" and self._hint != self._ended_at:
+            record = self._record = None
+        shown = record or self._hint
+        if shown == self._shown:
+            return
+        self._shown = shown
+        if record is not None:
+            self._show_record(record)
+            return
+        line = _hint_content(self._hint)
+        self.update(Content(plain(line.plain)) if self._ascii else line, layout=False)
+
+    def _show_record(self, record: CommandRecord) -> None:
+        if room := self.content_size.width:
+            # A long command must not push its outcome off the line.
+            ending = command_content(replace(record, command="")).cell_length
+            record = replace(record, command=clip(record.command, room - ending))
+        line = command_content(record)
+        self.update(Content(plain(line.plain)) if self._ascii else line, layout=False)
+
+
+def _hint_content(hint: CommandHint) -> Content:
+    return Content.styled(f"$ {hint.command}  {hint.about}", MUTED)
+
+
+def command_content(record: CommandRecord) -> Content:
+    """Returns a command with its outcome."""
+    word, style = OUTCOMES[record.outcome]
+    seconds = "" if record.seconds is None else f" {seconds_text(record.seconds)}"
+    return Content.assemble(("$ ", MUTED), record.command, "  ", (word, style), (seconds, MUTED))
+
+
+class TabBar(Static):
+    """Tabs that can be clicked, and a text at the right end."""
+
+    class Chosen(Message):
+        """A tab was clicked."""
+
+        def __init__(self, bar: TabBar, tab: str) -> None:
+            super().__init__()
+            self.bar = bar
+            self.tab = tab
+
+        @property
+        def control(self) -> TabBar:
+            return self.bar
+
+    def __init__(self, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(markup=False, **options)
+        self._ascii = ascii_only
+        self._tabs: Sequence[tuple[str, str]] = ()
+        self._active = ""
+        self._lead: tuple[str, str] = ("", "")
+        self._shorter = ""
+        self._places: list[tuple[int, int, str]] = []
+        """The tabs shown: (first cell, cell after the last, tab)."""
+
+    def show(
+        self,
+        tabs: Sequence[tuple[str, str]],
+        active: str,
+        lead: tuple[str, str] = ("", ""),
+        *,
+        shorter: str = "",
+    ) -> None:
+        """Shows ``tabs``, each a name and a label, and ``lead``, a text and its style; where that
+        text does not fit, ``shorter``."""
+        now = (tabs, active, lead, shorter)
+        if now != (self._tabs, self._active, self._lead, self._shorter):
+            self._tabs, self._active, self._lead, self._shorter = now
+            self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        parts: list[tuple[str, str]] = []
+        self._places, at = [], 0
+        for name, label in self._tabs:
+            # Brackets mark the active tab without colours.
+            text = f"[{label}]" if name == self._active else f" {label} "
+            style = "bold $text-accent" if name == self._active else MUTED
+            parts.append((self._fit(text), style))
+            self._places.append((at, at + cell_len(text), name))
+            at += cell_len(text)
+        text, style = self._lead
+        room = self.size.width - at - 2
+        if cell_len(text) > room and self._shorter:
+            text = self._shorter
+        if text and room >= 4:
+            text = self._fit(clip(text, room))
+            parts += [(" " * (room - cell_len(text) + 1), ""), (text, style)]
+        self.update(Content.assemble(*parts), layout=False)
+
+    def _fit(self, text: str) -> str:
+        return plain(text) if self._ascii else text
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.get_content_offset(self)
+        for begin, end, name in self._places:
+            if place is not None and begin <= place.x < end:
+                self.post_message(self.Chosen(self, name))

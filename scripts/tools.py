@@ -1,0 +1,36 @@
+"""Get the programs that the tests run: installed as root, for anybody else unpacked in the data
+directory, as QEMU is. tests/conftest.py puts what was unpacked on the PATH."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from quicksand.errors import QuicksandError
+from quicksand.host.paths import paths
+from quicksand_images.toolbox import keep_tool
+
+PACKAGES = {"tmux": "tmux", "cpio": "cpio", "zstd": "zstd"}
+"""By program. The end-to-end tests type into tmux; cpio and zstd read what we write."""
+
+ON_LINUX = {
+    "ps": "procps",
+    "mkfs.ext4": "e2fsprogs",
+    "debugfs": "e2fsprogs",
+    "smbtorture": "samba-testsuite",
+}
+"""Disks are filled, and taken apart; samba's tests run against our SMB server."""
+
+
+async def main() -> int:
+    packages = PACKAGES | ON_LINUX if sys.platform == "linux" else PACKAGES
+    for program, package in packages.items():
+        await keep_tool(program, package, paths().data / "tools")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(asyncio.run(main()))
+    except QuicksandError as error:
+        sys.exit(f"error: {error}\nhint: {error.hint}")

@@ -1,0 +1,188 @@
+"""NEGOTIATE, SESSION_SETUP, LOGOFF, TREE_CONNECT, TREE_DISCONNECT and ECHO."""
+
+import os
+import time
+
+from quicksand_smb import spnego
+from quicksand_smb.light import Final
+from quicksand_smb.messages import negotiate as wire
+from quicksand_smb.messages import session as messages
+from quicksand_smb.messages.negotiate import ContextType, Dialect
+from quicksand_smb.ntlm import Answer, Login, Outcome
+from quicksand_smb.request import Phase, Reply, Request
+from quicksand_smb.session import Session, Stage
+from quicksand_smb.signing import NO_HANDSHAKE, Algorithm, extended, signing_key
+from quicksand_smb.status import Refusal, Status
+from quicksand_smb.wire import filetime
+
+LARGEST: Final = 8 << 20
+"""Bytes of a read, a write or an answer, from dialect 2.1 on."""
+SIGNING_ENABLED: Final = 1
+SIGNING_REQUIRED: Final = 2
+LEASING: Final = 2
+LARGE_MTU: Final = 4
+MOST_SESSIONS: Final = 64
+
+
+# [MS-SMB2] 3.3.5.4
+def negotiate(request: Request) -> Reply:
+    connection = request.connection
+    wanted = wire.decode_request(request.message)
+    if not wanted.dialects:
+        raise Refusal(Status.INVALID_PARAMETER)
+    common = [one for one in wanted.dialects if one in wire.SPOKEN]
+    if not common:
+        raise Refusal(Status.NOT_SUPPORTED)
+    dialect = max(common)
+    contexts = _answer_contexts(request, wanted) if dialect == Dialect.SMB311 else ()
+    connection.speak(dialect)
+    connection.client_guid = wanted.client
+    connection.client_mode = wanted.security_mode
+    connection.client_capabilities = wanted.capabilities
+    connection.client_dialects = wanted.dialects
+    if dialect >= Dialect.SMB210:
+        connection.capabilities = LARGE_MTU
+        connection.has_leases = connection.house.config.leases != "none"
+        connection.capabilities |= LEASING if connection.has_leases else 0
+        connection.largest = LARGEST
+    if dialect >= Dialect.SMB300 and dialect != Dialect.SMB311:
+        connection.signs_with = Algorithm.AES_CMAC
+    if dialect == Dialect.SMB311:
+        connection.handshake = extended(NO_HANDSHAKE, request.message)
+    connection.phase = Phase.OPEN
+    return Reply(
+        wire.encode_response(
+            wire.NegotiateResponse(
+                dialect,
+                SIGNING_ENABLED,
+                connection.house.guid,
+                connection.capabilities,
+                connection.largest,
+                filetime(time.time_ns()),
+                spnego.hello(),
+                contexts,
+            )
+        )
+    )
+
+
+def _answer_contexts(
+    request: Request, wanted: wire.NegotiateRequest
+) -> tuple[tuple[int, bytes], ...]:
+    """No cipher is chosen: the link never leaves the host, and AES in Python runs at 2 MB/s."""
+    preauth = wanted.contexts.get(ContextType.PREAUTH)
+    if preauth is None:
+        raise Refusal(Status.INVALID_PARAMETER)
+    if wire.SHA512 not in wire.decode_preauth(preauth):
+        raise Refusal(Status.NO_PREAUTH_INTEGRITY_HASH_OVERLAP)
+    answers = [(int(ContextType.PREAUTH), wire.encode_preauth(os.urandom(32)))]
+    connection = request.connection
+    connection.signs_with = Algorithm.AES_CMAC
+    if (listed := wanted.contexts.get(ContextType.SIGNING)) is not None:
+        known = wire.decode_signing(listed)
+        chosen = wire.HMAC_SHA256 if wire.HMAC_SHA256 in known else wire.AES_CMAC
+        connection.signs_with = Algorithm(chosen)
+        answers.append((int(ContextType.SIGNING), wire.encode_signing(chosen)))
+    tag = wanted.contexts.get(ContextType.POSIX)
+    if tag == wire.POSIX_TAG and connection.house.config.posix:
+        connection.has_posix = True
+        answers.append((int(ContextType.POSIX), wire.POSIX_TAG))
+    return tuple(answers)
+
+
+# [MS-SMB2] 3.3.5.5
+def session_setup(request: Request) -> Reply:
+    connection = request.connection
+    wanted = messages.decode_setup(request.message)
+    if wanted.flags & messages.BINDING:
+        raise Refusal(Status.REQUEST_NOT_ACCEPTED)
+    session = _session_of(request)
+    request.session = session
+    request.header.session_id = session.id
+    is_new = session.stage is Stage.LOGGING_IN
+    if is_new and connection.dialect == Dialect.SMB311:
+        session.handshake = extended(session.handshake, request.message)
+    if session.login is None:
+        session.login = Login(connection.house.config.secret, time.time_ns())
+    answer = session.login.step(wanted.token)
+    if answer.outcome is Outcome.MORE:
+        return Reply(messages.encode_setup(0, answer.token), Status.MORE_PROCESSING_REQUIRED)
+    session.login = None
+    if answer.outcome is Outcome.REJECTED:
+        connection.forget(session)
+        raise Refusal(Status.LOGON_FAILURE)
+    if is_new:
+        _accept(request, session, answer, wanted.security_mode | connection.client_mode)
+    if wanted.previous and wanted.previous != session.id:
+        previous = connection.house.sessions.get(wanted.previous)
+        if previous is not None and previous.connection.client_guid == connection.client_guid:
+            previous.connection.forget(previous)
+    return Reply(messages.encode_setup(session.user_flags, answer.token))
+
+
+def _session_of(request: Request) -> Session:
+    connection, wanted = request.connection, request.header.session_id
+    if wanted:
+        session = connection.sessions.get(wanted)
+        if session is None or session.stage is Stage.ENDED:
+            raise Refusal(Status.USER_SESSION_DELETED)
+        return session
+    for ended in [one for one in connection.sessions.values() if one.stage is Stage.ENDED]:
+        del connection.sessions[ended.id]
+    if len(connection.sessions) >= MOST_SESSIONS:
+        raise Refusal(Status.INSUFFICIENT_RESOURCES)
+    session = Session(connection.house.new_session_id(), connection)
+    session.handshake = connection.handshake
+    connection.sessions[session.id] = session
+    connection.house.sessions[session.id] = session
+    return session
+
+
+def _accept(request: Request, session: Session, answer: Answer, mode: int) -> None:
+    session.stage = Stage.VALID
+    if answer.outcome is Outcome.ANONYMOUS:
+        session.user_flags = messages.IS_GUEST
+        return
+    connection = request.connection
+    session.algorithm = connection.signs_with
+    session.key = signing_key(answer.session_key, connection.dialect, session.handshake)
+    session.must_sign = bool(mode & SIGNING_REQUIRED)
+    # The answer to the last step is signed, so that the client knows whom it has reached.
+    request.header.flags |= 0x8
+
+
+# [MS-SMB2] 3.3.5.6
+def logoff(request: Request) -> Reply:
+    messages.decode_empty(request.message)
+    session = request.require_session()
+    session.end()
+    # The connection knows it until the answer, which may be signed, is made.
+    request.connection.house.sessions.pop(session.id, None)
+    return Reply(messages.EMPTY)
+
+
+# [MS-SMB2] 3.3.5.7
+def tree_connect(request: Request) -> Reply:
+    wanted = messages.decode_tree(request.message)
+    name = wanted.path.rpartition("\\")[2]
+    session = request.require_session()
+    if name.upper() == "IPC$":
+        tree = session.connect(None)
+    else:
+        tree = session.connect(request.connection.house.find_share(name))
+    request.header.tree_id = tree.id
+    request.chain.tree_id = tree.id
+    return Reply(messages.encode_tree(tree.kind, tree.access))
+
+
+# [MS-SMB2] 3.3.5.8
+def tree_disconnect(request: Request) -> Reply:
+    messages.decode_empty(request.message)
+    request.require_session().disconnect(request.require_tree())
+    return Reply(messages.EMPTY)
+
+
+# [MS-SMB2] 3.3.5.17
+def echo(request: Request) -> Reply:
+    messages.decode_empty(request.message)
+    return Reply(messages.EMPTY)

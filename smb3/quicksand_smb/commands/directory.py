@@ -1,0 +1,139 @@
+"""QUERY_DIRECTORY and CHANGE_NOTIFY ([MS-SMB2] 3.3.5.18, 3.3.5.19)."""
+
+from quicksand_smb import fscc, notify
+from quicksand_smb.light import Iterator
+from quicksand_smb.messages import query as wire
+from quicksand_smb.names import to_wire
+from quicksand_smb.patterns import matcher
+from quicksand_smb.reasons import StoreError
+from quicksand_smb.request import Pending, Reply, Request
+from quicksand_smb.shares import READ_DATA, Handle, Listing
+from quicksand_smb.status import Refusal, Status
+from quicksand_smb.values import Entry, Stat
+from quicksand_smb.wire import encode_text, pad
+
+
+def query_directory(request: Request) -> Reply:
+    wanted = wire.decode_directory(request.message)
+    request.check_payload(wanted.most)
+    handle = request.handle(wanted.file_id)
+    if not handle.is_directory:
+        raise Refusal(Status.INVALID_PARAMETER)
+    handle.need(READ_DATA)
+    encode = fscc.ENTRY_LEVELS.get(wanted.level)
+    if encode is None or (wanted.level == 100 and not request.connection.has_posix):
+        raise Refusal(Status.INVALID_INFO_CLASS)
+    listing = _listing(handle, wanted)
+    output = bytearray()
+    last = 0
+    count = 0
+    while True:
+        found = listing.held or _next(handle, listing)
+        listing.held = None
+        if found is None:
+            break
+        name, view = found
+        record = encode(view, encode_text(name))
+        start = len(output) + pad(len(output))
+        if start + 4 + len(record) > wanted.most:
+            listing.held = found
+            break
+        if count:
+            output[last : last + 4] = (start - last).to_bytes(4, "little")
+            output += bytes(start - len(output))
+        last = start
+        output += bytes(4) + record
+        count += 1
+        if wanted.flags & wire.SINGLE:
+            break
+    if not count:
+        if listing.held:
+            raise Refusal(Status.INFO_LENGTH_MISMATCH)
+        raise Refusal(Status.NO_MORE_FILES if listing.has_told else Status.NO_SUCH_FILE)
+    listing.has_told = True
+    return Reply(wire.encode_output(bytes(output)))
+
+
+def _listing(handle: Handle, wanted: wire.DirectoryRequest) -> Listing:
+    """The search under way, or a new one. A pattern counts where a search begins."""
+    listing = handle.listing
+    if listing and not wanted.flags & (wire.RESTART | wire.REOPEN):
+        return listing
+    pattern = wanted.pattern
+    if listing:
+        _close(listing)
+        if not wanted.flags & wire.REOPEN:
+            pattern = pattern or listing.pattern
+    if not pattern:
+        raise Refusal(Status.OBJECT_NAME_INVALID)
+    if not listing:
+        handle.share.admit_listing()
+    handle.listing = Listing(pattern, handle.node.entries(pattern, posix=handle.is_posix))
+    handle.listing.dots = _dots(handle, pattern)
+    return handle.listing
+
+
+def _close(listing: Listing) -> None:
+    close = getattr(listing.entries, "close", None)
+    if close:
+        close()
+
+
+def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
+    matches = matcher(pattern)
+    for name in (".", ".."):
+        if matches is None or matches(name):
+            yield name, handle.node.stat()
+
+
+def _next(handle: Handle, listing: Listing) -> tuple[str, fscc.View] | None:
+    for name, stat in listing.dots:
+        return name, handle.share.view(stat)
+    entry: Entry | None = next(listing.entries, None)
+    if entry is None:
+        return None
+    return to_wire(entry.name, posix=handle.is_posix), handle.share.view(entry.stat)
+
+
+def change_notify(request: Request) -> Reply | Pending:
+    wanted = wire.decode_notify(request.message)
+    request.check_payload(wanted.most)
+    handle = request.handle(wanted.file_id)
+    if not handle.is_directory:
+        raise Refusal(Status.INVALID_PARAMETER)
+    handle.need(READ_DATA)
+    if not request.is_last:
+        raise Refusal(Status.INTERNAL_ERROR)
+    if handle.watch is None:
+        if len(handle.share.watches) >= notify.MOST_WATCHES:
+            raise Refusal(Status.INSUFFICIENT_RESOURCES)
+        handle.watch = notify.Watch(
+            handle.names(), wanted.wanted, recursive=wanted.recursive, most=wanted.most
+        )
+        handle.share.watches.append(handle.watch)
+    watch = handle.watch
+
+    def answer(status: Status, data: bytes) -> None:
+        pending.finish(status, wire.encode_output(data))
+
+    def cancel(status: Status) -> None:
+        watch.drop(answer)
+        pending.finish(status, wire.encode_output(b""))
+
+    pending = request.defer(cancel)
+    watch.ask(wanted.most, answer)
+    pending.begin = watch.answer
+    return pending
+
+
+def is_empty(handle: Handle) -> bool:
+    """Whether a directory has no names. Raises StoreError."""
+    entries = handle.node.entries("*")
+    try:
+        return next(entries, None) is None
+    except StoreError:
+        raise
+    finally:
+        close = getattr(entries, "close", None)
+        if close:
+            close()

@@ -1,0 +1,98 @@
+"""READ, WRITE and FLUSH."""
+
+from quicksand_smb.messages import readwrite as wire
+from quicksand_smb.messages.session import EMPTY
+from quicksand_smb.request import FileData, Reply, Request
+from quicksand_smb.shares import APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA
+from quicksand_smb.status import Refusal, Status
+
+SEND_FROM = 64 << 10
+"""Reads from this size on are moved by the kernel where the stream can take them."""
+LAST_OFFSET = (1 << 63) - 1
+LARGEST_FILE = 0xFFFFFFF0000
+"""Bytes that a file of NTFS may have ([MS-FSA] 6, of 2.1.5.4); clients of Windows count on it."""
+
+
+# [MS-SMB2] 3.3.5.12
+def read(request: Request) -> Reply:
+    wanted = wire.decode_read(request.message)
+    request.check_payload(wanted.length)
+    handle = request.handle(wanted.file_id)
+    if handle.is_directory:
+        raise Refusal(Status.INVALID_DEVICE_REQUEST)
+    handle.need(READ_DATA | EXECUTE)
+    if wanted.offset + wanted.length > LAST_OFFSET:
+        raise Refusal(Status.INVALID_PARAMETER)
+    if handle.file.locks and handle.file.locks.forbids(
+        handle.id, wanted.offset, wanted.length, writing=False
+    ):
+        raise Refusal(Status.FILE_LOCK_CONFLICT)
+    connection = request.connection
+    is_signed = bool(request.header.flags & 0x8)
+    if (
+        connection.can_send_files
+        and request.is_alone
+        and wanted.length >= SEND_FROM
+        and not is_signed
+    ):
+        count = max(min(wanted.length, handle.node.stat().size - wanted.offset), 0)
+        if count >= SEND_FROM and count >= wanted.least:
+            handle.position = wanted.offset + count
+            return Reply(wire.encode_read(count), file=FileData(handle.node, wanted.offset, count))
+    buffer = memoryview(bytearray(wanted.length))
+    if wanted.length >= SEND_FROM:
+        with request.unlocked():
+            count = handle.node.read_into(buffer, wanted.offset)
+    else:
+        count = handle.node.read_into(buffer, wanted.offset)
+    if (count == 0 and wanted.length) or count < wanted.least:
+        raise Refusal(Status.END_OF_FILE)
+    handle.position = wanted.offset + count
+    return Reply(wire.encode_read(count), data=buffer[:count])
+
+
+# [MS-SMB2] 3.3.5.13
+def write(request: Request) -> Reply:
+    wanted = wire.decode_write(request.message)
+    count = len(wanted.data)
+    request.check_payload(count)
+    handle = request.handle(wanted.file_id)
+    handle.need_writable_share()
+    if handle.is_directory:
+        raise Refusal(Status.INVALID_DEVICE_REQUEST)
+    handle.need(WRITE_DATA | APPEND_DATA)
+    offset = wanted.offset
+    if offset > LAST_OFFSET or (count and offset + count > LARGEST_FILE):
+        raise Refusal(Status.INVALID_PARAMETER)
+    if handle.file.grants:
+        handle.share.changes(handle)
+    if not handle.access & WRITE_DATA:
+        offset = handle.node.stat().size
+    if handle.file.locks and handle.file.locks.forbids(handle.id, offset, count, writing=True):
+        raise Refusal(Status.FILE_LOCK_CONFLICT)
+    if not count:
+        return Reply(wire.encode_write(0))
+    if count >= SEND_FROM or wanted.through:
+        with request.unlocked():
+            done = handle.node.write(wanted.data, offset)
+            if wanted.through:
+                handle.node.sync(data_only=True)
+    else:
+        done = handle.node.write(wanted.data, offset)
+    if not done:
+        raise Refusal(Status.DISK_FULL)
+    handle.position = offset + done
+    if handle.share.watches:
+        handle.share.tell_written(handle)
+    return Reply(wire.encode_write(done))
+
+
+# [MS-SMB2] 3.3.5.11
+def flush(request: Request) -> Reply:
+    handle = request.handle(wire.decode_flush(request.message))
+    if not handle.is_directory:
+        handle.need(WRITE_DATA | APPEND_DATA)
+    if not handle.share.is_read_only:
+        with request.unlocked():
+            handle.node.sync(data_only=False)
+    return Reply(EMPTY)

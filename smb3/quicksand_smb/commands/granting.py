@@ -1,0 +1,118 @@
+"""What opens have to do with oplocks and leases: whom they disturb, and what they are given."""
+
+from quicksand_smb import leases, streams
+from quicksand_smb.commands.plan import EMPTYING, Plan
+from quicksand_smb.light import Callable
+from quicksand_smb.messages import create as wire
+from quicksand_smb.messages.create import CreateRequest
+from quicksand_smb.reasons import StoreError
+from quicksand_smb.request import Pending, Reply, Request
+from quicksand_smb.shares import APPEND_DATA, WRITE_DATA, File, Handle
+from quicksand_smb.status import Refusal, Status, of_store
+
+
+class HeldUp(Exception):  # noqa: N818 - no error: it is tried again
+    """What was granted to others has to be given back first."""
+
+    def __init__(self, file: File) -> None:
+        super().__init__()
+        self.file = file
+
+
+def wait_for_grants(request: Request, file: File, run: Callable[[], Reply]) -> Pending:
+    """Answer when `run` is no longer held up by what others keep of a file."""
+
+    def attempt() -> bool:
+        if pending.async_id not in request.connection.pending:
+            return True
+        try:
+            reply = run()
+        except HeldUp as found:
+            if found.file is file:
+                return False
+            found.file.held_up.append(attempt)
+        except Refusal as error:
+            pending.finish(error.status, b"")
+        except StoreError as error:
+            pending.finish(of_store(error), b"")
+        else:
+            pending.finish(Status.SUCCESS, reply.body)
+        return True
+
+    def cancel(status: Status) -> None:
+        pending.finish(status, b"")
+
+    pending = request.defer(cancel)
+    pending.opens = True
+    file.held_up.append(attempt)
+    return pending
+
+
+def check_others(
+    request: Request, file: File, plan: Plan, keeps: leases.Wanted | None, *, is_first: bool
+) -> None:
+    """Compare with the handles there are. Raises HeldUp, and Refusal for what they do not share."""
+    shut_out = None
+    try:
+        file.check_sharing(plan.access, plan.wanted.sharing)
+    except Refusal as error:
+        shut_out = error
+    if file.grants and leases.ask_others(
+        file,
+        keeps.key if keeps else None,
+        plan.access,
+        empties=plan.wanted.disposition in EMPTYING,
+        deletes=bool(plan.wanted.options & wire.DELETE_ON_CLOSE),
+        is_shut_out=shut_out is not None,
+        is_first=is_first,
+    ):
+        raise HeldUp(file)
+    if shut_out:
+        raise shut_out
+    writes = plan.access & (WRITE_DATA | APPEND_DATA)
+    if file.grants and writes and request.connection.house.config.leases == "read":
+        leases.tell_change(file, None)
+
+
+def wanted_grant(request: Request, wanted: CreateRequest) -> leases.Wanted | None:
+    """What a client asks to keep, where it may keep anything."""
+    connection = request.connection
+    if connection.house.config.leases == "none":
+        return None
+    if wanted.oplock != leases.LEASE:
+        state = leases.OPLOCKS.get(wanted.oplock, leases.NONE)
+        return leases.Wanted(state) if state else None
+    data = wanted.contexts.get(wire.LEASE_NAME)
+    if data is None or not connection.has_leases:
+        return None
+    said = wire.decode_lease(data)
+    parent = said.parent if said.flags & wire.PARENT_KEY else b""
+    key = (connection.client_guid, said.key)
+    return leases.Wanted(said.state, key, said.version, parent, said.epoch)
+
+
+def most_kept(request: Request, file: File, handle: Handle) -> int:
+    """What a client may keep, as the configuration has it. What one writes nobody keeps, so that
+    whatever is seen to change is the host's doing."""
+    house = request.connection.house
+    if house.config.leases == "all":
+        return leases.EVERYTHING
+    if any(one.access & (WRITE_DATA | APPEND_DATA) for one in (handle, *file.handles)):
+        return leases.NONE
+    if isinstance(handle.node, streams.StreamNode):
+        return leases.NONE
+    return leases.READ if house.watch(file, handle.node) else leases.NONE
+
+
+def level_of(handle: Handle) -> int:
+    """[MS-SMB2] 2.2.14, OplockLevel."""
+    if handle.grant is None:
+        return 0
+    return leases.LEASE if handle.grant.key else handle.grant.level
+
+
+def told_lease(grant: leases.Grant) -> wire.LeaseRequest:
+    flags = wire.BREAKING if grant.breaking is not None else 0
+    flags |= wire.PARENT_KEY if grant.parent else 0
+    key = grant.key[1] if grant.key else b""
+    return wire.LeaseRequest(key, grant.state, flags, grant.version, grant.parent, grant.epoch)

@@ -1,0 +1,77 @@
+"""What a file gets when it is made, or written anew."""
+
+from quicksand_smb import fscc, streams
+from quicksand_smb.commands.plan import Plan
+from quicksand_smb.messages import create as wire
+from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.shares import Share
+from quicksand_smb.status import Refusal, Status
+from quicksand_smb.store import Node
+from quicksand_smb.values import Kind, Stat
+
+
+def protect_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
+    """Who may do what with a new file, as the client says, or as its directory hands on."""
+    given = None if plan.is_posix else plan.wanted.contexts.get(wire.SECURITY)
+    if not given and not share.has_security:
+        return
+    from quicksand_smb import access
+
+    if given:
+        said = access.decode(given)
+        mode = access.mode_of(said)
+        if mode is not None:
+            node.set_mode(mode)
+            return
+        which = access.OWNER | access.GROUP | (access.DACL if said.control & 0x4 else 0)
+        share.protect(stat, access.changed(access.of_file(stat), said, which))
+    elif plan.names and (above := share.security_of(share.store.look(plan.names[:-1]))):
+        handed = access.inherited(above, stat)
+        if handed:
+            share.protect(stat, handed)
+
+
+def set_attributes(node: Node, given: bytes) -> None:
+    """[MS-SMB2] 2.2.13.2.1."""
+    for name, value in fscc.decode_attributes(memoryview(given)):
+        node.set_attribute(name, value)
+
+
+def finish_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
+    """Remember of a new file what Unix has no place for."""
+    if not plan.stream:
+        protect_new(share, plan, node, stat)
+    if plan.is_posix or plan.stream:
+        return
+    wanted = plan.wanted
+    if wanted.attributes & fscc.READ_ONLY and wanted.options & wire.DELETE_ON_CLOSE:
+        share.store.remove(plan.names, directory=node.kind is Kind.DIRECTORY, same_as=stat)
+        raise Refusal(Status.CANNOT_DELETE)
+    kept = wanted.attributes & fscc.KEPT & ~fscc.SPARSE
+    kept |= fscc.ARCHIVE if node.kind is Kind.FILE else 0
+    if kept:
+        share.remember(stat).attributes = kept
+
+
+def empty_file(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
+    """A file that is opened to be written anew has the attributes of a new one."""
+    node.resize(0)
+    if plan.is_posix or plan.stream:
+        return
+    streams.remove_all(node)
+    wanted = plan.wanted.attributes
+    share.remember(stat).attributes = wanted & fscc.KEPT & ~fscc.SPARSE | fscc.ARCHIVE
+    if wanted & fscc.READ_ONLY:
+        node.set_mode(stat.mode & ~0o222)
+
+
+def allocate_for(node: Node, wanted: bytes) -> None:
+    """[MS-SMB2] 2.2.13.2.2: how large a file will grow. That is a wish: a file system that cannot
+    keep room for it loses nothing."""
+    if len(wanted) < 8:
+        return
+    try:
+        node.allocate(0, int.from_bytes(wanted[:8], "little"), keep_size=True)
+    except StoreError as error:
+        if error.reason not in (Reason.UNSUPPORTED, Reason.DENIED, Reason.INVALID):
+            raise

@@ -1,0 +1,212 @@
+"""Least rights for the serving process: what the walk of paths must not allow, the kernel does not
+allow either.
+
+Each measure is taken if the system has it, and the report says which are in force. None replaces a
+check elsewhere. To be called once, early: `take_stream` before anything is written anywhere,
+`confine` when shares are open and modules imported, before the first thread starts, since Landlock
+holds for this thread and those that it starts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+FILES = 8192
+"""Open descriptors: the limit of nodes of a share, and as many again for listings and walks."""
+
+MEMORY = 2 << 30
+"""Bytes of address space, far above what a server in good order takes (threads reserve much)."""
+
+
+class Measure:
+    """One restriction; `why` says why it is not in force, or how far it goes."""
+
+    __slots__ = ("in_force", "name", "why")
+
+    def __init__(self, name: str, in_force: bool, why: str = "") -> None:
+        self.name = name
+        self.in_force = in_force
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'yes' if self.in_force else 'no'}{self.why and f' ({self.why})'}"
+
+
+def take_stream(log: int | None = None) -> int:
+    """Take the stream off descriptors 0, 1 and 2, and return a descriptor of it that no program
+    inherits. Instead 0 and 1 are /dev/null, and 2 is `log` or /dev/null.
+
+    QEMU gives the connection to the guest as all three. A warning, a traceback, or what the
+    interpreter prints when it dies would go to the guest, amid the protocol. Raises OSError.
+    """
+    stream = os.dup(0)  # not inherited (PEP 446)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    os.dup2(null if log is None else log, 2)
+    if null > 2:
+        os.close(null)
+    return stream
+
+
+def guard_errors(log: int | None = None) -> None:
+    """Only keep descriptor 2 away from the stream, for a server that was handed a socket of its
+    own. Raises OSError."""
+    if log is None:
+        log = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(log, 2)
+        if log > 2:
+            os.close(log)
+    else:
+        os.dup2(log, 2)
+
+
+def confine(
+    shares: Iterable[tuple[str, bool]],
+    *,
+    also_read: Iterable[str] | None = None,
+    file_bytes: int | None = None,
+    memory: int | None = MEMORY,
+) -> list[Measure]:
+    """Restrict this process for good; never raises.
+
+    `shares`: directories, and whether each is read-only. `also_read`: more directories to read,
+    by default those of Python's modules. `file_bytes`: of the largest file that may be written.
+    """
+    if also_read is None:
+        also_read = module_directories()
+    shares, also_read = list(shares), list(also_read)
+    done = [
+        _try("umask", lambda: str(os.umask(0)) and "modes are as the guest says"),
+        _limit("core", "RLIMIT_CORE", 0),
+        _limit("descriptors", "RLIMIT_NOFILE", FILES),
+    ]
+    if memory is not None:
+        done.append(_limit("memory", "RLIMIT_AS", memory))
+    if file_bytes is not None:
+        done.append(_limit("file size", "RLIMIT_FSIZE", file_bytes))
+    done.append(_try("no new privileges", _no_new_privileges))
+    done.append(_try("landlock", lambda: _landlock(shares, also_read)))
+    done.append(_try("seccomp", _seccomp))
+    return done
+
+
+def _try(name: str, measure: Callable[[], str]) -> Measure:
+    try:
+        return Measure(name, True, measure())
+    except (OSError, ImportError, AttributeError, ValueError) as error:
+        return Measure(name, False, str(error))
+
+
+def _limit(name: str, which: str, value: int) -> Measure:
+    def lower() -> str:
+        import resource
+
+        kind = getattr(resource, which)
+        hard = resource.getrlimit(kind)[1]
+        wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (wanted, wanted))
+        return str(wanted)
+
+    return _try(name, lower)
+
+
+def module_directories() -> list[str]:
+    """Where modules come from that are imported late."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return [here, *(path for path in sys.path if path and os.path.isdir(path))]
+
+
+_PR_SET_NO_NEW_PRIVS = 38
+
+
+def _libc() -> ctypes.CDLL:
+    if not sys.platform.startswith("linux"):
+        raise OSError(errno.ENOSYS, "only Linux has it")
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _no_new_privileges() -> str:
+    prctl = _libc().prctl
+    prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+    _check(prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    return ""
+
+
+def _seccomp() -> str:
+    _libc()
+    from quicksand_smb import seccomp
+
+    seccomp.install()
+    return "all threads"
+
+
+# Landlock: linux/landlock.h, landlock(7). Numbers of calls are the same on every architecture.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
+_REMOVE_DIR, _REMOVE_FILE = 1 << 4, 1 << 5
+_MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_SYM = 1 << 7, 1 << 8, 1 << 9, 1 << 10, 1 << 12
+_REFER, _TRUNCATE = 1 << 13, 1 << 14
+
+_READ = _READ_FILE | _READ_DIR
+_CHANGE = (
+    _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SOCK | _MAKE_FIFO
+    | _MAKE_SYM | _REFER | _TRUNCATE
+)  # fmt: skip
+# All rights that a version of the interface knows; what is not granted is refused: to execute, to
+# make devices, and ioctls of devices.
+_KNOWN = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
+_KNOWN_SINCE_5 = (1 << 16) - 1
+_NETWORK = 3  # bind and connect TCP; since version 4
+_SCOPES = 3  # abstract Unix sockets and signals; since version 6
+
+
+def _landlock(shares: list[tuple[str, bool]], also_read: list[str]) -> str:
+    version = _call(_CREATE_RULESET, None, 0, 1)
+    known = _KNOWN.get(version, _KNOWN_SINCE_5)
+    network = _NETWORK if version >= 4 else 0
+    scopes = _SCOPES if version >= 6 else 0
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    attributes = struct.pack("=QQQ", known, network, scopes)[:size]
+    ruleset = _call(_CREATE_RULESET, attributes, size, 0)
+    try:
+        for path, read_only in shares:
+            _allow(ruleset, path, (_READ if read_only else _READ | _CHANGE) & known)
+        for path in also_read:
+            _allow(ruleset, path, _READ & known)
+        _call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return f"version {version}"
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = struct.pack("=Qi", rights, descriptor)  # packed in the kernel's header, too
+        _call(_ADD_RULE, ruleset, 1, rule, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    """A system call by its number; raises OSError."""
+    syscall = _libc().syscall
+    syscall.restype = ctypes.c_long
+    words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    return _check(syscall(ctypes.c_long(number), *words))

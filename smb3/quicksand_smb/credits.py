@@ -1,0 +1,55 @@
+"""How many requests a client may have under way, and their numbers ([MS-SMB2] 3.3.1.1)."""
+
+from quicksand_smb.light import Final
+
+MOST: Final = 8192
+"""Credits a client may hold. Windows and Samba give as many; a client takes what it needs."""
+FEWER: Final = 256
+"""The same where all that a client sends must be taken at once: 16 MiB, since a credit stands for
+64 KiB."""
+
+
+class Window:
+    """The numbers of messages that are granted and unused."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._low = 0
+        """Every number below is used."""
+        self._high = 1
+        """Every number from here on is not granted."""
+        self._used: set[int] = set()
+        """Numbers between that are used: at most as many as the window is wide."""
+
+    def take(self, first: int, count: int) -> bool:
+        """Use up the numbers of one request. False: it bears numbers it may not bear."""
+        count = max(count, 1)
+        if first < self._low or first + count > self._high:
+            return False
+        if first == self._low and not self._used:  # as nearly always
+            self._low += count
+            return True
+        wanted = range(first, first + count)
+        if not self._used.isdisjoint(wanted):
+            return False
+        if first == self._low:
+            self._low += count
+            while self._low in self._used:
+                self._used.remove(self._low)
+                self._low += 1
+        else:
+            self._used.update(wanted)
+        return True
+
+    def grant(self, charge: int, asked: int) -> int:
+        """Credits for a response: as many as were used, and more as far as the window allows."""
+        given = max(asked, charge, 1)
+        room = self._most - (self._high - self._low)
+        if given > room:
+            given = max(room, 0)
+        self._high += given
+        return given
+
+    @property
+    def held(self) -> int:
+        return self._high - self._low - len(self._used)

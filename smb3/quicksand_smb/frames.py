@@ -1,0 +1,198 @@
+"""Frames out of a stream of bytes ([MS-SMB2] 2.1: a zero, and the length in three bytes).
+
+A stream that QEMU's guestfwd ends in a Unix socket carries one connection of the guest after the
+other, and never says where one ends. Half a frame may be left behind, or what a hostile guest
+throws in between. `Frames` comes back in step at a NEGOTIATE, with which each connection begins:
+
+* where a frame should begin and none does, it looks for one, and throws away what stands before;
+* where the rest of a frame does not come, and what has come ends with a whole NEGOTIATE.
+"""
+
+import _socket
+
+from quicksand_smb.header import MAGIC, SIZE, Command
+from quicksand_smb.light import Final
+from quicksand_smb.wire import ProtocolError
+
+LARGEST_FRAME: Final = (8 << 20) + (64 << 10)
+"""Bytes: the largest write, and what stands before it."""
+IN_PLACE: Final = 256 << 10
+"""Bytes up to which frames are read by way of the one buffer; larger ones get their own."""
+GAP_S: Final = 1.0
+"""Seconds without a byte amid a frame, after which its client may be gone."""
+PATIENCE_S: Final = 60.0
+"""Seconds that the rest of a frame may take where a stream has an end."""
+MOST_SKIPPED: Final = LARGEST_FRAME
+"""Bytes thrown away in search of a beginning: what one frame may have left behind."""
+LARGEST_NEGOTIATE: Final = 4096
+_SPARE: Final = 2
+_QUICKACK: Final = getattr(_socket, "TCP_QUICKACK", None)
+_DONTWAIT: Final = getattr(_socket, "MSG_DONTWAIT", 0)
+
+
+class Frames:
+    def __init__(self, socket: _socket.socket, *, resynchronises: bool) -> None:
+        self._socket = socket
+        self._resynchronises = resynchronises
+        self._acknowledges = _QUICKACK if socket.family == _socket.AF_INET else None
+        self._view = memoryview(bytearray(IN_PLACE + 4))
+        self._start = self._end = 0
+        """What of the buffer is received and not yet given away."""
+        self._skipped = 0
+        self._spare: list[bytearray] = []
+
+    def next(self) -> memoryview:
+        """The next frame. It is the caller's until the next call, or, if it is larger than
+        `IN_PLACE`, until he gives it back.
+
+        Raises EOFError at the end, OSError, and ProtocolError for what is no SMB2.
+        """
+        while True:
+            # Its first bytes tell whether it is one at all.
+            if not self._need(8):
+                continue
+            at = self._start
+            length = int.from_bytes(self._view[at : at + 4], "big")
+            magic = bytes(self._view[at + 4 : at + 8])
+            if length > LARGEST_FRAME or length < SIZE or magic != MAGIC:
+                self._search()
+            elif length > IN_PLACE:
+                frame = self._take_large(length)
+                if frame is not None:
+                    return frame
+            elif self._need(4 + length):
+                self._skipped = 0
+                at = self._start + 4  # the buffer may have been moved
+                self._start = at + length
+                return self._view[at : at + length]
+
+    def give_back(self, frame: memoryview) -> None:
+        """A large frame is done with: its memory is used again."""
+        buffer = frame.obj
+        if isinstance(buffer, bytearray) and len(self._spare) < _SPARE and len(frame) > IN_PLACE:
+            self._spare.append(buffer)
+
+    def change_buffer(self) -> None:
+        """Somebody still works with the last frame, and another goes on reading."""
+        rest = self._view[self._start : self._end]
+        self._view = memoryview(bytearray(IN_PLACE + 4))
+        self._view[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
+
+    def _need(self, count: int) -> bool:
+        """Have so many bytes from `_start` on. False: a new connection begins there instead."""
+        while self._end - self._start < count:
+            if self._start == self._end:
+                self._start = self._end = 0
+            elif self._start + count > len(self._view):
+                rest = bytes(self._view[self._start : self._end])
+                self._view[: len(rest)] = rest
+                self._start, self._end = 0, len(rest)
+            got = self._receive(self._view[self._end :], self._end > self._start)
+            if not got:
+                again = find_negotiate(self._view[self._start : self._end])
+                if again is not None:
+                    self._start += again
+                    return False
+                self._await(None)
+            self._end += got
+        return True
+
+    def _take_large(self, length: int) -> memoryview | None:
+        """A frame with a buffer of its own; None if a new connection begins instead."""
+        frame = memoryview(self._memory(length))[:length]
+        have = min(self._end - self._start - 4, length)
+        frame[:have] = self._view[self._start + 4 : self._start + 4 + have]
+        self._start += 4 + have
+        while have < length:
+            got = self._receive(frame[have:], True)
+            if not got:
+                tail = frame[max(have - LARGEST_NEGOTIATE, 0) : have]
+                again = find_negotiate(tail)
+                if again is not None:
+                    self._start, self._end = 0, len(tail) - again
+                    self._view[: self._end] = tail[again:]
+                    return None
+                self._await(None)
+            have += got
+        self._skipped = 0
+        return frame
+
+    def _memory(self, length: int) -> bytearray:
+        for index, buffer in enumerate(self._spare):
+            if length <= len(buffer) <= 2 * length:
+                return self._spare.pop(index)
+        return bytearray(length)
+
+    def _search(self) -> None:
+        """Go on to where a NEGOTIATE begins, or may begin with what has come so far."""
+        if not self._resynchronises:
+            raise ProtocolError("a frame of another protocol, or too long")
+        data = bytes(self._view[self._start : self._end])
+        at = 1
+        while at < len(data) and not _may_negotiate(data[at : at + 24]):
+            at += 1
+            following = data.find(b"\0", at)
+            at = len(data) if following < 0 else following
+        self._skipped += at
+        self._start += at
+        if self._skipped > MOST_SKIPPED:
+            raise ProtocolError("nothing that could be SMB2")
+
+    def _receive(self, into: memoryview, is_amid: bool) -> int:
+        """Bytes received; 0 if, amid a frame, none came for a while."""
+        if not is_amid:
+            count = self._socket.recv_into(into)
+        else:
+            try:
+                count = self._socket.recv_into(into, 0, _DONTWAIT)
+            except BlockingIOError:
+                if not self._await(GAP_S if self._resynchronises else PATIENCE_S):
+                    if not self._resynchronises:
+                        raise EOFError from None
+                    return 0
+                count = self._socket.recv_into(into)
+        if not count:
+            raise EOFError
+        if self._acknowledges is not None:
+            # It lasts for one acknowledgement. Without it each small write waits 40 ms.
+            self._socket.setsockopt(_socket.IPPROTO_TCP, self._acknowledges, 1)
+        return count
+
+    def _await(self, seconds: float | None) -> bool:
+        """Whether something came within a time."""
+        import select
+
+        if not hasattr(select, "poll"):
+            return bool(select.select([self._socket], [], [], seconds)[0])
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(None if seconds is None else seconds * 1000))
+
+
+def find_negotiate(received: memoryview) -> int | None:
+    """Where, in what was received of a frame, another frame begins that ends where the bytes end
+    and is a NEGOTIATE."""
+    tail = bytes(received[-LARGEST_NEGOTIATE:])
+    before = len(received) - len(tail)
+    at = tail.rfind(MAGIC)
+    while at >= 4:
+        whole = int.from_bytes(tail[at - 4 : at], "big") == len(tail) - at
+        # The first of a frame is left out: it is the one that is not complete.
+        if whole and before + at > 4 and _may_negotiate(tail[at - 4 :][:24]):
+            return before + at - 4
+        at = tail.rfind(MAGIC, 0, at)
+    return None
+
+
+def _may_negotiate(start: bytes) -> bool:
+    """Whether a NEGOTIATE can begin so; fewer than 24 bytes are all that has come."""
+    length = int.from_bytes(start[:4], "big")
+    if len(start) >= 4 and not SIZE <= length <= LARGEST_NEGOTIATE:
+        return False
+    known = MAGIC + SIZE.to_bytes(2, "little")
+    return (
+        start[:1] in (b"", b"\0")
+        and start[4:10] == known[: max(len(start) - 4, 0)]
+        and start[16:18] == Command.NEGOTIATE.to_bytes(2, "little")[: max(len(start) - 16, 0)]
+    )

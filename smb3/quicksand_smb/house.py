@@ -1,0 +1,132 @@
+"""What all connections of a server share: the configuration, the shares and the sessions."""
+
+import os
+from _thread import allocate_lock
+
+from quicksand_smb.config import Config, ShareConfig
+from quicksand_smb.leases import PATIENCE_S
+from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
+from quicksand_smb.shares import Share
+from quicksand_smb.status import Refusal, Status
+from quicksand_smb.store import Node, Store
+
+if TYPE_CHECKING:
+    from quicksand_smb.hostwatch import HostWatch
+    from quicksand_smb.leases import Clock, Grant, Key
+    from quicksand_smb.session import Session
+    from quicksand_smb.shares import File
+
+
+class Talker(Protocol):
+    """A connection, as far as the house knows it."""
+
+    def drain(self) -> None:
+        """Send what waits to be sent; without the lock."""
+
+
+class House:
+    """All state is changed under `lock`, which is let go only while a request waits for a disk."""
+
+    def __init__(self, config: Config) -> None:
+        self.lock = allocate_lock()
+        self.config = config
+        self.guid = os.urandom(16)
+        self.shares: dict[str, Share] = {}
+        self.sessions: dict[int, Session] = {}
+        self.leases: dict[Key, Grant] = {}
+        self._host: HostWatch | None = None
+        self.talking: set[Talker] = set()
+        """Connections that have something to send."""
+        self._next_handle = 0
+        self.reload(config)
+
+    def new_session_id(self) -> int:
+        """Nobody in the guest who may not know the number can guess it."""
+        while True:
+            number = int.from_bytes(os.urandom(8), "little")
+            if number not in self.sessions and number not in (0, (1 << 64) - 1):
+                return number
+
+    def new_handle_id(self) -> int:
+        self._next_handle += 1
+        return self._next_handle
+
+    def expect(self, late: Callable[[], None]) -> "Clock":
+        """Call `late` under the lock when a client has not answered for too long."""
+
+        from threading import Timer
+
+        def ring() -> None:
+            with self.lock:
+                late()
+                talking = list(self.talking)
+                self.talking.clear()
+            for one in talking:
+                one.drain()
+
+        clock = Timer(PATIENCE_S, ring)
+        clock.daemon = True
+        clock.start()
+        return clock
+
+    def watch(self, file: "File", node: Node) -> bool:
+        """Tell the clients when the host changes a file of which they keep something. False: that
+        cannot be found out."""
+        if self._host is None:
+            from quicksand_smb.hostwatch import HostWatch
+
+            try:
+                self._host = HostWatch(self._host_changed)
+            except OSError:
+                return False
+        return self._host.add(file, node)
+
+    def _host_changed(self, files: "list[File]") -> None:
+        with self.lock:
+            for file in files:
+                for grant in list(file.grants):
+                    grant.ask_back(0)
+            talking = list(self.talking)
+            self.talking.clear()
+        for one in talking:
+            one.drain()
+
+    def find_share(self, name: str) -> Share:
+        share = self.shares.get(name.upper())
+        if share is None or share.is_gone:
+            raise Refusal(Status.BAD_NETWORK_NAME)
+        return share
+
+    def reload(self, config: Config) -> None:
+        """Take shares away that the configuration no longer names, and open those that are new.
+
+        A share whose directory cannot be opened is left out: the others go on.
+        """
+        self.config = config
+        wanted = {one.name.upper(): one for one in config.shares}
+        for name, share in list(self.shares.items()):
+            one = wanted.get(name)
+            if one is None or (share.path, share.is_read_only) != (one.path, one.is_read_only):
+                del self.shares[name]
+                share.end()
+        for name, one in wanted.items():
+            if name not in self.shares and (made := open_share(one)):
+                self.shares[name] = made
+
+    def end(self) -> None:
+        """Close everything that is shared. Done twice, it does nothing."""
+        for share in self.shares.values():
+            share.end()
+        self.shares.clear()
+        if self._host:
+            self._host.end()
+
+
+def open_share(wanted: ShareConfig) -> Share | None:
+    from quicksand_smb.reasons import StoreError
+
+    try:
+        store = Store(wanted.path, read_only=wanted.is_read_only)
+    except (StoreError, OSError):
+        return None
+    return Share(wanted.name, wanted.path, store, is_read_only=wanted.is_read_only)

@@ -1,0 +1,216 @@
+"""System calls of Linux that the os module lacks, by ctypes; each says where it is missing.
+
+Every function raises OSError as os functions do. ENOSYS means that the kernel or the C library does
+not know the call; callers have another way then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+from _thread import _local
+
+from quicksand_smb.values import STATX_SIZE, Stat, stat_from_os, stat_from_statx
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+O_PATH: int = getattr(os, "O_PATH", 0)
+O_NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+O_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
+# What every open has: no waiting for the other end of a FIFO, no controlling terminal.
+O_ALWAYS: int = (
+    O_NOFOLLOW
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+)
+O_LOOK: int = (O_PATH or getattr(os, "O_NONBLOCK", 0)) | O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+"""For a descriptor that only names a file (open(2), O_PATH); elsewhere it reads, too."""
+
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
+_AT_NO_AUTOMOUNT = 0x800
+_AT_EMPTY_PATH = 0x1000
+_STATX_WANTED = 0xFFF  # STATX_BASIC_STATS and STATX_BTIME
+_RENAME_NOREPLACE = 1
+_NR_OPENAT2 = 437  # on every architecture
+_RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH, NO_SYMLINKS, NO_MAGICLINKS (linux/openat2.h)
+_OPEN_HOW = struct.Struct("=QQQ").pack
+_TIMESPECS = struct.Struct("=qqqq").pack
+_UTIME_OMIT = (1 << 30) - 2
+_SECONDS_MAX = (1 << 62) - 1
+
+FALLOC_KEEP_SIZE = 1
+FALLOC_PUNCH_HOLE = 2
+_FICLONERANGE = 0x4020940D
+_CLONE_RANGE = struct.Struct("=qQQQ").pack
+
+
+def _load() -> Any:
+    return ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
+
+
+libc: Any = _load()
+"""None where this is not Linux."""
+
+
+def _function(name: str, *types: Any) -> Any:
+    found = getattr(libc, name, None)
+    if found is not None:
+        found.argtypes = types
+    return found
+
+
+_int, _uint, _text, _pointer = ctypes.c_int, ctypes.c_uint, ctypes.c_char_p, ctypes.c_void_p
+_off = ctypes.c_int64
+_statx = _function("statx", _int, _text, _int, _uint, _pointer)
+_renameat2 = _function("renameat2", _int, _text, _int, _text, _uint)
+_fallocate = _function("fallocate64", _int, _int, _off, _off)
+_utimensat = _function("utimensat", _int, _text, _text, _int)
+_futimens = _function("futimens", _int, _text)
+_inotify_init = _function("inotify_init1", _int)
+_inotify_add = _function("inotify_add_watch", _int, _text, _uint)
+_inotify_remove = _function("inotify_rm_watch", _int, _int)
+_IN_CLOEXEC = 0o2000000
+# A variadic function: its arguments go as they are declared here.
+_openat2 = _function("syscall", ctypes.c_long, ctypes.c_long, _text, _text, ctypes.c_long)
+
+
+def failed(what: bytes = b"") -> OSError:
+    """The error of the last call by ctypes in this thread."""
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), what or None)
+
+
+def missing() -> OSError:
+    return OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def openat2(root: int, path: bytes, flags: int, mode: int) -> int:
+    """Open `path` at or below the directory `root`, with no symlink on the way; Linux 5.6."""
+    if _openat2 is None:
+        raise missing()
+    how = _OPEN_HOW(flags, mode, _RESOLVE)
+    found: int = _openat2(_NR_OPENAT2, root, path, how, len(how))
+    if found < 0:
+        raise failed(path)
+    return found
+
+
+class _Buffer(_local):
+    """One struct statx for each thread."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(STATX_SIZE)
+        self._view = (ctypes.c_char * STATX_SIZE).from_buffer(self.data)
+        self.address = ctypes.addressof(self._view)
+
+
+_buffer = _Buffer()
+
+
+def stat_of(descriptor: int) -> Stat:
+    """Of an open descriptor, O_PATH as well."""
+    if _statx is None:
+        return stat_from_os(os.fstat(descriptor))
+    if _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_WANTED, _buffer.address) < 0:
+        raise failed()
+    return stat_from_statx(_buffer.data)
+
+
+def stat_at(directory: int, name: bytes) -> Stat:
+    """Of one name in a directory; a symlink itself. Mounts nothing."""
+    if _statx is None:
+        return stat_from_os(os.stat(name, dir_fd=directory, follow_symlinks=False))
+    flags = _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT
+    if _statx(directory, name, flags, _STATX_WANTED, _buffer.address) < 0:
+        raise failed(name)
+    return stat_from_statx(_buffer.data)
+
+
+def rename_no_replace(old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:
+    """Rename only if `new` does not exist, atomically. Raises ENOSYS or EINVAL where the file
+    system cannot."""
+    if _renameat2 is None:
+        raise missing()
+    if _renameat2(old_dir, old, new_dir, new, _RENAME_NOREPLACE) < 0:
+        raise failed(new)
+
+
+def fallocate(descriptor: int, mode: int, offset: int, count: int) -> None:
+    """fallocate(2); unlike posix_fallocate it writes no zeros where the file system cannot."""
+    if _fallocate is None:
+        raise missing()
+    while _fallocate(descriptor, mode, offset, count) < 0:
+        if ctypes.get_errno() != errno.EINTR:
+            raise failed()
+
+
+def clone_range(to: int, source: int, offset: int, count: int, to_offset: int) -> None:
+    """FICLONERANGE (ioctl_ficlonerange(2)): share the extents; `count` 0 is up to the end."""
+    try:
+        from fcntl import ioctl
+    except ImportError:
+        raise missing() from None
+    if libc is None:
+        raise missing()
+    ioctl(to, _FICLONERANGE, _CLONE_RANGE(source, offset, count, to_offset))
+
+
+def _timespec(time_ns: int | None) -> tuple[int, int]:
+    if time_ns is None:
+        return 0, _UTIME_OMIT
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    # The file system brings what it cannot store to the nearest that it can.
+    return max(-_SECONDS_MAX, min(_SECONDS_MAX, seconds)), rest
+
+
+def set_times(descriptor: int, accessed_ns: int | None, written_ns: int | None) -> None:
+    """Times of an open file, nanoseconds since 1970, or None for one that stays. `descriptor` may
+    be O_PATH on Linux. Out of the file system's range means its earliest or latest time."""
+    if _utimensat is None or struct.calcsize("l") != 8:
+        now = os.fstat(descriptor)
+        accessed = now.st_atime_ns if accessed_ns is None else accessed_ns
+        written = now.st_mtime_ns if written_ns is None else written_ns
+        os.utime(descriptor, ns=(accessed, written))
+        return
+    times = _TIMESPECS(*_timespec(accessed_ns), *_timespec(written_ns))
+    if _futimens(descriptor, times) < 0:
+        if ctypes.get_errno() != errno.EBADF:
+            raise failed()
+        if _utimensat(_AT_FDCWD, own_path(descriptor), times, 0) < 0:
+            raise failed()
+
+
+def inotify() -> int:
+    """A descriptor that tells of changes (inotify(7))."""
+    if _inotify_init is None:
+        raise missing()
+    found: int = _inotify_init(_IN_CLOEXEC)
+    if found < 0:
+        raise failed()
+    return found
+
+
+def inotify_add(descriptor: int, path: bytes, mask: int) -> int:
+    """Watch what a path leads to. One file has one number, however often it is asked."""
+    found: int = _inotify_add(descriptor, path, mask)
+    if found < 0:
+        raise failed(path)
+    return found
+
+
+def inotify_remove(descriptor: int, watch: int) -> None:
+    """Watches of files that are gone have ended by themselves."""
+    _inotify_remove(descriptor, watch)
+
+
+def own_path(descriptor: int) -> bytes:
+    """A path to what a descriptor of this process names, be it moved or removed meanwhile. Calls
+    that refuse an O_PATH descriptor take this path; it needs /proc."""
+    return b"/proc/self/fd/%d" % descriptor

@@ -1,0 +1,75 @@
+"""Locks on ranges of bytes, which live as long as the server ([MS-FSA] 2.1.5.7)."""
+
+from quicksand_smb.light import Final, NamedTuple
+
+MOST: Final = 2048
+"""Locks on one file."""
+MOST_OF_SHARE: Final = 8192
+"""Locks on all files of a share."""
+END: Final = 1 << 64
+
+
+class Lock(NamedTuple):
+    owner: int
+    """The handle that holds it."""
+    start: int
+    end: int
+    is_exclusive: bool
+
+
+class Locks:
+    """The locks on one file."""
+
+    def __init__(self) -> None:
+        self._held: list[Lock] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, wanted: Lock) -> bool:
+        """Take a lock unless another is in its way. One's own are in the way of an exclusive one,
+        too, and not of a shared one."""
+        if any(_conflict(wanted, held) for held in self._held):
+            return False
+        self._held.append(wanted)
+        return True
+
+    def remove(self, owner: int, start: int, end: int) -> bool:
+        """Give back a lock of exactly this range."""
+        for index, held in enumerate(self._held):
+            if (held.owner, held.start, held.end) == (owner, start, end):
+                del self._held[index]
+                return True
+        return False
+
+    def remove_all(self, owner: int) -> bool:
+        before = len(self._held)
+        self._held = [held for held in self._held if held.owner != owner]
+        return len(self._held) != before
+
+    def forbids(self, owner: int, start: int, count: int, *, writing: bool) -> bool:
+        """Whether a lock stands against reading or writing bytes."""
+        if not count:
+            return False
+        end = start + count
+        for held in self._held:
+            if held.start >= end or held.end <= start:
+                continue
+            if held.is_exclusive and held.owner != owner:
+                return True
+            if writing and not held.is_exclusive:
+                return True
+        return False
+
+
+def _conflict(wanted: Lock, held: Lock) -> bool:
+    if not wanted.is_exclusive and (not held.is_exclusive or held.owner == wanted.owner):
+        return False
+    if wanted.start == wanted.end or held.start == held.end:
+        # A lock of no bytes is in the way only of what begins before it and ends behind.
+        empty, other = (wanted, held) if wanted.start == wanted.end else (held, wanted)
+        return other.start < empty.start < other.end
+    return wanted.start < held.end and wanted.end > held.start

@@ -1,0 +1,170 @@
+"""What a guest may call a file, and what the host calls it.
+
+A name of the host is bytes: all but NUL and "/", up to 255 of them. On the wire it is UTF-16, and
+Windows forbids some characters. The two are mapped both ways without loss:
+
+* Linux and macOS clients put forbidden characters into a private range of Unicode ("SFM": U+F001 to
+  U+F01F for control characters, U+F020 to U+F029 for ``"*:<>?\\|``, a space and a dot at the end;
+  fs/smb/client/cifs_unicode.h). The host gets the real character.
+* A byte that is no UTF-8 is U+F080 to U+F0FF, as Cygwin does it. A percent escape would make files
+  with a percent sign in their names, as wget makes them, into others.
+* A name of the host that itself has one of these private characters has their bytes escaped in the
+  same way, so that no two names become one.
+
+Within the server a name is a `str` with surrogate escapes (PEP 383), always of UTF-8, whatever
+the locale says.
+"""
+
+from __future__ import annotations
+
+from quicksand_smb.reasons import Reason, StoreError
+
+Names = tuple[str, ...]
+"""Components below the root of a share; () is the root."""
+
+NAME_MAX = 255
+"""Bytes of one component (limits.h)."""
+
+PATH_MAX = 4095
+"""Bytes of a whole path or of a symlink's target, without the NUL (linux/limits.h)."""
+
+DEPTH_MAX = 512
+"""Components of a path."""
+
+_ESCAPES = {chr(0xF000 + byte): chr(0xDC00 + byte) for byte in range(0x80, 0x100)}
+"""Of the guest: single bytes; PEP 383 has them in another range."""
+
+_SFM = {chr(0xF020 + index): char for index, char in enumerate('"*:<>?\\| .')}
+_SFM |= {chr(0xF000 + code): chr(code) for code in range(1, 0x20)}
+
+_FORBIDDEN = frozenset('\0/"*:<>?\\|') | {chr(code) for code in range(0x20)}
+_FORBIDDEN_POSIX = frozenset("\0/?")
+"""Linux puts a question mark for a byte that is no UTF-8 (fs/smb/client/cifs_unicode.c,
+cifs_strtoUTF16), so that two names would become one. One that is meant comes as U+F025."""
+
+
+def _bytewise(char: str) -> str:
+    return "".join([chr(0xF000 + byte) for byte in char.encode()])
+
+
+class _Map:
+    """How the characters of one kind of client are told apart from the host's."""
+
+    __slots__ = ("_at_end", "_special", "_to_guest", "_to_host", "forbidden")
+
+    def __init__(self, forbidden: frozenset[str], private: dict[str, str], at_end: str) -> None:
+        self.forbidden = forbidden
+        to_host = _ESCAPES | private
+        self._to_host = str.maketrans(to_host)
+        # Each private character of the host goes by its bytes, or it would come back as another.
+        to_guest = {char: _bytewise(char) for char in to_host}
+        to_guest |= {char: code for code, char in to_host.items() if char not in at_end}
+        self._to_guest = str.maketrans(to_guest)
+        self._special = frozenset(to_guest)
+        self._at_end = {char: code for code, char in to_host.items() if char in at_end}
+
+    def to_guest(self, text: str) -> str:
+        end = self._at_end.get(text[-1:]) if text else None
+        if self._special.isdisjoint(text):
+            return text[:-1] + end if end else text
+        mapped = text.translate(self._to_guest)
+        return mapped[:-1] + end if end else mapped
+
+    def to_host(self, text: str) -> str:
+        mapped = text.translate(self._to_host)
+        return mapped.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
+_WINDOWS = _Map(_FORBIDDEN, _SFM, at_end=" .")
+_POSIX = _Map(
+    _FORBIDDEN_POSIX,
+    # Of these Linux takes and gives a backslash as it is.
+    {code: char for code, char in _SFM.items() if char != "\\"},
+    at_end=" .",
+)
+
+
+def from_wire(path: str, *, posix: bool = False, separator: str = "\\") -> Names:
+    """Names of the host for a path from a request, which does not begin with a separator; "" is
+    the root. `posix`: the POSIX extensions are in use; with them every character but NUL, "/" and
+    "?" may also come as it is.
+
+    Raises StoreError(BAD_NAME).
+    """
+    if not path:
+        return ()
+    parts = path.split(separator)
+    if len(parts) > DEPTH_MAX:
+        raise StoreError(Reason.BAD_NAME, "too deep")
+    return tuple([_component(part, posix) for part in parts])
+
+
+def _component(part: str, posix: bool) -> str:
+    kind = _POSIX if posix else _WINDOWS
+    if part in ("", ".", "..") or not kind.forbidden.isdisjoint(part):
+        raise StoreError(Reason.BAD_NAME)
+    if part.isascii():
+        return part
+    try:
+        part.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate, which within this server would mean a byte.
+        raise StoreError(Reason.BAD_NAME) from None
+    name = kind.to_host(part)
+    if name in (".", "..") or (
+        not _ESCAPES.keys().isdisjoint(part) and to_wire(name, posix=posix) != part
+    ):
+        # The latter: escaped bytes that are UTF-8, a second name for a file that has one.
+        raise StoreError(Reason.BAD_NAME)
+    return name
+
+
+def to_wire(name: str, *, posix: bool = False) -> str:
+    """One name of the host as the guest is to see it; `from_wire` gives the name back."""
+    return (_POSIX if posix else _WINDOWS).to_guest(name)
+
+
+def target_from_wire(text: str, *, posix: bool = False) -> str:
+    """A symlink's target, separated by "/", as the host is to store it. It is data: it may be
+    absolute and lead anywhere, since this server follows no link. Raises StoreError(BAD_NAME)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise StoreError(Reason.BAD_NAME) from None
+    if not text or "\0" in text or (posix and "?" in text):
+        raise StoreError(Reason.BAD_NAME)
+    return (_POSIX if posix else _WINDOWS).to_host(text)
+
+
+def target_to_wire(target: str, *, posix: bool = False) -> str:
+    """A symlink's target as the guest is to see it, still separated by "/"."""
+    return "/".join([_part_to_wire(part, posix) for part in target.split("/")])
+
+
+def _part_to_wire(part: str, posix: bool) -> str:
+    return part if part in (".", "..") else to_wire(part, posix=posix)
+
+
+def host_path(names: Names) -> list[bytes]:
+    """The components as the host has them. Every name passes here on its way to a system call.
+
+    Raises StoreError(BAD_NAME) for what is no name, wherever it came from.
+    """
+    try:
+        whole = "/".join(names).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise StoreError(Reason.BAD_NAME) from None
+    parts = whole.split(b"/") if names else []
+    if len(parts) != len(names) or len(parts) > DEPTH_MAX or len(whole) > PATH_MAX:
+        raise StoreError(Reason.BAD_NAME)
+    for part in parts:
+        if part in (b"", b".", b"..") or len(part) > NAME_MAX:
+            raise StoreError(Reason.BAD_NAME)
+    if b"\0" in whole:
+        raise StoreError(Reason.BAD_NAME)
+    return parts
+
+
+def from_host(name: bytes) -> str:
+    """A name that the host has told."""
+    return name.decode("utf-8", "surrogateescape")

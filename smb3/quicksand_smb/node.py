@@ -1,0 +1,483 @@
+"""An open file, directory, or something else that is only looked at.
+
+All work goes by the descriptor; a file that was renamed or removed stays the one that was opened.
+Every method takes the descriptor for its time (`walk.Held`), maps errors, and, if it changes
+something, first passes the gate; `_operation` is the one place for the three.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from quicksand_smb import kernel, patterns
+from quicksand_smb.names import NAME_MAX, Names, from_host, from_wire, host_path, to_wire
+from quicksand_smb.reasons import Reason, StoreError, store_error
+from quicksand_smb.room import Room
+from quicksand_smb.values import Entry, Kind, Limits, Stat
+from quicksand_smb.walk import Held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Concatenate, ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+OFFSET_MAX = (1 << 63) - 1
+"""Of a file, in bytes (off_t)."""
+
+_BUFFER = 1 << 20
+"""Bytes that a copy by reading and writing moves at once."""
+
+_SET_ID = 0o6000
+
+
+class Share:
+    """What a node needs of its store."""
+
+    limits: Limits
+    room: Room
+
+    def forget(self, node: Node) -> None:
+        """The node was closed."""
+        raise NotImplementedError
+
+
+def _operation(
+    *, changes: bool
+) -> Callable[[Callable[Concatenate[Node, int, P], R]], Callable[Concatenate[Node, P], R]]:
+    """A method that gets the descriptor as its first argument. `changes`: it is refused with
+    READ_ONLY where the share, or the file's place in it, is not the guest's to change."""
+
+    def wrap(method: Callable[Concatenate[Node, int, P], R]) -> Callable[Concatenate[Node, P], R]:
+        def run(self: Node, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            if changes and self.frozen:
+                raise StoreError(Reason.READ_ONLY)
+            descriptor = self.held.take()
+            try:
+                return method(self, descriptor, *args, **kwargs)
+            except (OSError, OverflowError, ValueError) as error:
+                raise store_error(error) from error
+            finally:
+                self.held.give()
+
+        run.__name__ = method.__name__
+        run.__doc__ = method.__doc__
+        run.changes = changes  # type: ignore[attr-defined]
+        return run
+
+    return wrap
+
+
+class Node:
+    """Made by `Store.open`. All methods raise StoreError; GONE after `close` or `Store.close`."""
+
+    __slots__ = ("__weakref__", "_append", "_read", "_share", "_write", "first", "frozen", "held",
+                 "kind", "moves", "names")  # fmt: skip
+
+    def __init__(
+        self,
+        share: Share,
+        descriptor: int,
+        kind: Kind,
+        *,
+        read: bool,
+        write: bool,
+        append: bool,
+        frozen: bool,
+    ) -> None:
+        self._share = share
+        self._read = read
+        self._write = write
+        self._append = append
+        self.held = Held(descriptor)
+        self.kind = kind
+        self.frozen = frozen
+        """Whether nothing may be changed by it."""
+        self.first: Stat | None = None
+        """What it was when it was opened, unless opening it has changed that."""
+        self.names: Names = ()
+        """What it was opened by, when its store had made so many `moves`."""
+        self.moves = 0
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.held.close()
+        self._share.forget(self)
+
+    @_operation(changes=False)
+    def stat(self, descriptor: int) -> Stat:
+        """As it is now."""
+        return kernel.stat_of(descriptor)
+
+    @_operation(changes=False)
+    def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        """Fill the buffer from `offset`; returns how many bytes there were, 0 at the end."""
+        self._need(self._read)
+        return os.preadv(descriptor, [buffer], offset)
+
+    def send_to(self, socket_fd: int, offset: int, count: int) -> int:
+        """Send bytes to a socket without copying them; returns how many it took, 0 at the end of
+        the file. Raises OSErrors of the socket as they are (BlockingIOError, ConnectionError)."""
+        descriptor = self.held.take()
+        try:
+            self._need(self._read)
+            if offset + count > OFFSET_MAX:
+                raise StoreError(Reason.INVALID)
+            return os.sendfile(socket_fd, descriptor, offset, count)
+        except (BlockingIOError, ConnectionError, InterruptedError):
+            raise
+        except (OSError, OverflowError, ValueError) as error:
+            raise store_error(error) from error
+        finally:
+            self.held.give()
+
+    @_operation(changes=True)
+    def write(self, descriptor: int, data: memoryview, offset: int) -> int:
+        """Write all of `data` at `offset`, or at the end if the node is for appending; returns how
+        many bytes were written: fewer only if the disk filled up meanwhile."""
+        self._need(self._write or self._append)
+        count = len(data)
+        if self._append and not self._write:
+            offset = os.fstat(descriptor).st_size
+        self._check_size(offset, count)
+        self._need_room(descriptor, offset, count)
+        done = os.pwrite(descriptor, data, offset)
+        while done < count:
+            try:
+                done += os.pwrite(descriptor, data[done:], offset + done)
+            except OSError:
+                break
+        return done
+
+    @_operation(changes=True)
+    def resize(self, descriptor: int, size: int) -> None:
+        """Cut the file, or lengthen it by a hole."""
+        self._need(self._write)
+        self._check_size(0, size)
+        os.ftruncate(descriptor, size)
+
+    @_operation(changes=False)
+    def sync(self, descriptor: int, *, data_only: bool = False) -> None:
+        """Bring what was written to the disk; of a directory, its names."""
+        if self.kind is Kind.DIRECTORY:
+            directory = os.open(b".", os.O_RDONLY | kernel.O_ALWAYS, dir_fd=descriptor)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        elif self._read or self._write or self._append:
+            (getattr(os, "fdatasync", os.fsync) if data_only else os.fsync)(descriptor)
+
+    @_operation(changes=True)
+    def set_times(
+        self, descriptor: int, *, accessed_ns: int | None = None, written_ns: int | None = None
+    ) -> None:
+        """Times in nanoseconds since 1970; None leaves one as it is. What the file system cannot
+        store becomes its earliest or latest time."""
+        kernel.set_times(descriptor, accessed_ns, written_ns)
+
+    @_operation(changes=True)
+    def set_mode(self, descriptor: int, mode: int) -> None:
+        """Permission bits. Set-id bits are never set; a directory keeps its set-group-id bit, which
+        only says who owns what is made in it."""
+        now = kernel.stat_of(descriptor)
+        mode &= 0o1777
+        if now.kind is Kind.DIRECTORY:
+            mode |= now.mode & 0o2000
+        self._change_mode(descriptor, mode)
+
+    def _change_mode(self, descriptor: int, mode: int) -> None:
+        try:
+            os.fchmod(descriptor, mode)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            os.chmod(kernel.own_path(descriptor), mode)
+
+    def empty(self) -> None:
+        """For an open that overwrites; whether it may was asked there."""
+        descriptor = self.held.take()
+        try:
+            os.ftruncate(descriptor, 0)
+        finally:
+            self.held.give()
+
+    def drop_set_id(self, mode: int) -> None:
+        """Before a guest writes into a program: the kernel does the same for ordinary users, but
+        not if this server runs as root."""
+        descriptor = self.held.take()
+        try:
+            os.fchmod(descriptor, mode & ~_SET_ID)
+        finally:
+            self.held.give()
+
+    @_operation(changes=True)
+    def allocate(
+        self, descriptor: int, offset: int, count: int, *, keep_size: bool = False
+    ) -> None:
+        """Reserve disk space. Raises UNSUPPORTED where the file system cannot."""
+        self._need(self._write)
+        self._check_size(offset, count)
+        self._need_room(descriptor, offset, count)
+        kernel.fallocate(descriptor, kernel.FALLOC_KEEP_SIZE if keep_size else 0, offset, count)
+
+    @_operation(changes=True)
+    def punch(self, descriptor: int, offset: int, count: int) -> None:
+        """Make a range read as zeros and free its blocks; the size stays. Raises UNSUPPORTED where
+        the file system cannot."""
+        self._need(self._write)
+        if offset < 0 or count < 0 or offset + count > OFFSET_MAX:
+            raise StoreError(Reason.INVALID)
+        if count:
+            mode = kernel.FALLOC_PUNCH_HOLE | kernel.FALLOC_KEEP_SIZE
+            kernel.fallocate(descriptor, mode, offset, count)
+
+    @_operation(changes=False)
+    def ranges(
+        self, descriptor: int, offset: int, count: int, *, at_most: int = 1024
+    ) -> list[tuple[int, int]]:
+        """The parts with data as (offset, count), at most so many of them, within the range. Where
+        the file system knows no holes, all of it."""
+        self._need(self._read or self._write)
+        if offset < 0 or count < 0:
+            raise StoreError(Reason.INVALID)
+        end = min(offset + count, os.fstat(descriptor).st_size)
+        found: list[tuple[int, int]] = []
+        if not hasattr(os, "SEEK_DATA"):
+            return [(offset, end - offset)] if offset < end else []
+        while offset < end and len(found) < at_most:
+            try:
+                start = os.lseek(descriptor, offset, os.SEEK_DATA)
+                if start >= end:
+                    break
+                hole = min(os.lseek(descriptor, start, os.SEEK_HOLE), end)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # no data up to the end
+                    break
+                raise
+            found.append((start, hole - start))
+            offset = hole
+        return found
+
+    @_operation(changes=True)
+    def copy_from(self, descriptor: int, other: Node, offset: int, to: int, count: int) -> int:
+        """Copy bytes of another file into this one, in the kernel where it can; ranges of one file
+        may overlap. Returns how many there were before the other's end."""
+        self._need(self._write)
+        other._need(other._read)
+        self._check_size(to, count)
+        if offset < 0:
+            raise StoreError(Reason.INVALID)
+        source = other.held.take()
+        try:
+            count = max(0, min(count, os.fstat(source).st_size - offset))
+            self._need_room(descriptor, to, count)
+            done = _copy_in_kernel(source, descriptor, offset, to, count)
+            return done + _copy(source, descriptor, offset + done, to + done, count - done)
+        finally:
+            other.held.give()
+
+    @_operation(changes=True)
+    def clone_from(self, descriptor: int, other: Node, offset: int, to: int, count: int) -> None:
+        """Share the disk blocks of a part of another file. Raises UNSUPPORTED where the file
+        system cannot, and INVALID if the range does not fit its blocks."""
+        self._need(self._write)
+        other._need(other._read)
+        self._check_size(to, count)
+        if offset < 0:
+            raise StoreError(Reason.INVALID)
+        if not count:
+            return
+        source = other.held.take()
+        try:
+            kernel.clone_range(descriptor, source, offset, count, to)
+        finally:
+            other.held.give()
+
+    @_operation(changes=False)
+    def read_link(self, descriptor: int) -> str:
+        """A symlink's target, which is data. Raises INVALID for anything else."""
+        if self.kind is not Kind.SYMLINK:
+            raise StoreError(Reason.INVALID)
+        return from_host(os.readlink(b"", dir_fd=descriptor))
+
+    def entries(self, pattern: str, *, posix: bool = False) -> Iterator[Entry]:
+        """The names of a directory that match (`patterns`), as they come, without "." and "..".
+        Memory does not grow with the directory. What vanishes meanwhile is left out.
+
+        Each call reads anew by a descriptor of its own, which ends with the iterator.
+        """
+        if self.kind is not Kind.DIRECTORY:
+            raise StoreError(Reason.NOT_DIRECTORY)
+        if patterns.is_literal(pattern):
+            return self._entry(pattern, posix)
+        return self._scan(patterns.matcher(pattern), posix)
+
+    def _entry(self, wanted: str, posix: bool) -> Iterator[Entry]:
+        try:
+            name = from_wire(wanted, posix=posix, separator="\0")[0]
+            yield Entry(name, self._stat_of_entry(host_path((name,))[0]))
+        except StoreError as error:
+            if error.reason not in (Reason.NOT_FOUND, Reason.BAD_NAME):
+                raise
+
+    @_operation(changes=False)
+    def _stat_of_entry(self, descriptor: int, name: bytes) -> Stat:
+        return kernel.stat_at(descriptor, name)
+
+    @_operation(changes=False)
+    def _open_again(self, descriptor: int) -> int:
+        flags = os.O_RDONLY | kernel.O_DIRECTORY | kernel.O_ALWAYS
+        return os.open(b".", flags, dir_fd=descriptor)
+
+    def _scan(self, matches: Callable[[str], bool] | None, posix: bool) -> Iterator[Entry]:
+        directory = self._open_again()
+        try:
+            with os.scandir(directory) as found:
+                for item in found:
+                    if self.held.closed:
+                        raise StoreError(Reason.GONE)
+                    raw = os.fsencode(item.name)
+                    name = from_host(raw)
+                    if matches is not None and not matches(to_wire(name, posix=posix)):
+                        continue
+                    try:
+                        yield Entry(name, kernel.stat_at(directory, raw))
+                    except OSError:  # removed meanwhile, or a mount point that does not answer
+                        continue
+        except OSError as error:
+            raise store_error(error) from error
+        finally:
+            os.close(directory)
+
+    # Extended attributes: only those of users (xattr(7)), so no capability, label or ACL.
+
+    @_operation(changes=False)
+    def attributes(self, descriptor: int) -> list[str]:
+        """Names without "user."."""
+        found = _listxattr(_for_attributes(self.kind, descriptor))
+        names = [from_host(name[5:]) for name in found if name.startswith(b"user.")]
+        return [name for name in names if _is_attribute(name)][: self._share.limits.attributes]
+
+    @_operation(changes=False)
+    def attribute(self, descriptor: int, name: str) -> bytes:
+        """Its value. Raises NOT_FOUND."""
+        key = _attribute_key(name)
+        return os.getxattr(_for_attributes(self.kind, descriptor), key)
+
+    @_operation(changes=True)
+    def set_attribute(self, descriptor: int, name: str, value: bytes) -> None:
+        """Make or change one. Raises TOO_LARGE and TOO_MANY beyond the limits."""
+        key = _attribute_key(name)
+        limits = self._share.limits
+        if len(value) > limits.attribute_bytes:
+            raise StoreError(Reason.TOO_LARGE)
+        target = _for_attributes(self.kind, descriptor)
+        there = _listxattr(target)
+        if len(there) >= limits.attributes and key not in there:
+            raise StoreError(Reason.TOO_MANY)
+        self._share.room.need(len(value))
+        os.setxattr(target, key, value)
+
+    @_operation(changes=True)
+    def remove_attribute(self, descriptor: int, name: str) -> None:
+        """Raises NOT_FOUND."""
+        key = _attribute_key(name)
+        os.removexattr(_for_attributes(self.kind, descriptor), key)
+
+    def _need(self, allowed: bool) -> None:
+        if self.kind is Kind.DIRECTORY:
+            raise StoreError(Reason.IS_DIRECTORY)
+        if not allowed:
+            raise StoreError(Reason.DENIED)
+
+    def _need_room(self, descriptor: int, offset: int, count: int) -> None:
+        """Raises NO_SPACE, unless the blocks are there and are only written anew."""
+
+        def is_there() -> bool:
+            now = kernel.stat_of(descriptor)
+            return offset + count <= now.size <= now.allocated
+
+        self._share.room.need(count, is_there)
+
+    def _check_size(self, offset: int, count: int) -> None:
+        if offset < 0 or count < 0:
+            raise StoreError(Reason.INVALID)
+        if offset + count > self._share.limits.file_bytes:
+            raise StoreError(Reason.TOO_LARGE)
+
+
+def _copy_in_kernel(source: int, target: int, offset: int, to: int, count: int) -> int:
+    """How many bytes copy_file_range has copied before it could not go on."""
+    if not hasattr(os, "copy_file_range"):
+        return 0
+    done = 0
+    try:
+        while done < count:
+            moved = os.copy_file_range(source, target, count - done, offset + done, to + done)
+            if not moved:
+                break
+            done += moved
+    except OSError as error:
+        # EINVAL: ranges of one file overlap.
+        if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+    return done
+
+
+def _copy(source: int, target: int, offset: int, to: int, count: int) -> int:
+    """The same by a buffer; backwards if the ranges of one file demand it."""
+    one_file = count and os.path.sameopenfile(source, target)
+    if one_file and offset < to < offset + count:
+        left = count
+        while left:
+            part = min(left, _BUFFER)
+            left -= part
+            _write_all(target, os.pread(source, part, offset + left), to + left)
+        return count
+    done = 0
+    while done < count:
+        data = os.pread(source, min(count - done, _BUFFER), offset + done)
+        if not data:
+            break
+        _write_all(target, data, to + done)
+        done += len(data)
+    return done
+
+
+def _write_all(target: int, data: bytes, offset: int) -> None:
+    left = memoryview(data)
+    while left:
+        done = os.pwrite(target, left, offset)
+        left = left[done:]
+        offset += done
+
+
+def _for_attributes(kind: Kind, descriptor: int) -> bytes:
+    """xattr calls refuse O_PATH descriptors, which most of ours are, but take their path."""
+    if not hasattr(os, "setxattr") or kind not in (Kind.FILE, Kind.DIRECTORY):
+        raise StoreError(Reason.UNSUPPORTED)
+    return kernel.own_path(descriptor)
+
+
+def _listxattr(path: bytes) -> list[bytes]:
+    return [os.fsencode(name) for name in os.listxattr(path)]
+
+
+def _is_attribute(name: str) -> bool:
+    return bool(name) and name.upper() != "DOSATTRIB"
+
+
+def _attribute_key(name: str) -> bytes:
+    """What the host calls an attribute. Samba keeps its own notes in user.DOSATTRIB; they are not
+    the guest's to forge. Raises StoreError(BAD_NAME)."""
+    try:
+        key = b"user." + name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise StoreError(Reason.BAD_NAME) from None
+    if not _is_attribute(name) or b"\0" in key or len(key) > NAME_MAX:
+        raise StoreError(Reason.BAD_NAME)
+    return key

@@ -1,0 +1,120 @@
+"""CHANGE_NOTIFY: who watches a directory is told what is changed through this server.
+
+Changes that others make on the host are not seen: a client that must see them looks again.
+"""
+
+import struct
+
+from quicksand_smb.light import Callable, Final
+from quicksand_smb.names import Names, to_wire
+from quicksand_smb.status import Status
+from quicksand_smb.wire import encode_text, pad
+
+MOST_WATCHES: Final = 256
+"""Of one share."""
+MOST_BYTES: Final = 64 << 10
+"""Of the names that a watch keeps between two requests, as of the answer to one."""
+MOST_EVENTS: Final = 512
+"""Events kept between two requests; more are one: "look yourself"."""
+
+# Actions, [MS-FSCC] 2.7.1
+ADDED: Final = 1
+REMOVED: Final = 2
+MODIFIED: Final = 3
+RENAMED_OLD: Final = 4
+RENAMED_NEW: Final = 5
+
+# What is watched, [MS-SMB2] 2.2.35
+FILE_NAME: Final = 0x1
+DIR_NAME: Final = 0x2
+ATTRIBUTES: Final = 0x4
+SIZE: Final = 0x8
+LAST_WRITE: Final = 0x10
+CREATION: Final = 0x40
+EA: Final = 0x80
+SECURITY: Final = 0x100
+
+Answer = Callable[[Status, bytes], None]
+
+
+class Watch:
+    """A handle on a directory for which somebody has asked what happens."""
+
+    def __init__(self, names: Names, wanted: int, *, recursive: bool, most: int) -> None:
+        self.names = names
+        self.wanted = wanted
+        self.recursive = recursive
+        self.most = most
+        """Bytes of an answer, as the first request said."""
+        self._events: list[tuple[int, str]] = []
+        self._bytes = 0
+        self._overflowed = False
+        self._waiting: list[tuple[int, Answer]] = []
+
+    def hear(self, names: Names, action: int, kind: int) -> None:
+        depth = len(self.names)
+        if not self.wanted & kind or names[:depth] != self.names or len(names) == depth:
+            return
+        if not self.recursive and len(names) != depth + 1:
+            return
+        if self._overflowed:
+            return
+        name = "\\".join(to_wire(name) for name in names[depth:])
+        self._bytes += 2 * len(name)
+        if len(self._events) >= MOST_EVENTS or self._bytes > MOST_BYTES:
+            self._events.clear()
+            self._overflowed = True
+        else:
+            self._events.append((action, name))
+
+    def ask(self, most: int, answer: Answer) -> None:
+        self._waiting.append((most, answer))
+
+    def drop(self, answer: Answer) -> None:
+        self._waiting = [one for one in self._waiting if one[1] is not answer]
+
+    def answer(self) -> None:
+        """Answer the oldest question if there is something to tell."""
+        while self._waiting and (self._events or self._overflowed):
+            most, answer = self._waiting.pop(0)
+            encoded = encode(self._events)
+            fits = not self._overflowed and len(encoded) <= min(most, self.most)
+            self._events = []
+            self._bytes = 0
+            self._overflowed = False
+            if fits:
+                answer(Status.SUCCESS, encoded)
+            else:
+                answer(Status.NOTIFY_ENUM_DIR, b"")
+
+    def end(self, status: Status) -> None:
+        """The directory is closed, or removed: nothing more will be told."""
+        waiting, self._waiting = self._waiting, []
+        for _, answer in waiting:
+            answer(status, b"")
+
+
+# [MS-FSCC] 2.7.1
+def encode(events: list[tuple[int, str]]) -> bytes:
+    encoded = b""
+    for index, (action, name) in enumerate(events):
+        text = encode_text(name)
+        length = 12 + len(text)
+        fill = 0 if index == len(events) - 1 else pad(length, 4)
+        following = 0 if index == len(events) - 1 else length + fill
+        encoded += struct.pack("<III", following, action, len(text)) + text + bytes(fill)
+    return encoded
+
+
+def tell(watches: list[Watch], names: Names, action: int, kind: int) -> None:
+    for watch in watches:
+        watch.hear(names, action, kind)
+        watch.answer()
+
+
+def tell_rename(watches: list[Watch], old: Names, new: Names, kind: int) -> None:
+    """One who watches both directories gets both halves in one answer."""
+    for watch in watches:
+        watch.hear(old, RENAMED_OLD, kind)
+        watch.hear(new, RENAMED_NEW, kind)
+        watch.answer()

@@ -1,0 +1,108 @@
+"""Patterns of directory searches, matched in time linear in the name, whatever the guest sends.
+
+[MS-FSA] 2.1.4.4 gives their meaning: ``*`` any characters, ``?`` one character, and three for
+programs of DOS: ``<`` any characters up to and with the last dot, ``>`` one character or none
+before a dot and at the end, ``"`` a dot or the end. Letters count as they are written.
+"""
+
+from __future__ import annotations
+
+from quicksand_smb.names import NAME_MAX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WILD = frozenset('*?<>"')
+
+
+def is_literal(pattern: str) -> bool:
+    """Whether only a file of exactly this name can match."""
+    return bool(pattern) and _WILD.isdisjoint(pattern)
+
+
+def matcher(pattern: str) -> Callable[[str], bool] | None:
+    """A function that tells whether a name matches; None if every name does. A pattern
+    that is too long for any name, even with a star between all characters, matches nothing."""
+    pattern = _without_double_stars(pattern)
+    if pattern in ("", "*"):
+        return None
+    if len(pattern) > 2 * NAME_MAX + 1:
+        return _nothing
+    if is_literal(pattern):
+        return pattern.__eq__
+    if pattern.count("*") == 1 and _WILD.isdisjoint(pattern.replace("*", "")):
+        return _one_star(*pattern.split("*"))
+    return _Automaton(pattern).matches
+
+
+def _without_double_stars(pattern: str) -> str:
+    while "**" in pattern:
+        pattern = pattern.replace("**", "*")
+    return pattern
+
+
+def _nothing(_name: str) -> bool:
+    return False
+
+
+def _one_star(start: str, end: str) -> Callable[[str], bool]:
+    least = len(start) + len(end)
+    return lambda name: len(name) >= least and name.startswith(start) and name.endswith(end)
+
+
+class _Automaton:
+    """All ways through the pattern at once, one bit for each place in it.
+
+    A character costs a few operations on an integer of as many bits as the pattern has characters.
+    So there is nothing to backtrack, and no pattern is slow.
+    """
+
+    __slots__ = ("_any_dot", "_any_end", "_dos_dot", "_dos_one", "_dos_star", "_end", "_literals",
+                 "_one", "_star")  # fmt: skip
+
+    def __init__(self, pattern: str) -> None:
+        places: dict[str, int] = {}
+        for index, char in enumerate(pattern):
+            places[char] = places.get(char, 0) | 1 << index
+        self._star = places.pop("*", 0)
+        self._one = places.pop("?", 0)
+        self._dos_star = places.pop("<", 0)
+        self._dos_one = places.pop(">", 0)
+        self._dos_dot = places.pop('"', 0)
+        self._literals = places
+        self._end = 1 << len(pattern)
+        # What may be passed without a character: always, before a dot, and at the end.
+        self._any_dot = self._star | self._dos_star | self._dos_one
+        self._any_end = self._any_dot | self._dos_dot
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        states = 1
+        stars = self._star | self._dos_star
+        last_dot = name.rfind(".")
+        for index, char in enumerate(name):
+            if char == ".":
+                states = _pass(states, self._any_dot)
+                eaten = self._one | self._dos_dot
+                # The last dot ends what "<" stands for.
+                kept = self._star if index == last_dot else stars
+                eaten |= stars ^ kept
+            else:
+                states = _pass(states, stars)
+                eaten = self._one | self._dos_one
+                kept = stars
+            eaten |= self._literals.get(char, 0)
+            states = (states & eaten) << 1 | states & kept
+            if not states:
+                return False
+        return bool(_pass(states, self._any_end) & self._end)
+
+
+def _pass(states: int, free: int) -> int:
+    """The states with all that are reached from them by passing `free` places.
+
+    Within a run of free places the sum carries from the lowest state to the place after the run;
+    the exclusive or marks what the carry went through, which are the states that are reached.
+    """
+    return states | ((states & free) + free) ^ free

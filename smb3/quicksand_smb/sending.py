@@ -1,0 +1,121 @@
+"""What goes out on a stream: replies in the order in which they were given, and bytes of files."""
+
+import _socket
+import struct
+from _thread import allocate_lock
+
+from quicksand_smb.connection import Connection, Frame
+from quicksand_smb.light import Final
+from quicksand_smb.reasons import StoreError
+from quicksand_smb.wire import Buffer
+
+PATIENCE_S: Final = 60
+"""Seconds that a client may take to read, where a stream has an end."""
+MOST_UNSENT: Final = 24 << 20
+"""Bytes that may wait for a client that does not read; more than it has credits for."""
+_ZEROES: Final = bytes(64 << 10)
+_DONTWAIT: Final = getattr(_socket, "MSG_DONTWAIT", 0)
+_MORE: Final = getattr(_socket, "MSG_MORE", 0)
+
+
+class Sender:
+    """One thread sends at a time. Who finds another at it leaves his replies to that one."""
+
+    def __init__(self, socket: _socket.socket, connection: Connection, *, is_patient: bool) -> None:
+        """`is_patient`: a client may pause for as long as it likes, as a paused machine does, and
+        only who sends waits for it."""
+        self._socket = socket
+        self._is_patient = is_patient
+        self._connection = connection
+        self._turn = allocate_lock()
+        self._sent = 0
+        self._rest: Rest | None = None
+        if not is_patient:
+            timeout = struct.pack("@ll", PATIENCE_S, 0)
+            socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeout)
+        if socket.family == _socket.AF_INET:
+            socket.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of memory that wait to be sent."""
+        return self._connection.said - self._sent
+
+    def drain(self, *, waits: bool) -> bool:
+        """Send what there is to say. False: the client must be waited for, by a thread that may.
+
+        Raises OSError, BlockingIOError among them if it has not read for too long.
+        """
+        outbox = self._connection.outbox
+        while (outbox or self._rest) and self._turn.acquire(blocking=not self._is_patient):
+            try:
+                if not self._push(waits=waits):
+                    return False
+            finally:
+                self._turn.release()
+        return True
+
+    def _push(self, *, waits: bool) -> bool:
+        """Send until nothing is left, or until it would have to wait. Within one's turn."""
+        outbox = self._connection.outbox
+        while True:
+            if self._rest is None:
+                try:
+                    frame = outbox.popleft()
+                except IndexError:  # taken back: another conversation has begun
+                    return True
+                self._rest = Rest(frame, self._connection.conversation)
+            rest = self._rest
+            is_wanted = rest.conversation == self._connection.conversation
+            if is_wanted and not self._send(rest, waits=waits):
+                return False
+            self._sent += rest.cost
+            self._rest = None
+            if not outbox:
+                return True
+
+    def _send(self, rest: "Rest", *, waits: bool) -> bool:
+        flags = (_MORE if rest.file else 0) | (0 if waits else _DONTWAIT)
+        while rest.parts:
+            try:
+                rest.sent(self._socket.sendmsg(rest.parts, (), flags))
+            except BlockingIOError:
+                if waits:
+                    raise  # the time a client has to read is over
+                return False
+            if rest.conversation != self._connection.conversation:
+                return True
+        if not rest.file:
+            return True
+        if not waits:
+            return False
+        node, offset, left = rest.file
+        while left and rest.conversation == self._connection.conversation:
+            try:
+                count = node.send_to(self._socket.fileno(), offset, left)
+            except StoreError:
+                count = 0
+            if not count:
+                # Somebody cut the file, or took the share away: the length was promised.
+                count = self._socket.send(_ZEROES[: min(left, len(_ZEROES))])
+            offset += count
+            left -= count
+        return True
+
+
+class Rest:
+    """What of a frame is not sent yet."""
+
+    def __init__(self, frame: Frame, conversation: int) -> None:
+        head: Buffer = frame.length.to_bytes(4, "big")
+        self.parts = [memoryview(part) for part in (head, *frame.parts) if len(part)]
+        self.file = frame.file
+        self.cost = frame.cost
+        self.conversation = conversation
+
+    def sent(self, count: int) -> None:
+        parts = self.parts
+        while parts and count >= len(parts[0]):
+            count -= len(parts.pop(0))
+        if count:
+            parts[0] = parts[0][count:]

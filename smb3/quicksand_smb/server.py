@@ -1,0 +1,321 @@
+"""Connections on their streams: who reads, who answers, who waits.
+
+One thread reads, and answers at once what is answered without waiting. What may wait for a disk, or
+for a client that does not read, goes to a few workers.
+
+Where the stream is a socket of QEMU's (`resynchronise`), reading must never pause: QEMU writes to
+it while the whole machine waits. So there
+
+* a second thread takes over the reading when the first is kept by a request that takes longer;
+* what waits for workers, and for the client, has a limit that no client reaches who heeds his
+  credits. Beyond it the socket is closed.
+"""
+
+import _socket
+from _queue import SimpleQueue
+from _thread import allocate_lock
+
+from quicksand_smb.connection import COST, Connection
+from quicksand_smb.frames import IN_PLACE, LARGEST_FRAME, Frames
+from quicksand_smb.header import Command
+from quicksand_smb.house import House, Talker
+from quicksand_smb.light import Callable, Final, NamedTuple, start_thread
+from quicksand_smb.sending import MOST_UNSENT, Sender
+from quicksand_smb.wire import ProtocolError
+
+MOST_WORKERS: Final = 4
+MOST_WAITING: Final = (16 << 20) + LARGEST_FRAME
+"""Bytes of requests that wait for workers, where reading never pauses."""
+LONG_FROM: Final = IN_PLACE
+"""Bytes of a frame, or of a read, from which on it goes to a worker."""
+TICK_S: Final = 0.05
+"""Seconds after which somebody looks whether the reader is kept."""
+FAREWELL_S: Final = 5.0
+"""Seconds that workers have to come to an end with a stream."""
+_LONG: Final = (Command.FLUSH, Command.IOCTL)
+WRITE_THROUGH: Final = 1
+"""Of a write's flags, [MS-SMB2] 2.2.21."""
+
+
+class Stream:
+    """A connection and the socket it is on."""
+
+    def __init__(self, socket: _socket.socket, house: House) -> None:
+        self._socket = socket
+        self._house = house
+        self._keeps_reading = house.config.resynchronise
+        self._is_over = False
+        self.connection = Connection(house)
+        self.connection.on_drain = self._drain_for_other
+        self.connection.can_send_files = hasattr(_socket, "AF_UNIX") and _can_send_files()
+        socket.setblocking(True)
+        self._frames = Frames(socket, resynchronises=self._keeps_reading)
+        self._sender = Sender(socket, self.connection, is_patient=self._keeps_reading)
+        # Under `_state`:
+        self._state = allocate_lock()
+        self._threads = 0
+        self._workers = 0
+        self._free = 0
+        """Workers that wait for a job; below zero, jobs that wait for a worker."""
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._waiting = 0
+        """Bytes of the requests that workers have, or will have."""
+        self._late = 0
+        """How many of them are short, and wait because the reader could not."""
+        self._sends = False
+        # Of the reader and the one who stands by; `_is_kept`, `_count` and `_sleeps` are written by
+        # the reader alone and by the one who wakes.
+        self._turn = allocate_lock()
+        self._reader = 0
+        self._count = 0
+        self._is_kept = False
+        self._sleeps = False
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._last_day = allocate_lock()
+        self._last_day.acquire()
+        self._nobody_left = allocate_lock()
+        self._nobody_left.acquire()
+
+    def serve(self) -> None:
+        """Answer until the client is gone."""
+        with self._state:
+            self._threads += 1
+        if self._keeps_reading:
+            self._start(lambda: self._take_turns(1))
+        self._run(lambda: self._take_turns(0))
+        self._nobody_left.acquire(timeout=FAREWELL_S)
+
+    def _start(self, work: Callable[[], None]) -> None:
+        with self._state:
+            self._threads += 1
+        start_thread(lambda: self._run(work))
+
+    def _run(self, work: Callable[[], None]) -> None:
+        """A thread's life: the first that ends ends the stream, the last the connection."""
+        try:
+            work()
+        except (OSError, EOFError, ProtocolError):
+            self._stop()  # the client is gone, or is no client
+        finally:
+            self._leave()
+
+    def _stop(self) -> None:
+        self._is_over = True
+        try:
+            self._socket.shutdown(_socket.SHUT_RDWR)
+        except OSError:
+            return  # the client was faster
+
+    def _leave(self) -> None:
+        self._stop()
+        self._bell.put(None)
+        self._jobs.put(None)
+        with self._state:
+            if self._last_day.locked():
+                self._last_day.release()
+            self._threads -= 1
+            is_last = not self._threads
+        if is_last:
+            with self._house.lock:
+                self.connection.end()
+                talking = self._take_talking()
+            self._drain_others(talking)
+            self._socket.close()
+            self._nobody_left.release()
+
+    # Reading
+
+    def _take_turns(self, me: int) -> None:
+        while not self._is_over:
+            if self._reader == me:
+                self._read_on(me)
+            else:
+                self._stand_by(me)
+
+    def _read_on(self, me: int) -> None:
+        """Read and answer, for as long as one is the reader."""
+        while True:
+            frame = self._frames.next()
+            if not self._keeps_reading:
+                self._take(frame)
+                continue
+            self._count += 1
+            self._is_kept = True
+            if self._sleeps:
+                self._sleeps = False
+                self._bell.put(None)
+            self._take(frame)
+            with self._turn:
+                if self._reader != me:
+                    return
+                self._is_kept = False
+
+    def _stand_by(self, me: int) -> None:
+        """Become the reader if the other is kept by one request for too long."""
+        count = self._count
+        if self._last_day.acquire(timeout=TICK_S):
+            self._last_day.release()
+            return
+        if count != self._count:
+            return
+        with self._turn:
+            if self._is_kept and count == self._count:
+                self._is_kept = False
+                self._frames.change_buffer()
+                self._reader = me
+                return
+        self._sleeps = True
+        if not self._is_kept and not self._is_over:
+            self._bell.get()
+        self._sleeps = False
+
+    def _take(self, frame: memoryview) -> None:
+        """Answer a frame, or leave it to a worker."""
+        lock = self._house.lock
+        if _is_long(frame) or self._late:
+            self._leave_to_worker(frame, is_late=not _is_long(frame))
+        elif lock.acquire(timeout=TICK_S if self._keeps_reading else -1):
+            self._answer(frame, waits=not self._keeps_reading)
+        else:
+            self._leave_to_worker(frame, is_late=True)
+
+    def _leave_to_worker(self, frame: memoryview, *, is_late: bool) -> None:
+        is_own = len(frame) > IN_PLACE
+        cost = len(frame) + COST
+        if self._waiting + cost > MOST_WAITING:
+            if self._keeps_reading:
+                raise ProtocolError("more requests than were granted")
+            self._house.lock.acquire()
+            self._answer(frame, waits=True)
+            return
+        kept = frame if is_own else memoryview(bytearray(frame))
+        self._add(Job(kept, cost, is_late, self.connection.conversation))
+
+    # Working
+
+    def _add(self, job: "Job") -> None:
+        with self._state:
+            self._waiting += job.cost
+            self._late += job.is_late
+            needs_another = self._free <= 0 and self._workers < MOST_WORKERS
+            if needs_another:
+                self._workers += 1
+            else:
+                self._free -= 1
+        self._jobs.put(job)
+        if needs_another:
+            self._start(self._work)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None and not self._is_over:
+            if job.frame is None:
+                self._sends = False
+                self._sender.drain(waits=True)
+            else:
+                self._house.lock.acquire()
+                if job.conversation == self.connection.conversation:
+                    self._answer(job.frame, waits=True)
+                else:
+                    self._house.lock.release()
+                self._frames.give_back(job.frame)
+            with self._state:
+                self._free += 1
+                self._waiting -= job.cost
+                self._late -= job.is_late
+        # One word is enough for all: each passes it on when he leaves.
+
+    def _answer(self, frame: memoryview, *, waits: bool) -> None:
+        """With the lock of the house, which is given back."""
+        try:
+            self.connection.receive(frame)
+        except ProtocolError:
+            if not self._keeps_reading:
+                raise
+            self.connection.end()  # the stream goes on with another one
+        finally:
+            talking = self._take_talking()
+            self._house.lock.release()
+        self._drain_others(talking)
+        self._drain(waits=waits)
+        if self._keeps_reading and self._sender.unsent > MOST_UNSENT:
+            raise ProtocolError("a client that does not read")
+
+    # Sending
+
+    def _take_talking(self) -> list[Talker]:
+        talking = [one for one in self._house.talking if one is not self.connection]
+        self._house.talking.clear()
+        return talking
+
+    @staticmethod
+    def _drain_others(talking: list[Talker]) -> None:
+        for connection in talking:
+            connection.drain()
+
+    def _drain(self, *, waits: bool) -> None:
+        if not self._sender.drain(waits=waits) and not self._sends:
+            self._sends = True
+            self._add(Job(None, 0, False, 0))
+
+    def _drain_for_other(self) -> None:
+        """Another connection's request has made this one say something."""
+        try:
+            self._drain(waits=not self._keeps_reading)
+        except OSError:
+            self._stop()
+
+
+class Job(NamedTuple):
+    """What waits for a worker."""
+
+    frame: memoryview | None
+    """To be answered. None: there is more to send than the client took at once."""
+    cost: int
+    is_late: bool
+    conversation: int
+    """In which it was asked; nobody hears what is answered in another."""
+
+
+def _can_send_files() -> bool:
+    import os
+
+    return hasattr(os, "sendfile")
+
+
+def _is_long(frame: memoryview) -> bool:
+    """Whether answering a frame is known to wait for a disk."""
+    if len(frame) > LONG_FROM:
+        return True
+    if len(frame) < 112:
+        return frame[12] in _LONG
+    command = frame[12]
+    if command == Command.READ:
+        return int.from_bytes(frame[68:72], "little") >= LONG_FROM
+    if command == Command.WRITE:
+        return bool(frame[108] & WRITE_THROUGH)
+    return command in _LONG
+
+
+def serve_socket(socket: _socket.socket, house: House) -> None:
+    """Serve one connected stream until it ends."""
+    Stream(socket, house).serve()
+
+
+def serve_listener(listener: _socket.socket, house: House, *, most: int = 64) -> None:
+    """Serve every connection of a listening socket, each with a thread; more than `most` at once
+    are turned away."""
+    places = [0] * most
+    while True:
+        descriptor, _ = listener._accept()  # type: ignore[attr-defined]
+        peer = _socket.socket(fileno=descriptor)
+        if not places:
+            peer.close()
+            continue
+
+        def serve(peer: _socket.socket = peer, place: int = places.pop()) -> None:
+            try:
+                serve_socket(peer, house)
+            finally:
+                places.append(place)
+
+        start_thread(serve)

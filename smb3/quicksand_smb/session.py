@@ -1,0 +1,104 @@
+"""Sessions, the trees connected in them, and the handles opened there."""
+
+from quicksand_smb.light import TYPE_CHECKING, Enum, Final, Protocol, auto
+from quicksand_smb.shares import Handle, Share, Tree
+from quicksand_smb.signing import NO_HANDSHAKE, Algorithm
+from quicksand_smb.status import Refusal, Status
+
+if TYPE_CHECKING:
+    from quicksand_smb.ntlm import Login
+
+MOST_TREES: Final = 1024
+MOST_HANDLES: Final = 4096
+"""Of one session. A store has a limit of its own, for all sessions."""
+
+
+class Stage(Enum):
+    """How far a session is."""
+
+    LOGGING_IN = auto()
+    """Only SESSION_SETUP is allowed."""
+    VALID = auto()
+    ENDED = auto()
+
+
+class Owner(Protocol):
+    """The connection a session lives on, as far as the session knows it."""
+
+    client_guid: bytes
+
+    @property
+    def deletes_at_once(self) -> bool: ...
+
+    def give_up(self, handle: Handle) -> None: ...
+
+    def give_up_tree(self, tree: Tree) -> None: ...
+
+    def forget(self, session: "Session") -> None: ...
+
+
+class Session:
+    def __init__(self, session_id: int, connection: Owner) -> None:
+        self.id = session_id
+        self.connection = connection
+        self.stage = Stage.LOGGING_IN
+        self.login: Login | None = None
+        self.user_flags = 0
+        """Of the SESSION_SETUP response: guest, anonymous."""
+        self.key = b""
+        """Signs messages; nothing for a guest."""
+        self.algorithm = Algorithm.HMAC_SHA256
+        self.must_sign = False
+        """Client and server have agreed that it is heard only if it signs."""
+        self.handshake = NO_HANDSHAKE
+        """Of the messages that the keys of dialect 3.1.1 depend on."""
+        self.trees: dict[int, Tree] = {}
+        self.handles: dict[int, Handle] = {}
+        self._next_tree = 1
+
+    def connect(self, share: Share | None) -> Tree:
+        if len(self.trees) >= MOST_TREES:
+            raise Refusal(Status.INSUFFICIENT_RESOURCES)
+        tree = Tree(self._next_tree, share)
+        self._next_tree += 1
+        self.trees[tree.id] = tree
+        return tree
+
+    def find_handle(self, file_id: tuple[int, int], tree: Tree) -> Handle:
+        """A handle by its number, only through the tree it was opened in."""
+        handle = self.handles.get(file_id[1])
+        if handle is None or file_id[0] != file_id[1] or handle.tree is not tree:
+            raise Refusal(Status.FILE_CLOSED)
+        return handle
+
+    def close_handle(self, handle: Handle) -> None:
+        if self.handles.pop(handle.id, None) is None:
+            return
+        connection = self.connection
+        connection.give_up(handle)
+        if handle.watch:
+            handle.share.watches.remove(handle.watch)
+            handle.watch.end(Status.NOTIFY_CLEANUP)
+        handle.share.remove(handle, deletes_at_once=connection.deletes_at_once)
+
+    def disconnect(self, tree: Tree) -> None:
+        self.trees.pop(tree.id, None)
+        self.connection.give_up_tree(tree)
+        self._close_all([one for one in self.handles.values() if one.tree is tree])
+
+    def end(self) -> None:
+        self.stage = Stage.ENDED
+        trees, self.trees = list(self.trees.values()), {}
+        for tree in trees:
+            self.connection.give_up_tree(tree)
+        self._close_all(list(self.handles.values()))
+
+    def _close_all(self, handles: list[Handle]) -> None:
+        """Close what nobody waits for: one that cannot be removed from the host stays there."""
+        from quicksand_smb.reasons import StoreError
+
+        for handle in handles:
+            try:
+                self.close_handle(handle)
+            except StoreError:
+                continue

@@ -1,0 +1,52 @@
+"""Signatures of messages, and the keys they are made with ([MS-SMB2] 3.1.4.1, 3.1.4.2)."""
+
+from quicksand_smb.light import Final, IntEnum, sha512
+from quicksand_smb.messages.negotiate import Dialect
+from quicksand_smb.wire import Buffer
+
+ZEROES: Final = bytes(16)
+
+
+class Algorithm(IntEnum):
+    HMAC_SHA256 = 0
+    AES_CMAC = 1
+
+
+def sign(key: bytes, algorithm: Algorithm, message: Buffer) -> bytes:
+    """The signature of a message, whose own field for it counts as zeroes."""
+    cleared = bytes(message[:48]) + ZEROES + bytes(message[64:])
+    if algorithm is Algorithm.HMAC_SHA256:
+        import hmac
+
+        return hmac.digest(key, cleared, "sha256")[:16]
+    from quicksand_smb.ciphers import aes_cmac
+
+    return aes_cmac(key, cleared)
+
+
+def is_signed_by(key: bytes, algorithm: Algorithm, message: Buffer) -> bool:
+    import hmac
+
+    return hmac.compare_digest(sign(key, algorithm, message), bytes(message[48:64]))
+
+
+NO_HANDSHAKE: Final = bytes(64)
+
+
+def extended(handshake: bytes, message: Buffer) -> bytes:
+    """[MS-SMB2] 3.3.5.4: a hash over all messages of a handshake, so that none can be altered."""
+    return sha512(handshake + message)
+
+
+def signing_key(session_key: bytes, dialect: int, handshake: bytes) -> bytes:
+    """[MS-SMB2] 3.1.4.2, with the derivation in counter mode of SP800-108."""
+    import hmac
+
+    if dialect < Dialect.SMB300:
+        return session_key
+    if dialect == Dialect.SMB311:
+        label, context = b"SMBSigningKey\0", handshake
+    else:
+        label, context = b"SMB2AESCMAC\0", b"SmbSign\0"
+    known = b"\0\0\0\1" + label + b"\0" + context + b"\0\0\0\x80"
+    return hmac.digest(session_key, known, "sha256")[:16]

@@ -1,0 +1,104 @@
+"""Clients that are killed while they mount, unmount and revert leave nothing that is in the way of
+the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox
+from quicksand.host.paths import Paths
+
+from tests.conftest import our_processes, wait_for
+from tests.integration.guests import say
+
+pytestmark = pytest.mark.vm
+
+CLIENT = """
+import asyncio, sys
+from quicksand import Sandbox
+async def main():
+    vm = Sandbox.attach("box")
+    print("ready", flush=True)
+    while True:
+        handle = await vm.mount(sys.argv[1], "/mnt/data")
+        await vm.unmount(handle)
+asyncio.run(main())
+"""
+
+REVERTING = """
+import asyncio
+from quicksand import Sandbox
+async def main():
+    vm = Sandbox.attach("box")
+    print("ready", flush=True)
+    while True:
+        await vm.revert("one", keep_now=False)
+asyncio.run(main())
+"""
+
+
+def servers(places: Paths) -> int:
+    return sum("quicksand_smb" in line for line in our_processes(str(places.runtime)))
+
+
+async def killed(program: str, *words: str, after: float) -> None:
+    """Run a client and kill it ``after`` so many seconds."""
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, *words, stdout=asyncio.subprocess.PIPE
+    )
+    assert client.stdout is not None
+    assert await client.stdout.readline() == b"ready\n"
+    with contextlib.suppress(TimeoutError):
+        # It ends only if something has gone wrong, which is seen below.
+        await asyncio.wait_for(client.wait(), after)
+    client.send_signal(signal.SIGKILL)
+    await client.wait()
+
+
+async def unmount_all(vm: Sandbox) -> None:
+    for handle in vm.active_mounts:
+        await vm.unmount(handle)
+
+
+@pytest.mark.parametrize("rounds", [5, pytest.param(60, marks=pytest.mark.soak)])
+async def test_who_is_killed_while_mounting_leaves_nothing_in_the_way(
+    places: Paths, tmp_path: Path, rounds: int
+) -> None:
+    (tmp_path / "here").write_text("yes")
+    draw = random.Random(7)
+    async with Sandbox(image="debian", name="box", ephemeral=True) as vm:
+        for _ in range(rounds):
+            await killed(CLIENT, str(tmp_path), after=draw.uniform(0, 0.4))
+            await unmount_all(vm)
+            handle = await vm.mount(tmp_path, "/mnt/data")
+            assert await say(vm, "cat /mnt/data/here") == "yes"
+            await vm.unmount(handle)
+            assert await say(vm, "ls /mnt/data; grep -c cifs /proc/mounts || true") == "0"
+        wait_for(lambda: servers(places) == 0, what="the end of all servers")
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.soak)])
+async def test_who_is_killed_while_reverting_leaves_a_sandbox_that_mounts(
+    places: Paths, tmp_path: Path, rounds: int
+) -> None:
+    (tmp_path / "here").write_text("yes")
+    draw = random.Random(8)
+    async with Sandbox(image="debian", name="box", ephemeral=True) as vm:
+        await vm.mount(tmp_path, "/mnt/data")
+        await vm.checkpoint("one")
+        for _ in range(rounds):
+            await killed(REVERTING, after=draw.uniform(0, 1.5))
+            await vm.revert("one", keep_now=False)
+            await unmount_all(vm)
+            await vm.mount(tmp_path, "/mnt/data")
+            assert await say(vm, "cat /mnt/data/here; echo x >> /mnt/data/log") == "yes"
+            assert len(vm.active_mounts) == 1
+        wait_for(lambda: servers(places) == 2, what="one server and its attendant to be left")
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) == rounds, "each was written once"

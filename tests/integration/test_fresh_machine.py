@@ -1,0 +1,154 @@
+"""`make run` by a plain user on a fresh machine: a minimal Debian with git, make and python3, in
+which nobody but root may write outside of a home, and nobody has subordinate ids. Takes minutes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quicksand.host.paths import Paths
+from quicksand.images.store import ImageStore, StoredImage
+from quicksand.qemu.binaries import find_binaries
+from quicksand_images.recipe import load_recipe
+from quicksand_images.sources import KEYRINGS, find_mirrors
+
+from tests.integration.small_disks import loop_device
+
+ROOT = Path(__file__).parents[2]
+USER = 4711
+HOME = "/home/plain"
+PACKAGES = ("git", "make", "python3", "ca-certificates")
+ABSENT = ("mmdebstrap", "newuidmap", "qemu-system-x86_64", "qemu-img", "debugfs", "tmux", "pip3")
+ENTER = """
+set -eu
+mount -t proc proc "$0/proc"
+mount --rbind /dev "$0/dev"
+exec chroot --userspec="$USER_ID:$USER_ID" --groups= "$0" env -i "$@"
+"""
+
+
+class Machine:
+    """A root directory, and what its plain user runs in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def run(self, script: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+        """A shell script without a terminal; all that it started ends with it."""
+        environment = [f"HOME={HOME}", "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "USER=plain"]
+        # How this host reaches a registry.
+        known = ("PIP_INDEX_URL", "PIP_CERT", "PIP_DEFAULT_TIMEOUT", "http_proxy", "https_proxy")
+        environment += [f"{name}={os.environ[name]}" for name in known if name in os.environ]
+        namespaces = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
+        argv = [*namespaces, "sh", "-c", ENTER, str(self.root), *environment, "sh", "-ec", script]
+        return subprocess.run(
+            argv,
+            env={**os.environ, "USER_ID": str(USER)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+@pytest.fixture(params=["trixie", "bookworm"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+        pytest.skip("only root can make a machine for others, with mmdebstrap")
+    root = tmp_path / "root"
+    recipe, suite = load_recipe("debian"), str(request.param)
+    mirrors = find_mirrors(recipe)
+    keyring = KEYRINGS / f"{recipe.system.keyring}.gpg"
+    sources = [
+        f"deb [signed-by={keyring}] {mirrors.main} {suite} main",
+        f"deb [signed-by={keyring}] {mirrors.security} {suite}-security main",
+    ]
+    argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+    argv += ['--aptopt=APT::Install-Recommends "false"', suite, str(root), *sources]
+    # pytest's directories are its user's alone.
+    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
+        parent.chmod(0o755)
+    subprocess.run(argv, check=True, capture_output=True)
+    for path in (Path("/etc/resolv.conf"), Path("/etc/ssl/certs/ca-certificates.crt")):
+        shutil.copy(path, root / path.relative_to("/"))
+    with (root / "etc" / "passwd").open("a") as file:
+        file.write(f"plain:x:{USER}:{USER}::{HOME}:/bin/sh\n")
+    home = root / HOME.lstrip("/")
+    home.mkdir()
+    os.chown(home, USER, USER)
+    bundle = root / "srv" / "project.bundle"
+    subprocess.run(["git", "bundle", "create", "-q", bundle, "HEAD"], cwd=ROOT, check=True)
+    yield Machine(root)
+    shutil.rmtree(root)
+
+
+def files_of(image: StoredImage, place: Path) -> dict[str, tuple[object, ...]]:
+    """All that is in an image's disk, by path."""
+    place.mkdir()
+    raw, mounted = place / "disk.raw", place / "mounted"
+    mounted.mkdir()
+    binaries = find_binaries()
+    argv = [str(binaries.img), "convert", "-O", "raw", str(image.disk), str(raw)]
+    subprocess.run(argv, env={**os.environ, **binaries.env}, check=True)
+    with loop_device(raw) as device:
+        subprocess.run(["mount", "-o", "ro", device, mounted], check=True)
+        try:
+            return {str(path.relative_to(mounted)): _facts(path) for path in mounted.rglob("*")}
+        finally:
+            subprocess.run(["umount", mounted], check=True)
+
+
+def packages_of(image: StoredImage) -> object:
+    return json.loads((image.root / "manifest.json").read_text())["packages"]
+
+
+def _facts(path: Path) -> tuple[object, ...]:
+    found = path.lstat()
+    content = ""
+    if stat.S_ISLNK(found.st_mode):
+        content = str(path.readlink())
+    elif stat.S_ISREG(found.st_mode):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+    return (oct(found.st_mode), found.st_uid, found.st_gid, int(found.st_mtime), content)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_plain_user_on_a_minimal_system_needs_no_step_as_root(
+    machine: Machine, prepared: Paths, tmp_path: Path
+) -> None:
+    for name in ABSENT:
+        assert machine.run(f"command -v {name}").returncode != 0, f"{name} is there already"
+    assert machine.run("python3 -c 'import ensurepip'").returncode != 0
+    assert machine.run("touch /etc/mine").returncode != 0
+    assert machine.run("unshare --user --map-root-user --map-auto true").returncode != 0
+    script = "cd; git clone -q /srv/project.bundle project; cd project; make run </dev/null"
+    done = machine.run(script, timeout=1500)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert "all of it happened" in done.stdout + done.stderr
+    # Once it is there it is not made anew, and the tests find their tools.
+    again = machine.run(
+        "cd ~/project; make setup; .venv/bin/python scripts/tools.py; "
+        "~/.local/share/quicksand/tools/bin/tmux -V"
+    )
+    assert again.returncode == 0, f"{again.stdout[-3000:]}\n{again.stderr[-3000:]}"
+    assert "installing" not in again.stdout + again.stderr
+    assert "tmux 3" in again.stdout
+    # What came out is what root gets the fast way, if of the same packages.
+    home = machine.root / HOME.lstrip("/")
+    built = ImageStore(home / ".local/share/quicksand/images").get("debian")
+    fast = ImageStore(prepared.images).get("debian")
+    assert built is not None and fast is not None
+    packages = [
+        json.loads((i.root / "manifest.json").read_text())["packages"] for i in (built, fast)
+    ]
+    if built.recipe == fast.recipe and packages[0] == packages[1]:
+        assert files_of(built, tmp_path / "built") == files_of(fast, tmp_path / "fast")

@@ -1,0 +1,68 @@
+"""Deleted sandboxes as the real service has them: in the trash, on the screen, and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from quicksand.host.files import read_json
+from quicksand.host.paths import Paths
+from quicksand.layout import sandbox_dir
+from quicksand.registry import Registry
+from quicksand.sandbox_trash import SandboxTrash
+
+from quicksand_tui.door import saves as engine_saves
+from quicksand_tui.door.engine import Engine
+from quicksand_tui.door.protocol import Progress
+from quicksand_tui.door.saves_look import SavesReader
+from quicksand_tui.model.sandboxes import RemovedView
+from tests.unit.cli.run_cli import make_stopped
+
+ENGINE = Engine(lambda verdicts: None)
+
+
+def ignore(progress: Progress) -> None: ...
+
+
+def names(places: Paths) -> list[str]:
+    return [entry.name for entry in Registry(places).list()]
+
+
+async def test_a_deleted_one_is_in_the_trash_and_comes_back(places: Paths) -> None:
+    record = make_stopped(places, "box")
+    removed = await ENGINE.delete(record.id)
+    assert removed == RemovedView(id=record.id, name="box", in_trash=True)
+    assert names(places) == []
+    (view,) = SavesReader().read().trash
+    assert (view.kind, view.id, view.name) == ("sandbox", record.id, "box")
+    assert view.note == "deleted in the app"
+    reports: list[Progress] = []
+    assert not await ENGINE.bring_back(record.id, reports.append), "it did not run"
+    assert names(places) == ["box"]
+    assert reports[0].sandbox_id == record.id
+
+
+async def test_one_that_was_to_be_discarded_is_gone(places: Paths) -> None:
+    record = make_stopped(places, "box")
+    path = sandbox_dir(places, record.id).record
+    path.write_text(json.dumps({**read_json(path), "discard": True}))
+    assert not (await ENGINE.delete(record.id)).in_trash
+    assert SandboxTrash(Registry(places)).list() == []
+
+
+@pytest.mark.parametrize("name", ["", "other"])
+async def test_the_screen_of_the_trash_brings_back_and_removes_for_good(
+    places: Paths, name: str
+) -> None:
+    record = make_stopped(places, "box")
+    await ENGINE.delete(record.id)
+    reader = SavesReader()
+    (view,) = reader.read().trash
+    told = await engine_saves.restore([view.key], ignore, name=name)
+    assert told.summary == f"{name or 'box'} is back"
+    assert names(places) == [name or "box"]
+    assert reader.read().trash == (), "it looks again when the trash has changed"
+    await ENGINE.delete(record.id)
+    (view,) = reader.read().trash
+    assert (await engine_saves.purge([view.key])).summary == f"{name or 'box'} is gone for good"
+    assert SandboxTrash(Registry(places)).list() == []

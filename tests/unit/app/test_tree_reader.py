@@ -1,0 +1,180 @@
+"""Checkpoints on disk as the app sees them: anew when they change, and only then."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from quicksand.host.files import read_json as read_json_file
+from quicksand.host.paths import Paths, paths
+from quicksand.registry import Registry
+from quicksand.snapshots import history as history_module
+from quicksand.snapshots.history import History
+
+from quicksand_tui.door.look import Reader, TreeReader
+from quicksand_tui.model.checkpoints import NO_TREE
+from tests.unit.app.test_reader import make
+from tests.unit.cli.histories import add, history_of, id_of, spoil, stand_at
+
+NOBODY_SEES: frozenset[str] = frozenset()
+
+
+@pytest.fixture
+def history(places: Paths) -> History:
+    return history_of(places, make(places))
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The directories of the files that were parsed."""
+    found: list[str] = []
+
+    def read_json(path: Path) -> object:
+        if path.name == "node.json":
+            found.append(path.parent.name)
+        return read_json_file(path)
+
+    monkeypatch.setattr(history_module, "read_json", read_json)
+    # Files of this moment are read again, as they may change with no later time.
+    monkeypatch.setattr(history_module, "TICK_NS", -1)
+    return found
+
+
+def reader(history: History) -> TreeReader:
+    return TreeReader(Registry(paths()), history.place.root.name)
+
+
+def tags(looking: TreeReader) -> list[str]:
+    return [made.tag for made in looking.read().checkpoints]
+
+
+def test_a_sandbox_without_checkpoints_has_none(places: Paths) -> None:
+    assert TreeReader(Registry(places), make(places).id).read() is NO_TREE
+
+
+def test_an_unchanged_tree_is_neither_parsed_nor_another_object(
+    history: History, parsed: list[str]
+) -> None:
+    add(history, 1)
+    add(history, 2, 1)
+    stand_at(history, 2)
+    looking = reader(history)
+    first = looking.read()
+    assert ([made.tag for made in first.checkpoints], first.head) == (["tag-1", "tag-2"], id_of(2))
+    assert sorted(parsed) == [id_of(1), id_of(2)]
+    assert looking.read() is first
+    assert len(parsed) == 2
+
+
+def test_of_a_change_only_what_is_new_is_parsed(history: History, parsed: list[str]) -> None:
+    add(history, 1)
+    looking = reader(history)
+    looking.read()
+    add(history, 2, 1)  # and the head stays: so does a revert keep the present, at its end
+    assert tags(looking) == ["tag-1", "tag-2"]
+    assert parsed == [id_of(1), id_of(2)]
+    stand_at(history, 2)
+    assert looking.read().head == id_of(2)
+    assert len(parsed) == 2
+
+
+def test_a_removal_shows_with_the_new_parents(history: History) -> None:
+    for number in (1, 2, 3):
+        add(history, number, number - 1 or None)
+    looking = reader(history)
+    looking.read()
+    history.remove(history.find("tag-2"))
+    after = looking.read()
+    assert [(made.tag, made.parent) for made in after.checkpoints] == [
+        ("tag-1", None),
+        ("tag-3", id_of(1)),
+    ]
+
+
+def test_a_broken_checkpoint_is_shown_and_hides_nothing(history: History) -> None:
+    add(history, 1)
+    spoil(history, 2, '{"schema_version": "\\u001b[2J\\u202e"}')
+    spoil(history, 3, "")
+    (history.place.checkpoints / "not-an-id").mkdir()
+    (history.place.checkpoints / id_of(4)).mkdir()  # in the making
+    found = reader(history).read().checkpoints
+    assert [(made.tag, bool(made.error)) for made in found] == [
+        (id_of(2), True),
+        (id_of(3), True),
+        ("tag-1", False),
+    ]
+    assert not set(found[0].error) & {"\x1b", "\u202e"}
+
+
+def test_damage_that_comes_later_is_seen(history: History) -> None:
+    add(history, 1)
+    looking = reader(history)
+    assert tags(looking) == ["tag-1"]
+    spoil(history, 1)
+    (made,) = looking.read().checkpoints
+    assert "schema_version 99" in made.error
+
+
+def test_a_head_that_cannot_be_read_leaves_the_tree(history: History) -> None:
+    add(history, 1)
+    history.place.head.write_text("{")
+    tree = reader(history).read()
+    assert len(tree.checkpoints) == 1
+    assert tree.head is None and "head.json" in tree.error
+
+
+def test_a_tag_that_cannot_be_shown_is_named_by_its_id(history: History) -> None:
+    add(history, 1, tag="a\ufe0fb", note="two\nlines\x1b[2J")
+    (made,) = reader(history).read().checkpoints
+    assert made.name == id_of(1)
+    assert made.tag != "a\ufe0fb"
+    assert not set(made.note) & {"\n", "\x1b"}
+
+
+def test_the_store_shows_them_and_follows_those_that_can_be_seen(
+    history: History, places: Paths
+) -> None:
+    add(history, 1)
+    looking = Reader()
+    (view,) = looking.read(NOBODY_SEES).sandboxes
+    assert [made.tag for made in view.tree.checkpoints] == ["tag-1"]
+    add(history, 2, 1)
+    (unseen,) = looking.read(NOBODY_SEES).sandboxes
+    assert len(unseen.tree.checkpoints) == 1
+    (seen,) = looking.read(frozenset({view.id})).sandboxes
+    assert len(seen.tree.checkpoints) == 2
+    stand_at(history, 2)  # head.json lies beside the record: that shows of any sandbox
+    (again,) = looking.read(NOBODY_SEES).sandboxes
+    assert again.tree.head == id_of(2)
+
+
+def test_an_idle_look_at_many_checkpoints_costs_little(history: History, places: Paths) -> None:
+    for number in range(1, 201):
+        add(history, number, number - 1 or None)
+    looking = reader(history)
+    tree = looking.read()
+    begun = time.process_time()
+    for _ in range(10):
+        assert looking.read() is tree
+    assert (time.process_time() - begun) / 10 < 0.02
+
+
+def test_what_was_written_since_is_told_by_the_layers(history: History) -> None:
+    add(history, 1)
+    stand_at(history, 1)
+    looking = reader(history)
+    assert looking.read().changed is None, "a layer is not there"
+    place, head = history.place, history.head()
+    place.layers.mkdir(exist_ok=True)
+    for name in (*head.layers, head.top):
+        place.layer(name).write_bytes(b"x" * 4096)
+    assert looking.read().changed == 0, "that is what an empty one takes"
+    place.layer(head.top).write_bytes(b"x" * (1 << 20))
+    assert looking.read().changed == 1 << 20
+    seen = looking.read()
+    place.layer(head.top).write_bytes(b"x" * (1 << 20) + b"y" * 4096)
+    assert looking.read() is seen, "it would be shown as the same"
+    if head.layers:
+        place.layer(head.layers[-1]).write_bytes(b"x" * (8 << 20))
+        assert looking.read() is seen, "the checkpoint has that layer"

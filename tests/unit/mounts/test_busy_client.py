@@ -1,0 +1,62 @@
+"""A guest's client that still tries to reach a server that is gone is given another stream."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from quicksand.errors import AgentRefusedError, MountError
+from quicksand.layout import MachineDir
+from quicksand.mounts import mounting, shares
+from quicksand.mounts.mount import Mount
+from quicksand.mounts.serving import share_name, start_server
+
+from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
+
+__all__ = ["data", "machine", "qemu"]
+"""Fixtures."""
+
+
+class Client:
+    """A guest that refuses to mount shares on streams where its client is ``busy``."""
+
+    def __init__(self, *busy: int, why: str = "/mnt/data: Host is down (os error 112)") -> None:
+        self.busy = {share_name(number) for number in busy}
+        self.why = why
+        self.asked: list[str] = []
+
+    async def ask(self, method: str, params: dict[str, Any], _seconds: float) -> dict[str, Any]:
+        assert method == "mount_share"
+        self.asked.append(params["share"])
+        if params["share"] in self.busy:
+            raise AgentRefusedError(self.why, code="io")
+        return {}
+
+
+async def test_another_stream_is_taken(machine: MachineDir, qemu: Qemu, data: Mount) -> None:
+    client = Client(0, 1)
+    share = await mounting.mount_served(
+        machine, await start_server(machine, data, "secret"), "secret", client.ask
+    )
+    assert share.number == 2
+    assert client.asked == [share_name(number) for number in range(3)]
+    assert [found.number for found in shares.list_shares(machine)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("client", "asked"),
+    [
+        (Client(*range(16)), mounting.STREAMS_TRIED),
+        (Client(0, why="/mnt/data: Permission denied (os error 13)"), 1),
+    ],
+    ids=["that is busy everywhere", "that refuses for another reason"],
+)
+async def test_no_end_of_trying(
+    machine: MachineDir, qemu: Qemu, data: Mount, client: Client, asked: int
+) -> None:
+    share = await start_server(machine, data, "secret")
+    with pytest.raises(MountError, match="cannot be mounted at /mnt/data"):
+        await asyncio.wait_for(mounting.mount_served(machine, share, "secret", client.ask), 60)
+    assert len(client.asked) == asked
+    assert shares.list_shares(machine) == []

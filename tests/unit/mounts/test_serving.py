@@ -1,0 +1,288 @@
+"""A share's server beside something that stands for QEMU: it listens on the share's socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand.errors import MountError, StateError
+from quicksand.host.files import is_locked
+from quicksand.host.paths import Paths
+from quicksand.host.processes import is_process, start_of
+from quicksand.layout import SHARES, MachineDir
+from quicksand.mounts import mounting, shares
+from quicksand.mounts.mount import Mount
+from quicksand.mounts.serving import start_server
+from quicksand.mounts.shares import Share
+from quicksand_smb import HANG_UP
+
+from tests.conftest import our_processes, wait_for
+
+# A frame of four bytes of length, and the header of a NEGOTIATE with one dialect, 3.1.1 without its
+# contexts replaced by 2.1 ([MS-SMB2] 2.2.1, 2.2.3).
+NEGOTIATE = (
+    b"\xfeSMB" + (64).to_bytes(2, "little") + bytes(8) + (1).to_bytes(2, "little") + bytes(48)
+    + (36).to_bytes(2, "little") + (1).to_bytes(2, "little") + (1).to_bytes(2, "little")
+    + bytes(30) + (0x0210).to_bytes(2, "little")
+)  # fmt: skip
+
+
+class Qemu:
+    """The other side of every share's stream."""
+
+    def __init__(self, machine: MachineDir) -> None:
+        self.listeners = {}
+        for number in range(SHARES):
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(str(machine.share_socket(number)))
+            listener.listen(16)
+            listener.settimeout(10)
+            self.listeners[number] = listener
+
+    def accept(self, number: int = 0) -> socket.socket:
+        stream, _ = self.listeners[number].accept()
+        stream.settimeout(10)
+        return stream
+
+    def end(self) -> None:
+        for listener in self.listeners.values():
+            listener.close()
+
+
+@pytest.fixture
+def machine(places: Paths) -> Iterator[MachineDir]:
+    root = places.runtime / "m"
+    root.mkdir(parents=True)
+    yield MachineDir(root)
+    for path in root.iterdir():
+        path.unlink()
+    root.rmdir()
+
+
+@pytest.fixture
+def qemu(machine: MachineDir) -> Iterator[Qemu]:
+    qemu = Qemu(machine)
+    yield qemu
+    qemu.end()
+    wait_for(lambda: not our_processes(str(machine.root)), what="the servers' end")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Mount:
+    (tmp_path / "data").mkdir()
+    return Mount(str(tmp_path / "data"), "/mnt/data")
+
+
+def greets(stream: socket.socket) -> bool:
+    """Whether a server answers on a stream."""
+    stream.sendall(len(NEGOTIATE).to_bytes(4, "big") + NEGOTIATE)
+    return stream.recv(8)[4:] == b"\xfeSMB"
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_a_server_outlives_its_starter_and_ends_with_qemu(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    share = await start_server(machine, data, "secret")
+    with qemu.accept() as stream:
+        assert share.is_served
+        assert greets(stream)
+        assert os.getsid(share.pid) == share.pid, "it has a session of its own"
+        qemu.end()
+    wait_for(lambda: not share.is_served, what="the server's end")
+
+
+async def test_a_server_that_is_killed_is_begun_anew_and_the_guest_told(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    share = await start_server(machine, data, "secret")
+    stream = qemu.accept()
+    for _ in range(3):
+        (server,) = children_of(share.pid)
+        os.kill(server, signal.SIGKILL)
+        with contextlib.closing(stream):
+            while stream.recv(4096):  # the rest of an answer
+                pass
+        stream = qemu.accept()
+        assert stream.recv(4) == HANG_UP
+        assert greets(stream)
+    assert share.is_served
+    stream.close()
+
+
+async def test_without_its_attendant_there_is_no_server(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    share = await start_server(machine, data, "secret")
+    with qemu.accept() as stream:
+        (server,) = children_of(share.pid)
+        started = start_of(server)
+        share.end()
+        assert stream.recv(1) == b""
+    wait_for(lambda: not is_process(server, started), what="its end")
+    share.end()  # once more: nothing happens
+
+
+async def test_a_server_that_ends_again_and_again_is_given_up(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    share = await start_server(machine, data, "secret")
+    qemu.listeners[0].settimeout(0.1)
+    while share.is_served:
+        with contextlib.suppress(TimeoutError):
+            qemu.accept().close()
+    wait_for(lambda: not share.is_served, what="the end of it")
+
+
+async def test_the_secret_is_in_no_file_and_on_no_command_line(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    secret = "d" * 32
+    share = await start_server(machine, data, secret)
+    with qemu.accept():
+        for pid in (share.pid, *children_of(share.pid)):
+            for name in ("cmdline", "environ"):
+                assert secret.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+        shares.note(machine, share)
+        assert secret not in machine.share_record(0).read_text()
+        share.end()
+
+
+@pytest.mark.parametrize("what", ["missing", "file"])
+async def test_what_is_no_directory_is_refused(
+    machine: MachineDir, qemu: Qemu, tmp_path: Path, what: str, places: Paths
+) -> None:
+    if what == "file":
+        (tmp_path / what).touch()
+    mount = Mount(str(tmp_path / what), "/mnt/data")
+    with pytest.raises(MountError, match=what):
+        mounting.check_directory(mount, places)
+    with pytest.raises(MountError, match="cannot be served"):
+        await start_server(machine, mount, "secret")
+
+
+async def test_a_machine_without_streams_is_told_of(machine: MachineDir, data: Mount) -> None:
+    with pytest.raises(StateError, match="no way to the host"):
+        await start_server(machine, data, "secret")
+
+
+async def test_a_machine_that_has_ended_is_told_of(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    qemu.end()
+    with pytest.raises(MountError, match="refused"):
+        await start_server(machine, data, "secret")
+
+
+async def test_a_start_that_is_cancelled_leaves_no_server(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    for wait in (0.0, 0.01, 0.03, 0.1):
+        start = asyncio.create_task(start_server(machine, data, "secret"))
+        await asyncio.wait((start,), timeout=wait)
+        start.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            (await start).end()
+        wait_for(lambda: not our_processes(str(machine.root)), what="its end")
+
+
+async def test_all_are_served_or_none(
+    machine: MachineDir, qemu: Qemu, data: Mount, places: Paths, tmp_path: Path
+) -> None:
+    with pytest.raises(MountError, match="missing"):
+        missing = Mount(str(tmp_path / "missing"), "/mnt/missing")
+        await mounting.serve_all(machine, [data, missing], places)
+    wait_for(lambda: not our_processes(str(machine.root)), what="their end")
+    served = await mounting.serve_all(machine, [data] * 3, places, avoid={0, 2})
+    assert sorted(share.number for share, _ in served) == [1, 3, 4]
+    assert len({secret for _, secret in served}) == 3
+    for share, _ in served:
+        share.end()
+
+
+def test_quicksands_own_files_are_not_given_to_a_guest_to_change(places: Paths) -> None:
+    places.data.mkdir(parents=True, exist_ok=True)
+    inside = places.data / "sandboxes"
+    inside.mkdir(exist_ok=True)
+    for path in (places.data, inside, places.data.parent, places.runtime.parent):
+        with pytest.raises(MountError, match="own files"):
+            mounting.check_directory(Mount(str(path), "/mnt"), places)
+        mounting.check_directory(Mount(str(path), "/mnt", readonly=True), places)
+
+
+# Records
+
+
+def share_of(number: int, mount: Mount) -> Share:
+    return Share(number=number, mount=mount, pid=os.getpid(), started=start_of(os.getpid()))
+
+
+def test_a_record_counts_as_long_as_its_server_lives(machine: MachineDir, data: Mount) -> None:
+    share = share_of(3, data)
+    shares.note(machine, share)
+    assert shares.list_shares(machine) == [share]
+    shares.note(machine, Share(number=5, mount=data, pid=share.pid, started="long ago"))
+    assert shares.list_shares(machine) == [share]
+
+
+def test_streams_are_taken_in_turn_those_to_be_avoided_last(machine: MachineDir) -> None:
+    with contextlib.ExitStack() as taken:
+        order = [taken.enter_context(shares.a_stream(machine, {0, 2}))[0] for _ in range(SHARES)]
+        assert order == [1, *range(3, SHARES), 0, 2]
+        with pytest.raises(StateError, match="16 directories"):
+            taken.enter_context(shares.a_stream(machine))
+    with shares.a_stream(machine) as (number, _):
+        assert number == 0
+
+
+async def test_what_a_killed_client_left_is_ended(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    known = await start_server(machine, data, "secret")
+    shares.note(machine, known)
+    left = await start_server(machine, data, "secret")
+    assert (known.number, left.number) == (0, 1)
+    shares.end_unknown(machine)
+    wait_for(lambda: not left.is_served, what="the end of the one without a record")
+    assert known.is_served
+    wait_for(lambda: not is_locked(machine.share_lock(1)), what="its lock")
+    with shares.a_stream(machine) as (number, _):
+        assert number == 1
+    known.end()
+
+
+def remove(name: str) -> Callable[[dict[str, object]], None]:
+    return lambda record: record.__delitem__(name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        remove("pid"),
+        remove("mount"),
+        lambda record: record.update(number=7),
+        lambda record: record.update(mount={"host": 1, "guest": 2}),
+        lambda record: record.update(pid="x"),
+    ],
+)
+def test_a_damaged_record_is_none(
+    machine: MachineDir, data: Mount, change: Callable[[dict[str, object]], None]
+) -> None:
+    shares.note(machine, share_of(0, data))
+    path = machine.share_record(0)
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    assert shares.list_shares(machine) == []
+    path.write_text("no JSON")
+    assert shares.list_shares(machine) == []

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.smb_protocol.client import HOUSES
+
+
+@pytest.fixture(autouse=True)
+def closed_houses() -> Iterator[None]:
+    yield
+    while HOUSES:
+        HOUSES.pop().end()

@@ -1,0 +1,172 @@
+"""Every decoder of what a guest may send is total: garbage is a ProtocolError and nothing else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quicksand_smb import access, fscc, header, ntlm, posix, spnego
+from quicksand_smb.commands import ioctl as ioctl_command
+from quicksand_smb.credits import MOST, Window
+from quicksand_smb.messages import create, ioctl, lock, negotiate, query, readwrite, session
+from quicksand_smb.reasons import StoreError
+from quicksand_smb.wire import ProtocolError
+
+from tests.unit.smb_protocol import client as c
+from tests.unit.smb_protocol.client import Client
+
+WHOLE: dict[str, tuple[Callable[[bytes], object], bytes]] = {
+    "negotiate": (negotiate.decode_request, struct.pack("<HHHH", 36, 1, 1, 0)),
+    "setup": (session.decode_setup, struct.pack("<H", 25)),
+    "tree": (session.decode_tree, struct.pack("<H", 9)),
+    "empty": (session.decode_empty, struct.pack("<H", 4)),
+    "create": (create.decode_request, struct.pack("<H", 57)),
+    "close": (create.decode_close, struct.pack("<H", 24)),
+    "read": (readwrite.decode_read, struct.pack("<H", 49)),
+    "write": (readwrite.decode_write, struct.pack("<H", 49)),
+    "flush": (readwrite.decode_flush, struct.pack("<H", 24)),
+    "lock": (lock.decode_lock, struct.pack("<H", 48)),
+    "break": (lock.decode_ack, struct.pack("<H", 36)),
+    "ioctl": (ioctl.decode_request, struct.pack("<H", 57)),
+    "directory": (query.decode_directory, struct.pack("<H", 33)),
+    "notify": (query.decode_notify, struct.pack("<H", 32)),
+    "query": (query.decode_query, struct.pack("<H", 41)),
+    "set": (query.decode_set, struct.pack("<H", 33)),
+}
+PARTS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
+    "header": (header.decode_header, b"\xfeSMB\x40\0"),
+    "error": (header.decode_error, b"\x09\0"),
+    "frame": (lambda data: header.split(memoryview(data)), bytes(20) + b"\x48\0\0\0"),
+    "preauth": (negotiate.decode_preauth, b"\1\0"),
+    "signing": (negotiate.decode_signing, b"\1\0"),
+    "contexts": (create.decode_contexts, struct.pack("<IHH", 32, 16, 4)),
+    "posix": (posix.decode_create, b""),
+    "validate": (ioctl.decode_validate, b""),
+    "copy": (ioctl.decode_copy, bytes(24) + b"\2\0\0\0"),
+    "duplicate": (ioctl.decode_duplicate, b""),
+    "range": (ioctl.decode_range, b""),
+    "basic": (lambda data: fscc.decode_basic(memoryview(data)), b""),
+    "rename": (lambda data: fscc.decode_rename(memoryview(data)), bytes(16)),
+    "attributes": (lambda data: fscc.decode_attributes(memoryview(data)), b""),
+    "security": (
+        lambda data: access.decode(memoryview(data)),
+        struct.pack("<BBHIIII", 1, 0, 4, 0, 0, 0, 20),
+    ),
+    "reparse": (
+        lambda data: ioctl_command._decode_reparse(memoryview(data), is_posix=False),
+        b"\x0c\0\0\xa0",
+    ),
+    "spnego first": (spnego.unwrap, b"\x60"),
+    "spnego second": (spnego.unwrap, b"\xa1"),
+    "ntlm 1": (ntlm.decode_negotiate, b"NTLMSSP\0\1\0\0\0"),
+    "ntlm 3": (ntlm.decode_authenticate, b"NTLMSSP\0\3\0\0\0"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@given(body=st.binary(max_size=200))
+def test_garbage_for_a_message_is_one_error(name: str, body: bytes) -> None:
+    decode, start = WHOLE[name]
+    for message in (bytes(64) + body, bytes(64) + start + body):
+        try:
+            decode(message)
+        except ProtocolError:
+            continue
+
+
+@pytest.mark.parametrize("name", PARTS)
+@given(body=st.binary(max_size=200))
+def test_garbage_for_a_record_is_one_error(name: str, body: bytes) -> None:
+    decode, start = PARTS[name]
+    for record in (body, start + body):
+        try:
+            decode(record)
+        except (ProtocolError, StoreError):
+            continue
+
+
+@given(
+    command=st.integers(0, 20),
+    body=st.binary(max_size=300),
+    size=st.sampled_from([4, 9, 24, 25, 33, 41, 48, 49, 57]),
+)
+def test_a_hostile_request_is_answered_and_the_next_one_too(
+    tmp_path_factory: pytest.TempPathFactory, command: int, body: bytes, size: int
+) -> None:
+    client = _client(tmp_path_factory)
+    before = client.message_id
+    try:
+        answers = client.frame(client.message(command, struct.pack("<H", size) + body))
+    except ProtocolError:
+        # Only a second NEGOTIATE ends the connection; what is cancelled has no number.
+        assert command == c.NEGOTIATE
+        client.message_id = before
+        return
+    if command == c.CANCEL:
+        client.message_id = before
+        assert not answers
+    assert all(len(one.body) < 70_000 for one in answers)
+    assert client.ask(c.ECHO, struct.pack("<HH", 4, 0)).status == 0
+
+
+def _client(factory: pytest.TempPathFactory) -> Client:
+    root = factory.mktemp("share")
+    (root / "a").write_text("a")
+    return Client(c.house(root)).begin()
+
+
+def test_a_window_takes_each_number_once() -> None:
+    window = Window()
+    assert window.take(0, 1)
+    assert not window.take(0, 1)
+    assert not window.take(1, 1)
+    assert window.grant(1, 10) == 10
+    assert window.take(5, 2)
+    assert not window.take(6, 1)
+    assert window.take(1, 4)
+    assert window.take(7, 4)
+    assert not window.take(11, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 70_000), st.integers(0, 70_000), st.integers(0, 65535))))
+def test_a_window_never_grows_beyond_its_limit(requests: list[tuple[int, int, int]]) -> None:
+    window = Window()
+    for first, count, asked in requests:
+        window.take(first, count)
+        assert window.grant(count, asked) >= 0
+        assert 0 <= window.held <= MOST
+
+
+@pytest.mark.parametrize("following", [1, 7, 8, 63, 65, 0xFFFFFFFF])
+def test_a_next_message_that_lies_nowhere_ends_the_connection(
+    tmp_path: Path, following: int
+) -> None:
+    client = Client(c.house(tmp_path)).begin()
+    with pytest.raises(ProtocolError):
+        client.frame(client.message(c.ECHO, struct.pack("<HH", 4, 0), following=following))
+
+
+def test_a_conversation_begins_with_negotiate(tmp_path: Path) -> None:
+    client = Client(c.house(tmp_path))
+    with pytest.raises(ProtocolError):
+        client.ask(c.ECHO, struct.pack("<HH", 4, 0))
+
+
+def test_a_stream_without_an_end_begins_anew_with_negotiate(tmp_path: Path) -> None:
+    client = Client(c.house(tmp_path, resync=True)).begin()
+    file = client.open("a")
+    client.message_id = client.session = client.tree = 0
+    assert client.negotiate(0x311).status == 0
+    client.log_in()
+    client.connect()
+    assert client.close(file).status == 0xC0000128
+
+
+def test_a_session_that_nobody_knows_is_deleted(tmp_path: Path) -> None:
+    client = Client(c.house(tmp_path)).begin()
+    client.session = 12345
+    assert client.connect().status == 0xC0000203

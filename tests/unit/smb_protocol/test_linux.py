@@ -1,0 +1,150 @@
+"""What Linux's client does that no documentation of the protocol says."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from pathlib import Path
+
+import pytest
+from quicksand_smb import posix
+from quicksand_smb.values import Stat
+
+from tests.unit.smb_protocol import client as c
+from tests.unit.smb_protocol.client import Client
+
+SET_REPARSE = 0x000900A4
+SYMLINK = 0xA000000C
+DIRECTORY, FILE, REPARSE_POINT = 0x1, 0x40, 0x200000
+NO_MODE = 0xFFFF
+NO_EAS, BAD_NAME = 0xC0000052, 0xC0000033
+SECURITY, OWNER, LIST = 3, 1, 4
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(c.house(tmp_path)).begin(0x311, posix=True)
+
+
+def make(client: Client, name: str, mode: int, *, options: int = FILE) -> bytes:
+    return client.open(name, disposition=2, options=options, contexts=c.posix_context(mode))
+
+
+def symlink(target: str) -> bytes:
+    text = target.encode("utf-16-le")
+    fields = struct.pack("<HHHHI", 0, len(text), 0, len(text), 1)
+    return struct.pack("<IHH", SYMLINK, len(fields) + len(text), 0) + fields + text
+
+
+@pytest.mark.parametrize("options", [FILE, DIRECTORY])
+def test_a_link_is_made_from_a_file_or_a_directory(
+    client: Client, tmp_path: Path, options: int
+) -> None:
+    file = make(client, "link", NO_MODE, options=options | REPARSE_POINT)
+    assert client.ask(c.IOCTL, c.ioctl(file, SET_REPARSE, symlink("to"))).status == 0
+    assert os.readlink(tmp_path / "link") == "to"
+
+
+def test_owners_and_times_of_a_link_are_the_links_own(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "to").touch()
+    (tmp_path / "link").symlink_to("to")
+    (tmp_path / "to").chmod(0o600)
+    os.utime(tmp_path / "to", ns=(10**18, 10**18))
+    for access in (0x20000, 0xC0000):
+        client.close(
+            client.open("link", disposition=1, access=access, contexts=c.posix_context(NO_MODE))
+        )
+    file = client.open("link", disposition=1, access=0x100, contexts=c.posix_context(NO_MODE))
+    when = 130_000_000_000_000_000
+    times = struct.pack("<QQQQII", 0, when, when, 0, 0, 0)
+    assert client.ask(c.SET, c.set_info(file, 4, times)).status == 0
+    assert (tmp_path / "to").stat().st_mtime_ns == 10**18
+    assert (tmp_path / "link").lstat().st_mtime_ns != (tmp_path / "to").stat().st_mtime_ns
+    looked = c.create("link", disposition=1, access=0x80, contexts=c.posix_context(NO_MODE))
+    assert client.ask(c.CREATE, looked).status == 0x8000002D
+
+
+def test_a_full_directory_becomes_no_link(client: Client, tmp_path: Path) -> None:
+    file = make(client, "full", NO_MODE, options=DIRECTORY | REPARSE_POINT)
+    (tmp_path / "full" / "inside").touch()
+    assert client.ask(c.IOCTL, c.ioctl(file, SET_REPARSE, symlink("to"))).status != 0
+    assert (tmp_path / "full" / "inside").exists()
+
+
+def test_a_pipe_without_a_mode_is_not_everybodys(client: Client, tmp_path: Path) -> None:
+    file = make(client, "pipe", NO_MODE, options=FILE | REPARSE_POINT)
+    data = struct.pack("<IHH8s", 0x80000014, 8, 0, b"FIFO")
+    assert client.ask(c.IOCTL, c.ioctl(file, SET_REPARSE, data)).status == 0
+    found = (tmp_path / "pipe").lstat().st_mode
+    assert stat.S_ISFIFO(found)
+    assert stat.S_IMODE(found) & 0o133 == 0
+
+
+def test_the_mode_of_a_new_file_is_told_as_an_entry(client: Client) -> None:
+    file = make(client, "f", 0o751)
+    descriptor = c.output(client.ask(c.QUERY, security_query(file, LIST)))
+    at = struct.unpack_from("<I", descriptor, 16)[0]
+    sid = descriptor[at + 8 + 8 :][:20]
+    assert sid == posix.sid(5, 88, 3, 0o751)
+
+
+def security_query(file: bytes, which: int) -> bytes:
+    body = bytearray(c.query(file, SECURITY, 0))
+    struct.pack_into("<I", body, 16, which)
+    return bytes(body)
+
+
+def test_a_file_without_attributes_says_so(client: Client, tmp_path: Path) -> None:
+    file = make(client, "f", 0o644)
+    assert client.ask(c.QUERY, c.query(file, 1, 15)).status == NO_EAS
+
+
+def test_chown_is_agreed_to_and_does_nothing(client: Client, tmp_path: Path) -> None:
+    file = make(client, "f", 0o644)
+    before = (tmp_path / "f").stat()
+    owner = posix.sid(5, 88, 1, 12345)
+    descriptor = struct.pack("<BBHIIII", 1, 0, 0x8000, 20, 0, 0, 0) + owner
+    body = bytearray(c.set_info(file, 0, descriptor))
+    body[2] = SECURITY
+    struct.pack_into("<I", body, 12, OWNER)
+    assert client.ask(c.SET, bytes(body)).status == 0
+    assert (tmp_path / "f").stat().st_uid == before.st_uid
+    again = client.open("f", disposition=1, contexts=c.posix_context(0))
+    assert client.ask(c.WRITE, c.write(again, 0, b"x")).status == 0
+
+
+@pytest.mark.parametrize(
+    ("wire", "host"),
+    [
+        ("a\uf022b", "a:b"),
+        ("a\uf025", "a?"),
+        ("a:b", "a:b"),
+        ("a\\b", "a\\b"),
+        ("end\uf028", "end "),
+    ],
+    ids=ascii,
+)
+def test_characters_come_in_the_private_range_with_posix_too(
+    client: Client, tmp_path: Path, wire: str, host: str
+) -> None:
+    make(client, wire, 0o644)
+    assert os.listdir(tmp_path) == [host]
+
+
+def test_a_byte_that_the_client_could_not_say_is_refused(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "a?").touch()
+    answer = client.ask(c.CREATE, c.create("a?", disposition=3, contexts=c.posix_context(0o644)))
+    assert answer.status == BAD_NAME
+    file = make(client, "link", NO_MODE, options=FILE | REPARSE_POINT)
+    assert client.ask(c.IOCTL, c.ioctl(file, SET_REPARSE, symlink("b?"))).status == BAD_NAME
+
+
+def test_what_is_the_servers_own_is_roots_in_the_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Stat()
+    found.uid, found.gid = 1000, 1000
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1000)
+    assert posix.seen_owners(found) == posix.owner_sid(0) + posix.group_sid(0)
+    monkeypatch.setattr(os, "getuid", lambda: 1001)
+    assert posix.seen_owners(found) == posix.owner_sid(1000) + posix.group_sid(1000)

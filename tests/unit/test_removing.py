@@ -1,0 +1,97 @@
+"""Removing a sandbox that runs: it ends, and its last instant is kept where that is possible."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+from quicksand import removing
+from quicksand.errors import HistoryError, StateError
+from quicksand.host.paths import Paths
+from quicksand.layout import runtime_dir
+from quicksand.registry import Registry, publish_state
+from quicksand.removing import remove_sandbox
+from quicksand.sandbox_records import Record
+from quicksand.sandbox_trash import SandboxTrash
+from quicksand.snapshots import last_checkpoint
+
+from tests.unit.test_registry import RUN, machine_of, make
+
+
+@pytest.fixture
+def registry(places: Paths) -> Registry:
+    return Registry(places)
+
+
+class Running:
+    """A sandbox that runs, as far as files and locks tell."""
+
+    def __init__(self, registry: Registry, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
+        self.record: Record = make(registry, **facts)
+        self._lock = registry.lock(self.record.id)
+        self._runtime = runtime_dir(registry.paths, self.record.id)
+        publish_state(machine_of(registry, self.record), RUN)
+        self.ends: list[str] = []
+
+        async def stop(*_: object, **__: object) -> None:
+            self.end("killed")
+
+        async def answer(*_: object) -> None: ...
+
+        monkeypatch.setattr(removing, "stop_machine", stop)
+        monkeypatch.setattr(removing, "_sync_guest", answer)
+
+    def end(self, how: str) -> None:
+        """As its keeper does it."""
+        self.ends.append(how)
+        shutil.rmtree(self._runtime.root)
+        os.close(self._lock)
+
+
+async def test_it_is_refused_unless_it_may_be_stopped(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(registry, monkeypatch)
+    with pytest.raises(StateError, match="running") as refused:
+        await remove_sandbox(registry, "box")
+    assert "`quicksand-tui rm -f box`" in refused.value.hint
+    assert running.ends == []
+    running.end("by the test")
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (HistoryError("there is no space"), "there is no space"),
+        (TimeoutError(), "that took longer than 30 s"),
+        (OSError(5, "Input/output error"), "[Errno 5] Input/output error"),
+    ],
+)
+async def test_where_the_last_checkpoint_cannot_be_taken_it_says_so(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    running = Running(registry, monkeypatch)
+
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(last_checkpoint, "end_with_checkpoint", fail)
+    removed = await remove_sandbox(registry, "box", stop=True)
+    assert running.ends == ["killed"]
+    assert (removed.ran, removed.not_kept) == (True, why)
+    assert removed.trashed is not None and removed.trashed.instant == ""
+    assert registry.list() == []
+
+
+@pytest.mark.parametrize("facts", [{}, {"discard": True}], ids=["now", "to be discarded"])
+async def test_what_goes_for_good_takes_no_checkpoint(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
+) -> None:
+    running = Running(registry, monkeypatch, **facts)
+    monkeypatch.delattr(last_checkpoint, "end_with_checkpoint")
+    removed = await remove_sandbox(registry, "box", stop=True, now=not facts)
+    assert running.ends == ["killed"]
+    assert removed.trashed is None and removed.not_kept == ""
+    assert registry.list() == [] and SandboxTrash(registry).list() == []
