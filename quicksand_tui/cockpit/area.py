@@ -165,23 +165,31 @@ class Area(Vertical):
         tabs = tuple(
             (tab.value, tab.value.capitalize()) for tab in Tab if tab is not Tab.TREE or with_tree
         )
-        lead = ("", "")
         if typing and (pane := self.shells.pane) is not None:
-            sandbox = sandbox or self.shells.typed_into
-            name = f"{sandbox.name} · " if sandbox is not None else ""
-            mouse = "mouse: terminal · " if self.mouse_released() else ""
-            prefix = self.shells.host.prefix.text
-            help_ = self.shells.host.settings.keymap.hint("help", Scope.PANES.value)
-            hint = f"{prefix} and a key; {help_} shows all"
-            shown, style = (f"{prefix} …", "reverse") if pane.prefixed else (hint, MUTED)
-            # How to leave a shell is to be seen on a narrow screen, too, and who has the mouse.
-            shorter = f"{mouse}{prefix} and a key" if mouse and not pane.prefixed else shown
-            lead = (f"{name}{mouse}{shown}", style)
-            self._bar.show(tabs, self._tab.value, lead, shorter=shorter)
-            return
-        if sandbox is not None:
-            lead = (f"{sandbox.name} {state_text(sandbox.state)}", STYLES[ROLES[sandbox.state]])
-        self._bar.show(tabs, self._tab.value, lead)
+            style = "reverse" if pane.prefixed else MUTED
+            leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=pane.prefixed)
+        elif sandbox is not None:
+            style = STYLES[ROLES[sandbox.state]]
+            leads = (f"{sandbox.name} {state_text(sandbox.state)}",)
+        else:
+            style, leads = "", ()
+        self._bar.show(tabs, self._tab.value, leads, style)
+
+    def _typing_leads(self, sandbox: SandboxView | None, *, prefixed: bool) -> tuple[str, ...]:
+        """Says whose shell has the keys and the mouse, and how to leave it; the longest first."""
+        name = f"{sandbox.name} · " if sandbox is not None else ""
+        mouse = "mouse: terminal · " if self.mouse_released() else ""
+        prefix = self.shells.host.prefix.text
+        if prefixed:
+            return (f"{name}{mouse}{prefix} …", f"{prefix} …")
+        help_ = self.shells.host.settings.keymap.hint("help", Scope.PANES.value)
+        leave = f"{prefix} and a key"
+        return (
+            f"{name}{mouse}{leave}; {help_} shows all",
+            f"{name}{mouse}{leave}",
+            f"{mouse}{leave}",
+            f"{mouse}{prefix} …",
+        )
 
     @on(TabBar.Chosen)
     def _tab_clicked(self, event: TabBar.Chosen) -> None:

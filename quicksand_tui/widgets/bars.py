@@ -218,8 +218,8 @@ class TabBar(Static):
         self._ascii = ascii_only
         self._tabs: Sequence[tuple[str, str]] = ()
         self._active = ""
-        self._lead: tuple[str, str] = ("", "")
-        self._shorter = ""
+        self._leads: Sequence[str] = ()
+        self._style = ""
         self._places: list[tuple[int, int, str]] = []
         """The tabs shown: (first cell, cell after the last, tab)."""
 
@@ -227,15 +227,14 @@ class TabBar(Static):
         self,
         tabs: Sequence[tuple[str, str]],
         active: str,
-        lead: tuple[str, str] = ("", ""),
-        *,
-        shorter: str = "",
+        leads: Sequence[str] = (),
+        style: str = "",
     ) -> None:
-        """Shows ``tabs``, each a name and a label, and ``lead``, a text and its style; where that
-        text does not fit, ``shorter``."""
-        now = (tabs, active, lead, shorter)
-        if now != (self._tabs, self._active, self._lead, self._shorter):
-            self._tabs, self._active, self._lead, self._shorter = now
+        """Shows ``tabs``, each a name and a label, and the first of ``leads`` that fits, or the
+        last of them cut."""
+        now = (tabs, active, leads, style)
+        if now != (self._tabs, self._active, self._leads, self._style):
+            self._tabs, self._active, self._leads, self._style = now
             self._draw()
 
     def on_resize(self) -> None:
@@ -251,13 +250,11 @@ class TabBar(Static):
             parts.append((self._fit(text), style))
             self._places.append((at, at + cell_len(text), name))
             at += cell_len(text)
-        text, style = self._lead
         room = self.size.width - at - 2
-        if cell_len(text) > room and self._shorter:
-            text = self._shorter
-        if text and room >= 4:
-            text = self._fit(clip(text, room))
-            parts += [(" " * (room - cell_len(text) + 1), ""), (text, style)]
+        if self._leads and room >= 4:
+            fitting = (lead for lead in self._leads if cell_len(lead) <= room)
+            text = self._fit(clip(next(fitting, self._leads[-1]), room))
+            parts += [(" " * (room - cell_len(text) + 1), ""), (text, self._style)]
         self.update(Content.assemble(*parts), layout=False)
 
     def _fit(self, text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from quicksand.errors import ImageError, ImageNotFound
+from quicksand.host.removal import MARK
 from quicksand.images.store import CURRENT, MANIFEST, ImageStore, StoredImage
 
 PARTS = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
@@ -68,6 +69,24 @@ def test_the_age_of_an_image_is_that_of_its_build_and_not_of_its_sources(
     assert found.created == 1_700_000_000
     assert found.built is not None
     assert before < found.built < time.time() + 1
+
+
+def test_two_that_publish_the_same_version_at_once_both_get_it(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+    others: list[StoredImage] = []
+
+    def another_is_first(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", rename)
+        others.append(publish(store))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", another_is_first)
+    published = publish(store)
+    assert [published] == others
+    assert store.verify(published) == []
+    assert [path.name for path in published.root.iterdir() if path.name.startswith(".")] == [MARK]
 
 
 def test_publishing_again_replaces_the_current_one_and_keeps_the_old(store: ImageStore) -> None:

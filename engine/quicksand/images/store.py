@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -207,9 +208,8 @@ class ImageStore:
                 staging / MANIFEST,
                 {**manifest, "schema_version": SCHEMA, "files": files, "digest": digest},
             )
-            if not target.exists():
-                mark(staging, as_=target.name)
-                staging.rename(target)
+            mark(staging, as_=target.name)
+            if _move_in(staging, target):
                 sync_dir(place)
             if not current and (place / CURRENT).exists():
                 return self.load(target)
@@ -315,6 +315,20 @@ def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str, recipe: s
         words.append(f"recipe {recipe}")
     text = "\n".join(words)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _move_in(staging: Path, target: Path) -> bool:
+    """Move a finished version to its place; return False if that version is there already, perhaps
+    since a moment ago by another process. Raises OSError."""
+    if target.exists():
+        return False
+    try:
+        staging.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def _sync_file(path: Path) -> None:
