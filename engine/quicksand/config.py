@@ -391,6 +391,14 @@ class SandboxConfig:
         reaches=reached_directories,
     )
     """Directories of the host that are mounted at each start."""
+    enable_display: bool = option(
+        False,
+        "--display",
+        label="Display",
+        help="Give it a screen, a keyboard and a pointer.",
+    )
+    """Whether the machine has a screen, a keyboard and a pointer (display/), as a desktop image
+    needs."""
     agent_http: bool = option(
         False,
         "--agent-http",

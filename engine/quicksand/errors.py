@@ -8,6 +8,7 @@
     ├── SandboxNotFoundError (LookupError) the caller: no sandbox of that name or id
     ├── NameTakenError                    the caller: another sandbox has the name
     ├── StateError                        the caller: not possible in this state (stopped, busy)
+    │   └── NoDisplayError                the caller: the machine has no screen
     ├── HostError                         the host lacks something
     │   ├── QemuNotFound, QemuTooOld
     │   ├── AcceleratorError              the accelerator asked for does not work here
@@ -24,7 +25,8 @@
     ├── MachineError                      the VM failed
     │   ├── QemuDiedError                 QEMU ended by itself
     │   ├── GuestPanicError               the guest's kernel panicked
-    │   └── BootTimeoutError (TimeoutError)
+    │   ├── BootTimeoutError (TimeoutError)
+    │   └── DisplayError                  its screen cannot be reached, or says what makes no sense
     └── AgentError                        the guest's agent failed or refused
         ├── AgentUnreachableError         no answer, or the connection broke; outcome unknown
         │   └── RevertedError             the sandbox went back to a checkpoint meanwhile
@@ -97,6 +99,10 @@ class NameTakenError(QuicksandError):
 
 class StateError(QuicksandError):
     """The operation is not possible in the sandbox's present state (stopped, busy …)."""
+
+
+class NoDisplayError(StateError):
+    """The machine has no screen, keyboard and pointer."""
 
 
 class HostError(QuicksandError):
@@ -189,6 +195,11 @@ class GuestPanicError(MachineError):
 
 class BootTimeoutError(MachineError, TimeoutError):
     """The agent did not answer within ``boot_timeout`` seconds."""
+
+
+class DisplayError(MachineError):
+    """The machine's screen cannot be reached, its connection has ended, or it says what makes no
+    sense."""
 
 
 class AgentError(QuicksandError):

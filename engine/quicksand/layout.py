@@ -38,6 +38,7 @@
             waiting.json        the machine waits to take over, for a revert to this checkpoint
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
+            vnc.sock    QEMU's VNC server, if the machine has a screen (display/)
             smbN.sock   the stream of one share to its server (mounts/)
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
@@ -185,6 +186,10 @@ class MachineDir:
     @property
     def loading(self) -> Path:
         return self.root / "loading"
+
+    @property
+    def vnc_socket(self) -> Path:
+        return self.root / "vnc.sock"
 
     def agent_socket(self, port: int) -> Path:
         return self.root / f"agent{port}.sock"

@@ -120,6 +120,7 @@ def plan_machine(
             cmdline=image.cmdline,
         ),
         network=config.network_mode,
+        display=config.enable_display,
         forwards=ports.forwards,
         mac=mac_address(record.id),
         aio="threads",

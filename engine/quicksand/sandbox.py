@@ -6,13 +6,14 @@ import asyncio
 import builtins
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from quicksand import execution
 from quicksand.config import BootTiming, SandboxConfig, check_name, refuse_unknown
 from quicksand.diskdiff.changes import FileChange
-from quicksand.errors import ConfigError, StateError
+from quicksand.errors import StateError
 from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
 from quicksand.guest_files import GuestFiles
@@ -35,12 +36,14 @@ from quicksand.shell import Shell, ShellInfo
 from quicksand.snapshots.checkpoint import Checkpoint
 from quicksand.stats import GuestProcess, SandboxStats
 from quicksand.vm.checkpoints import Checkpoints
+from quicksand.vm.display import Display
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
 from quicksand.vm.mounts import MountHandle, Mounts
 from quicksand.vm.saves import Saves
 
 if TYPE_CHECKING:
+    from quicksand.display.rfb import RfbClient
     from quicksand.saves.saving import Options
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
@@ -48,9 +51,6 @@ OWN = (
     *("name", "ephemeral", "warm", "build", "progress_callback"),
     *("save", "workspace", "base_dir", "trust"),
 )
-LATER = {"enable_display": False}
-"""Keywords of the specification that this version does not support yet: only their defaults are
-accepted; any other value raises ConfigError rather than being ignored."""
 
 
 class Sandbox:
@@ -111,11 +111,7 @@ class Sandbox:
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used.
         """
-        later = {key: options.pop(key) for key in LATER if key in options}
-        refuse_unknown(options, {*OPTIONS, *LATER, *OWN})
-        for key, value in later.items():
-            if value != LATER[key] and value:
-                raise ConfigError(f"{key} is not possible in this version of quicksand")
+        refuse_unknown(options, {*OPTIONS, *OWN})
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
         meaning = Meaning()
@@ -153,6 +149,7 @@ class Sandbox:
         self._life = life
         self._guest = Guest(life)
         self._mounts = Mounts(life, self._guest)
+        self._display = Display(life)
         self._checkpoints = Checkpoints(life, self._guest, self._mounts)
         self._saves = Saves(life, self._guest, self._checkpoints, workspace)
 
@@ -288,6 +285,17 @@ class Sandbox:
     def active_mounts(self) -> builtins.list[MountHandle]:
         """The directories that are mounted at this moment. Blocks for a few small files."""
         return [*self._mounts.list()]
+
+    # The screen
+
+    def display(self) -> AbstractAsyncContextManager[RfbClient]:
+        """A connection to the screen, for viewers: ``async with sandbox.display() as client`` (see
+        quicksand/display/rfb.py).
+
+        Raises NoDisplayError (a StateError) for a machine without ``enable_display``, StateError if
+        the sandbox is not running; the ``async with`` raises DisplayError if QEMU does not answer.
+        """
+        return self._display.connect()
 
     # Finding others
 

@@ -212,7 +212,9 @@ def _key(record: Record, parts: Parts) -> str:
         Ports(forwards=(), http=AGENT_HTTP_PORT if record.config.agent_http else None),
         SandboxDir(Path()),
     )
-    sockets = Inherited(qmp=range(QMP_MONITORS), agent=range(AGENT_PORTS), shares=range(SHARES))
+    sockets = Inherited(
+        qmp=range(QMP_MONITORS), agent=range(AGENT_PORTS), shares=range(SHARES), vnc=Path("vnc")
+    )
     program = parts.binaries.system.stat()
     facts: list[Any] = [
         SCHEMA,

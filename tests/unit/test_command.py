@@ -25,7 +25,9 @@ GUESTFWD = [
     {"str": "tcp:10.0.2.100:446-chardev:smb1"},
 ]
 """The ways to the servers of mounts."""
-INHERITED = Inherited(qmp=(10, 11), agent=(20, 21, 22), shares=(30, 31))
+INHERITED = Inherited(
+    qmp=(10, 11), agent=(20, 21, 22), shares=(30, 31), vnc=Path("/run/a,b/vnc.sock")
+)
 PLAIN = Machine(
     name="/boxes/a,b",
     arch=Architecture.X86_64,
@@ -409,6 +411,28 @@ def test_the_agents_http_is_served_and_forwarded_only_if_asked_for() -> None:
         *value(without, "-netdev")["hostfwd"],
         {"str": f"tcp:127.0.0.1:8000-10.0.2.15:{AGENT_HTTP_PORT}"},
     ]
+
+
+# The display
+
+
+@pytest.mark.parametrize("arch", Architecture)
+def test_a_display_is_added_behind_all_other_devices(arch: Architecture) -> None:
+    plain = replace(PLAIN, arch=arch)
+    without, arguments = plan(plain, INHERITED), plan(replace(plain, display=True), INHERITED)
+    assert "-vnc" not in without
+    devices = drivers(arguments)
+    assert devices[: len(drivers(without))] == drivers(without)
+    added = ["virtio-gpu-pci", "virtio-keyboard-pci", "qemu-xhci", "usb-tablet"]
+    assert devices[len(drivers(without)) :] == added
+    assert value(arguments, "-display") == {"type": "none"}
+    assert kernel_words(arguments) == kernel_words(without)
+
+
+def test_the_screen_is_served_at_a_unix_socket_only() -> None:
+    arguments = plan(replace(PLAIN, display=True), INHERITED)
+    found = parse_keyval(value(arguments, "-vnc"), "vnc")
+    assert found == {"vnc": "unix:/run/a,b/vnc.sock", "share": "ignore"}
 
 
 # Layers

@@ -45,17 +45,24 @@ space randomization would translate every program again at each start: `true` to
 7. Mitigations are against the speculation of real CPUs. Pressure accounting, auditing, and security
 modules that inspect every call even without a policy (AppArmor, TOMOYO) are code to translate."""
 
+GPU_MEMORY_MAX = 128 * 1024 * 1024
+"""Bytes of pictures that a guest can have QEMU hold, such as three of 3840x2160. QEMU's
+default is 256 MiB (hw/display/virtio-gpu.c, max_hostmem)."""
+
 AGENT_HTTP_PORT = 8300
 """The guest's TCP port for the agent's HTTP, if that is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """Descriptors of listening Unix sockets that QEMU inherits."""
+    """Descriptors of listening Unix sockets that QEMU inherits, and the place of the one that it
+    makes itself."""
 
     qmp: Sequence[int]
     agent: Sequence[int]
     shares: Sequence[int]
+    vnc: Path
+    """Only a machine with a display makes it: -vnc takes no descriptor (QEMU, ui/vnc.c)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +99,8 @@ class Machine:
     cpus: int
     boot: Boot
     network: NetworkMode
+    display: bool = False
+    """Whether it has a screen, a keyboard and a pointer."""
     forwards: Sequence[PortForward]
     mac: str
     aio: str
@@ -109,6 +118,7 @@ def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -
         *_plan_disk(machine),
         *_plan_network(machine, inherited),
         *_plan_devices(machine.arch, inherited),
+        *(_plan_display(inherited) if machine.display else ()),
         *_plan_monitors(inherited),
         *machine.extra,
     ]
@@ -311,6 +321,22 @@ def _plan_devices(arch: Architecture, inherited: Inherited) -> list[str]:
         }
         arguments += _json("-device", port)
     return arguments
+
+
+def _plan_display(inherited: Inherited) -> list[str]:
+    """Plan the screen, keyboard and pointer, and the VNC server that shows them.
+
+    A virtio-gpu without VGA has no video memory of its own, which the state of the devices alone
+    (xen-save-devices-state) would not contain. It comes last, so that no other device has another
+    place on the bus because of it.
+    """
+    arguments = _json("-device", {"driver": "virtio-gpu-pci", "max_hostmem": GPU_MEMORY_MAX})
+    arguments += _json("-device", {"driver": "virtio-keyboard-pci"})
+    arguments += _json("-device", {"driver": "qemu-xhci", "id": "usb", "p2": 1, "p3": 1})
+    arguments += _json("-device", {"driver": "usb-tablet", "bus": "usb.0"})
+    path = str(inherited.vnc).replace(",", ",,")
+    # share=ignore: a viewer that asks to be alone does not close the others.
+    return [*arguments, "-vnc", f"unix:{path},share=ignore"]
 
 
 def _plan_monitors(inherited: Inherited) -> list[str]:

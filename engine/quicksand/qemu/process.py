@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from quicksand.errors import QemuDiedError
@@ -48,7 +49,7 @@ class Listeners:
         except BaseException:
             self.close()
             raise
-        self.inherited = Inherited(qmp=qmp, agent=agent, shares=shares)
+        self.inherited = Inherited(qmp=qmp, agent=agent, shares=shares, vnc=machine.vnc_socket)
         """The descriptors, which have the same numbers in QEMU."""
 
     def _bind(self, path: Path) -> int:
@@ -71,7 +72,7 @@ class Listeners:
             [next(rest) for _ in group]
             for group in (self.inherited.qmp, self.inherited.agent, self.inherited.shares)
         )
-        self.inherited = Inherited(qmp=qmp, agent=agent, shares=shares)
+        self.inherited = replace(self.inherited, qmp=qmp, agent=agent, shares=shares)
 
     def close(self) -> None:
         """Close the copies of this process; those of QEMU stay open."""

@@ -57,7 +57,10 @@ SHAPE_NAMES = {
     "image": "image",
     "extra": "extra QEMU arguments",
     "cpu": "processor",
+    "display": "display",
 }
+BEFORE = {"display": False}
+"""What checkpoints had that do not record it."""
 
 
 async def shape_of(
@@ -83,6 +86,7 @@ def make_shape(config: SandboxConfig, *, accel: str, qemu: str, image: str) -> d
         "image": image,
         "extra": list(config.extra_qemu_args),
         "cpu": cpu_for(accel),
+        "display": config.enable_display,
     }
 
 
@@ -95,11 +99,12 @@ def differences(node: Node, shape: dict[str, Any]) -> list[str]:
     """Why a machine of ``shape`` cannot continue from ``node``; empty if it can."""
     if not node.tier.has_memory:  # a machine of any shape can boot from it
         return []
+    taken = {**BEFORE, **node.shape}
     return [
-        f"{name} {_short(node.shape.get(key))}, not {_short(shape[key])}"
+        f"{name} {_short(taken.get(key))}, not {_short(shape[key])}"
         for key, name in SHAPE_NAMES.items()
         # Older checkpoints do not record the processor.
-        if node.shape.get(key) != shape[key] and (key != "cpu" or key in node.shape)
+        if taken.get(key) != shape[key] and (key != "cpu" or key in taken)
     ]
 
 

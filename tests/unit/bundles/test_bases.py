@@ -122,7 +122,7 @@ def test_a_published_save_brings_the_saves_below_it(
 def test_what_nobody_knows_is_kept(here: Home, there: Home, tmp_path: Path) -> None:
     path = here.saves.find("env").root / "manifest.json"
     plain = {**json.loads(path.read_text()), "colour": {"of": ["the", "sky"]}}
-    plain["config"]["enable_display"] = True
+    plain["config"]["sound_card"] = True
     path.write_text(json.dumps(plain))
     there.import_(here.export(tmp_path / "b", full=True))
     there_path = there.saves.find("env").root / "manifest.json"

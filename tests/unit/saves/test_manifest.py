@@ -58,7 +58,7 @@ def test_a_published_save_says_little_and_is_read() -> None:
 
 def test_what_we_do_not_know_is_kept() -> None:
     plain = {**OURS.to_json(), "color": {"of": ["the", "sky"]}}
-    plain["config"]["enable_display"] = True
+    plain["config"]["sound_card"] = True
     again = SaveManifest.from_json(plain).to_json()
     assert again == plain
 

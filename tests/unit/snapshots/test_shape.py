@@ -23,6 +23,7 @@ SHAPE: dict[str, Any] = {
     "image": "d" * 64,
     "extra": [],
     "cpu": "Some Processor (0a1b2c3d)",
+    "display": False,
 }
 
 
@@ -44,6 +45,12 @@ def test_another_processor_does_not() -> None:
 def test_one_from_before_processors_were_noted_is_taken() -> None:
     old = {key: value for key, value in SHAPE.items() if key != "cpu"}
     assert differences(node_of(1, shape=old), SHAPE) == []
+
+
+def test_one_from_before_there_were_displays_has_none() -> None:
+    old = node_of(1, shape={key: value for key, value in SHAPE.items() if key != "display"})
+    assert differences(old, SHAPE) == []
+    assert differences(old, {**SHAPE, "display": True}) == ["display False, not True"]
 
 
 def test_all_that_differs_is_named() -> None:

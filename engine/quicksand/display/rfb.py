@@ -1,0 +1,378 @@
+"""A client of QEMU's VNC server (RFB 3.8, RFC 6143), for viewers::
+
+    async with sandbox.display() as client:          # or RfbClient.open(path of the socket)
+        while True:
+            for rect in await client.next_update():  # waits until something has changed
+                ...                                  # client.frame: a Framebuffer
+
+`next_update` returns the rectangles that changed since it returned last, the first time the whole
+picture; an empty list if only the pointer's shape changed (``client.cursor``). Nothing is
+transferred while nobody waits in `next_update`: so a slow viewer gets fewer updates, not old ones,
+and ``client.frame`` stays as it is meanwhile, also for a thread that reads it. When the guest
+changes the size of its screen, ``client.frame`` is another object, and all of it has changed. A
+cancelled `next_update` loses nothing.
+
+``await client.pointer(x, y, buttons)`` moves the pointer to a pixel; ``buttons`` are the bits of
+`Buttons`. ``await client.key(keysym, down)`` presses or releases a key by its X11 keysym, as a US
+keyboard has it; all keys that this client holds are released when it disconnects. ``await
+client.resize(width, height)`` asks the guest for another size; one that follows changes the frame.
+
+If QEMU ends (a stop, or a revert, after which another QEMU has the same screen), the methods raise
+DisplayError. To go on after a revert, open another client. Any number of clients can be connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+from enum import IntEnum, IntFlag
+from pathlib import Path
+from typing import Self
+
+from quicksand.display.framebuffer import BYTES_PER_PIXEL, PIXELS_MAX, Cursor, Framebuffer, Rect
+from quicksand.errors import DisplayError
+
+CONNECT_TIMEOUT_S = 20.0
+
+BRISK_S = 0.25
+"""Seconds after which a waiting client reminds QEMU. Without that, QEMU looks for changes less and
+less often while there are none, down to every 3 s (QEMU, GUI_REFRESH_INTERVAL_IDLE)."""
+
+VERSION = b"RFB 003.008\n"
+NO_SECURITY = 1
+REASON_MAX = 4096
+"""Bytes of the server's words when it refuses."""
+
+CUT_TEXT_MAX = 1024 * 1024
+"""Bytes of a text that the server offers; it is skipped."""
+
+BAND_BYTES = 1024 * 1024
+"""Bytes of a rectangle that are read at once, so that the event loop is never held long."""
+
+BUFFER_BYTES = 2 * BAND_BYTES
+RECTS_MAX = 1024
+"""Rectangles that are kept for a viewer; of more, the whole picture counts as changed."""
+
+CURSOR_MAX = 512
+"""Pixels of a side of a pointer's shape; virtio-gpu has 64 (Linux, drivers/gpu/drm/virtio)."""
+
+SCREENS_MAX = 16
+
+BY_US = 1
+"""The reason of an ExtendedDesktopSize that answers this client's own request."""
+ACCEPTED = (0, 4)
+"""Its status: done, or passed on to the guest (QEMU, ui/vnc.c)."""
+
+UPDATE, COLOURS, BELL, CUT_TEXT = range(4)
+"""Messages of the server."""
+
+
+class Encoding(IntEnum):
+    """Those that this client understands, and says so. Pixels come raw: through a local socket,
+    compressing them takes longer than copying them."""
+
+    RAW = 0
+    ALPHA_CURSOR = -314
+    EXTENDED_DESKTOP_SIZE = -308
+    DESKTOP_SIZE = -223
+
+
+class Buttons(IntFlag):
+    """The pointer's buttons. The wheel turns by a press and a release of one of four."""
+
+    LEFT = 1
+    MIDDLE = 2
+    RIGHT = 4
+    WHEEL_UP = 8
+    WHEEL_DOWN = 16
+    WHEEL_LEFT = 32
+    WHEEL_RIGHT = 64
+
+
+class RfbClient:
+    """A connection to a VNC server, made by `open`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.frame = Framebuffer.blank(0, 0)
+        """The screen; see the module for when it changes."""
+        self.cursor: Cursor | None = None
+        """The pointer's shape, if the guest leaves it to the host to draw it."""
+        self._changed: list[Rect] = []
+        self._has_news = False
+        """Whether there is something that `next_update` has not returned yet."""
+        self._incoming: list[Rect] = []
+        self._incoming_news = False
+        """The same of the message that is being read."""
+        self._needs_all = True
+        """Whether the next request asks for the whole picture."""
+        self._requested = False
+        """Whether the server owes an update."""
+        self._arrived = asyncio.Event()
+        self._resized: asyncio.Future[int] | None = None
+        self._failure: DisplayError | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, path: Path, *, timeout: float = CONNECT_TIMEOUT_S) -> AsyncIterator[Self]:
+        """Connect to the server at the Unix socket ``path``. Raises DisplayError if nobody serves
+        there, if it refuses, or if it does not answer within ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                streams = await asyncio.open_unix_connection(path, limit=BUFFER_BYTES)
+        except (OSError, TimeoutError) as error:
+            raise DisplayError(f"the display cannot be reached at {path}: {error}") from error
+        client = cls(*streams)
+        try:
+            await client._greet(timeout)
+            reading = asyncio.ensure_future(client._read_all())
+            try:
+                yield client
+            finally:
+                reading.cancel()
+                await asyncio.wait((reading,))
+        finally:
+            streams[1].close()
+            with contextlib.suppress(OSError):
+                await streams[1].wait_closed()
+
+    # What a viewer does
+
+    async def next_update(self, *, brisk_s: float | None = BRISK_S) -> list[Rect]:
+        """Wait until the screen has changed and return the changed rectangles (see the module).
+
+        ``brisk_s``: the seconds within which QEMU at least looks for changes; with None it takes
+        up to 3 s to notice the first one after a long rest, and costs nothing meanwhile. Raises
+        DisplayError once the connection has ended.
+        """
+        while not self._has_news:
+            if self._failure is not None:
+                raise self._failure
+            if not self._requested:
+                await self._request()
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(brisk_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                await self._remind()
+        found, self._changed, self._has_news = self._changed, [], False
+        return found
+
+    async def pointer(self, x: int, y: int, buttons: int = 0) -> None:
+        """Move the pointer to the pixel (x, y) of the frame with these `Buttons` held. Positions
+        outside of the screen are moved to its edge. Raises DisplayError."""
+        x = min(max(x, 0), max(self.frame.width - 1, 0))
+        y = min(max(y, 0), max(self.frame.height - 1, 0))
+        await self._send(struct.pack(">BBHH", 5, buttons & 0xFF, x, y))
+
+    async def key(self, keysym: int, down: bool) -> None:
+        """Press or release the key that has the X11 keysym. Raises DisplayError."""
+        await self._send(struct.pack(">BBxxI", 4, down, keysym & 0xFFFFFFFF))
+
+    async def resize(self, width: int, height: int) -> None:
+        """Ask the guest to give its screen another size. Returns when QEMU has taken the request;
+        whether the guest follows is up to it. Raises DisplayError if QEMU refuses."""
+        if not (0 < width < 2**16 and 0 < height < 2**16) or width * height > PIXELS_MAX:
+            raise DisplayError(f"a display cannot have {width}x{height} pixels")
+        self._resized = asyncio.get_running_loop().create_future()
+        screen = struct.pack(">IHHHHI", 0, 0, 0, width, height, 0)
+        await self._send(struct.pack(">BxHHBx", 251, width, height, 1) + screen)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                status = await self._resized
+        except TimeoutError:
+            raise DisplayError("the display did not answer to a change of its size") from None
+        finally:
+            self._resized = None
+        if status not in ACCEPTED:
+            raise DisplayError("this machine's display cannot be given another size")
+
+    # Sending
+
+    async def _send(self, message: bytes) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._writer.write(message)
+            await self._writer.drain()
+        except OSError as error:
+            raise _ended() from error
+
+    async def _request(self) -> None:
+        incremental = not self._needs_all
+        self._requested, self._needs_all = True, False
+        width, height = self.frame.width, self.frame.height
+        await self._send(struct.pack(">BBHHHH", 3, incremental, 0, 0, width, height))
+
+    async def _remind(self) -> None:
+        """Have QEMU look for changes at once: it does after any message from a viewer's user. This
+        one is a text of no characters for the guest's clipboard, which QEMU drops."""
+        await self._send(struct.pack(">BxxxI", 6, 0))
+
+    # Receiving
+
+    async def _greet(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._handshake()
+        except TimeoutError:
+            raise DisplayError(f"the display did not answer within {timeout:g} s") from None
+        except (EOFError, OSError) as error:
+            raise _ended() from error
+
+    async def _handshake(self) -> None:
+        version = await self._reader.readexactly(len(VERSION))
+        if not version.startswith(b"RFB 003."):
+            raise DisplayError("what answers at the display's socket is no VNC server")
+        self._writer.write(VERSION)
+        kinds = await self._reader.readexactly((await self._numbers(">B"))[0])
+        if NO_SECURITY not in kinds:
+            why = "it asks for a password" if kinds else await self._reason()
+            raise DisplayError(f"the display refused the connection: {why}")
+        self._writer.write(bytes([NO_SECURITY]))
+        if (await self._numbers(">I"))[0] != 0:
+            raise DisplayError(f"the display refused the connection: {await self._reason()}")
+        self._writer.write(b"\x01")  # others may stay connected
+        width, height, *_ = await self._numbers(">HH16x")
+        (length,) = await self._numbers(">I")
+        await self._skip(length, CUT_TEXT_MAX)
+        self._set_size(width, height)
+        pixel_format = struct.pack(">BBBBHHHBBB3x", 32, 24, 0, 1, 255, 255, 255, 0, 8, 16)
+        self._writer.write(struct.pack(">B3x", 0) + pixel_format)
+        encodings = struct.pack(f">{len(Encoding)}i", *Encoding)
+        self._writer.write(struct.pack(">BxH", 2, len(Encoding)) + encodings)
+        await self._writer.drain()
+
+    async def _reason(self) -> str:
+        (length,) = await self._numbers(">I")
+        words = await self._reader.readexactly(min(length, REASON_MAX))
+        return words.decode("utf-8", "replace")
+
+    async def _numbers(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, await self._reader.readexactly(struct.calcsize(form)))
+
+    async def _skip(self, length: int, limit: int) -> None:
+        if length > limit:
+            raise DisplayError(f"the display sent a text of {length} bytes; {limit} is the most")
+        await self._reader.readexactly(length)
+
+    async def _read_all(self) -> None:
+        """Handle the server's messages until the connection ends."""
+        try:
+            while True:
+                await self._read_message()
+        except DisplayError as error:
+            self._failure = error
+        except (EOFError, OSError) as error:
+            self._failure = _ended()
+            self._failure.__cause__ = error
+        finally:
+            self._failure = self._failure or _ended()
+            self._arrived.set()
+            if self._resized is not None and not self._resized.done():
+                self._resized.set_exception(self._failure)
+
+    async def _read_message(self) -> None:
+        (kind,) = await self._numbers(">B")
+        if kind == UPDATE:
+            (count,) = await self._numbers(">xH")
+            is_answer = count == 0
+            for _ in range(count):
+                is_answer |= await self._read_rect()
+            if is_answer:
+                self._requested = False
+            self._publish()
+        elif kind == CUT_TEXT:
+            (length,) = await self._numbers(">xxxi")
+            await self._skip(abs(length), CUT_TEXT_MAX)
+        elif kind != BELL:
+            raise DisplayError(f"the display sent a message of the unknown kind {kind}")
+
+    async def _read_rect(self) -> bool:
+        """Read one rectangle; returns whether it has pixels of the screen."""
+        x, y, width, height, encoding = await self._numbers(">HHHHi")
+        match encoding:
+            case Encoding.RAW:
+                await self._read_pixels(Rect(x, y, width, height))
+                return True
+            case Encoding.DESKTOP_SIZE:
+                self._set_size(width, height)
+            case Encoding.EXTENDED_DESKTOP_SIZE:
+                await self._read_size(x, y, width, height)
+            case Encoding.ALPHA_CURSOR:
+                await self._read_cursor(x, y, width, height)
+            case _:
+                raise DisplayError(f"the display sent pixels in the unknown encoding {encoding}")
+        return False
+
+    async def _read_pixels(self, rect: Rect) -> None:
+        frame = self.frame
+        if not frame.contains(rect):
+            raise DisplayError("the display sent pixels beyond its edge")
+        if not rect.width or not rect.height:
+            return
+        row = rect.width * BYTES_PER_PIXEL
+        rows = max(1, BAND_BYTES // row)
+        for top in range(0, rect.height, rows):
+            height = min(rows, rect.height - top)
+            data = await self._reader.readexactly(height * row)
+            frame.put(Rect(rect.x, rect.y + top, rect.width, height), data)
+        self._note(rect)
+
+    async def _read_size(self, reason: int, status: int, width: int, height: int) -> None:
+        (screens,) = await self._numbers(">B3x")
+        if screens > SCREENS_MAX:
+            raise DisplayError(f"the display says that it has {screens} screens")
+        await self._reader.readexactly(screens * 16)
+        if reason == BY_US and self._resized is not None and not self._resized.done():
+            self._resized.set_result(status)
+        if status == 0 or reason != BY_US:
+            self._set_size(width, height)
+
+    async def _read_cursor(self, hot_x: int, hot_y: int, width: int, height: int) -> None:
+        (encoding,) = await self._numbers(">i")
+        if encoding != Encoding.RAW or max(width, height) > CURSOR_MAX:
+            raise DisplayError(f"the display sent a pointer of {width}x{height} pixels")
+        data = await self._reader.readexactly(width * height * BYTES_PER_PIXEL)
+        # QEMU sends its own byte order, blue first (ui/vnc.c, vnc_cursor_define).
+        pixels = bytearray(data)
+        pixels[0::4], pixels[2::4] = data[2::4], data[0::4]
+        shape = Cursor(width=width, height=height, hot_x=hot_x, hot_y=hot_y, pixels=bytes(pixels))
+        self.cursor = shape if any(data) else None
+        self._incoming_news = True
+
+    def _note(self, rect: Rect) -> None:
+        if len(self._incoming) >= RECTS_MAX:
+            self._incoming = [self.frame.whole]
+        self._incoming.append(rect)
+        self._incoming_news = True
+
+    def _publish(self) -> None:
+        """Let `next_update` return what the last message has changed."""
+        if len(self._changed) + len(self._incoming) > RECTS_MAX:
+            self._changed = [self.frame.whole]
+        else:
+            self._changed += self._incoming
+        self._has_news |= self._incoming_news
+        self._incoming, self._incoming_news = [], False
+        self._arrived.set()
+
+    def _set_size(self, width: int, height: int) -> None:
+        if (width, height) == (self.frame.width, self.frame.height):
+            return
+        try:
+            self.frame = Framebuffer.blank(width, height)
+        except ValueError as error:
+            raise DisplayError(f"the display has {width}x{height} pixels, too many") from error
+        self._changed, self._has_news = [], False
+        self._incoming, self._incoming_news = [], False
+        # An update that is on its way may be of the old size's picture: ask for all again.
+        self._needs_all, self._requested = True, False
+
+
+def _ended() -> DisplayError:
+    return DisplayError("the connection to the display has ended")
