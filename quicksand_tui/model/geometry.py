@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Rect(NamedTuple):
-    """A rectangle in cells; the origin is the top left corner of the terminal."""
+    """A rectangle; in cells from the top left corner of the terminal, unless said otherwise."""
 
     x: int
     y: int

@@ -1,0 +1,190 @@
+"""Two pixels a cell: the upper half in the character's colour, the lower in the background's.
+
+Works in every terminal, in text that is moved, covered and copied like any other. Colours lose
+their lowest bits, so that neighbours are equal more often.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from PIL import Image
+
+from quicksand_tui.terminal.style import XTERM_COLOURS
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.geometry import Rect
+
+UPPER, LOWER = "▀", "▄"
+KEPT_BITS = 0xF8
+"""Five bits a colour: half the bytes, and no visible loss at this size."""
+
+RAMP = " .:-=+*#%@"
+"""From dark to light, where there are neither colours nor half cells."""
+
+_TO_KEPT = [value & KEPT_BITS | value >> 5 for value in range(256)] * 3
+_CUBE = (0, 95, 135, 175, 215, 255)
+"""The levels of xterm's 256 colours."""
+
+_SIXTEEN = [(value >> 16, value >> 8 & 255, value & 255) for value in XTERM_COLOURS[:16]]
+"""xterm's defaults; a terminal's own may differ."""
+
+
+class Colours(Enum):
+    """How many colours a terminal has."""
+
+    TRUE = "true"
+    INDEXED = "256"
+    SIXTEEN = "16"
+    NONE = "none"
+
+
+class Run(NamedTuple):
+    """Equal cells side by side."""
+
+    cells: int
+    upper: bytes
+    """Red, green and blue."""
+    lower: bytes
+
+
+class HalfCells:
+    """Draws the changed cells of rows."""
+
+    def __init__(self, colours: Colours = Colours.TRUE, *, ascii_only: bool = False) -> None:
+        self._colours = colours
+        self._ascii = ascii_only
+        self._shown: list[list[bytes]] = []
+        """The cells of rows: the upper pixel and the lower one, six bytes."""
+
+    @property
+    def cell(self) -> tuple[int, int]:
+        return 1, 2
+
+    @property
+    def stays(self) -> bool:
+        return True
+
+    def draw(self, picture: Image.Image, corner: tuple[int, int], part: Rect) -> bytes:
+        drawn: list[str] = []
+        for row, column, cells in self.changed(picture, part):
+            drawn.append(f"\x1b[{corner[1] + row + 1};{corner[0] + column + 1}H")
+            drawn.append(self._text(runs(cells)))
+        if not drawn:
+            return b""
+        if self._colours is not Colours.NONE:
+            drawn.append("\x1b[m")
+        return "".join(drawn).encode()
+
+    def changed(self, picture: Image.Image, part: Rect) -> list[tuple[int, int, list[bytes]]]:
+        """Returns row, first column and cells of what has changed, and takes it as shown."""
+        if len(self._shown) != picture.height // 2:
+            self._shown = [[] for _ in range(picture.height // 2)]
+        found = []
+        box = (0, 2 * part.y, picture.width, 2 * (part.y + part.height))
+        pixels = picture.crop(box).point(_TO_KEPT).tobytes()
+        line = 3 * picture.width
+        for index in range(part.height):
+            row = part.y + index
+            top = pixels[2 * index * line : (2 * index + 1) * line]
+            bottom = pixels[(2 * index + 1) * line : (2 * index + 2) * line]
+            cells = [top[at : at + 3] + bottom[at : at + 3] for at in range(0, line, 3)]
+            before, self._shown[row] = self._shown[row], cells
+            if cells != before:
+                first, last = _differing(before, cells)
+                found.append((row, first, cells[first:last]))
+        return found
+
+    def forget(self) -> bytes:
+        self._shown = []
+        return b""
+
+    def _text(self, found: list[Run]) -> str:
+        if self._colours is Colours.NONE:
+            return "".join(_plain(run, ascii_only=self._ascii) for run in found)
+        drawn = []
+        front = back = b""
+        for run in found:
+            upper, lower = run.upper, run.lower
+            if self._ascii and upper != lower:
+                upper = lower = bytes(
+                    (one + other) // 2 & KEPT_BITS for one, other in zip(upper, lower, strict=True)
+                )
+            if upper == lower:
+                glyph, wanted = " ", (front, upper)
+            elif lower == front or upper == back:
+                glyph, wanted = LOWER, (lower, upper)
+            else:
+                glyph, wanted = UPPER, (upper, lower)
+            codes = []
+            if wanted[0] != front:
+                codes.append(_code(wanted[0], self._colours, back=False))
+            if wanted[1] != back:
+                codes.append(_code(wanted[1], self._colours, back=True))
+            front, back = wanted
+            if codes:
+                drawn.append(f"\x1b[{';'.join(codes)}m")
+            drawn.append(glyph * run.cells)
+        return "".join(drawn)
+
+
+def runs(cells: list[bytes]) -> list[Run]:
+    """Returns cells as runs of equal ones."""
+    return [Run(len(list(same)), cell[:3], cell[3:]) for cell, same in groupby(cells)]
+
+
+def _differing(before: list[bytes], now: list[bytes]) -> tuple[int, int]:
+    """Returns the first cell that differs, and the one after the last."""
+    if len(before) != len(now):
+        return 0, len(now)
+    pairs = zip(before, now, strict=True)
+    first = next(index for index, (old, new) in enumerate(pairs) if old != new)
+    last = len(now)
+    while before[last - 1] == now[last - 1]:
+        last -= 1
+    return first, last
+
+
+def luminance(colour: bytes) -> int:
+    """Returns how light a colour is, from 0 to 255 (ITU-R BT.601)."""
+    return (299 * colour[0] + 587 * colour[1] + 114 * colour[2]) // 1000
+
+
+def _plain(run: Run, *, ascii_only: bool) -> str:
+    up, down = luminance(run.upper), luminance(run.lower)
+    if ascii_only:
+        return RAMP[(up + down) * len(RAMP) // 512] * run.cells
+    return " ▄▀█"[2 * (up > 127) + (down > 127)] * run.cells
+
+
+@lru_cache(maxsize=1 << 16)
+def _code(colour: bytes, colours: Colours, *, back: bool) -> str:
+    """Returns the parameters of SGR for a colour."""
+    if colours is Colours.TRUE:
+        return f"{48 if back else 38};2;{colour[0]};{colour[1]};{colour[2]}"
+    if colours is Colours.INDEXED:
+        return f"{48 if back else 38};5;{indexed(colour)}"
+    number = nearest_of_sixteen(colour)
+    return str((40 if back else 30) + number if number < 8 else (100 if back else 90) + number - 8)
+
+
+def indexed(colour: bytes) -> int:
+    """Returns the nearest of xterm's colours 16 to 255: the cube or a grey."""
+    levels = [0 if part < 48 else 1 if part < 115 else (part - 35) // 40 for part in colour]
+    cube = [_CUBE[level] for level in levels]
+    grey = min(max(0, (sum(colour) // 3 - 3) // 10), 23)
+    if _distance(colour, (8 + 10 * grey,) * 3) < _distance(colour, cube):
+        return 232 + grey
+    return 16 + 36 * levels[0] + 6 * levels[1] + levels[2]
+
+
+def nearest_of_sixteen(colour: bytes) -> int:
+    """Returns the nearest of the sixteen colours."""
+    return min(range(16), key=lambda number: _distance(colour, _SIXTEEN[number]))
+
+
+def _distance(one: bytes, other: tuple[int, ...] | list[int]) -> int:
+    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))

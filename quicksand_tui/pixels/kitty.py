@@ -1,0 +1,109 @@
+"""Kitty's graphics protocol (sw.kovidgoyal.net/kitty/graphics-protocol).
+
+The view is a grid of tiles, each an image of its own, so that only the tiles that change are sent.
+A tile has two ids by turns: the new image is placed before the old one is deleted.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import standard_b64encode
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.geometry import Rect
+
+TILE_COLUMNS, TILE_ROWS = 16, 8
+"""The cells of a tile: nearly square, some dozens in a usual terminal."""
+
+CHUNK = 4096
+"""The most bytes of base64 in one sequence, from the protocol."""
+
+LEVEL = 1
+"""Of zlib: higher ones take several times as long for a tenth less."""
+
+IDS = 1 << 16
+"""How many ids a view has; a grid of 1000x500 cells needs a sixteenth of them."""
+
+
+class KittyEncoder:
+    """Draws tiles of true colours."""
+
+    def __init__(self, cell: tuple[int, int], *, first_id: int, z: int = -1) -> None:
+        """``first_id`` and the `IDS` after it belong to this view alone. ``z`` puts pictures below
+        (negative) or above text."""
+        self._cell = cell
+        self._first = first_id
+        self._z = z
+        self._shown: dict[tuple[int, int], tuple[int, bytes]] = {}
+        """The id and the pixels of tiles by column and row."""
+
+    @property
+    def cell(self) -> tuple[int, int]:
+        return self._cell
+
+    @property
+    def stays(self) -> bool:
+        return False
+
+    def draw(self, picture: Image.Image, corner: tuple[int, int], part: Rect) -> bytes:
+        wide, high = self._cell
+        columns, rows = picture.width // wide, picture.height // high
+        drawn = bytearray()
+        for x, y in _tiles(part):
+            right, bottom = min(x + TILE_COLUMNS, columns), min(y + TILE_ROWS, rows)
+            tile = picture.crop((x * wide, y * high, right * wide, bottom * high))
+            drawn += self._draw_tile((x, y), tile, (corner[0] + x, corner[1] + y))
+        return bytes(drawn)
+
+    def forget(self) -> bytes:
+        shown, self._shown = self._shown, {}
+        return b"".join(_delete(number) for number, _ in shown.values())
+
+    def _draw_tile(self, key: tuple[int, int], tile: Image.Image, place: tuple[int, int]) -> bytes:
+        pixels = tile.tobytes()
+        before = self._shown.get(key)
+        if before is not None and before[1] == pixels:
+            return b""
+        number = self._number(key) if before is None else before[0] ^ 1
+        self._shown[key] = (number, pixels)
+        wide, high = self._cell
+        # Rows and columns keep the tile in its cells in a terminal whose cells have other sizes.
+        control = (
+            f"a=T,q=2,C=1,f=24,o=z,s={tile.width},v={tile.height},i={number},p=1,z={self._z}"
+            f",c={tile.width // wide},r={tile.height // high}"
+        )
+        old = b"" if before is None else _delete(before[0])
+        move = b"\x1b[%d;%dH" % (place[1] + 1, place[0] + 1)
+        return move + _transmit(control, zlib.compress(pixels, LEVEL)) + old
+
+    def _number(self, key: tuple[int, int]) -> int:
+        column, row = key[0] // TILE_COLUMNS, key[1] // TILE_ROWS
+        return self._first + 2 * ((row * 128 + column) % (IDS // 2))
+
+
+def _tiles(part: Rect) -> Iterator[tuple[int, int]]:
+    """Yields the first cells of all tiles that a part touches."""
+    for y in range(part.y - part.y % TILE_ROWS, part.y + part.height, TILE_ROWS):
+        for x in range(part.x - part.x % TILE_COLUMNS, part.x + part.width, TILE_COLUMNS):
+            yield x, y
+
+
+def _transmit(control: str, data: bytes) -> bytes:
+    text = standard_b64encode(data)
+    pieces = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
+    last = len(pieces) - 1
+    drawn = bytearray()
+    for index, piece in enumerate(pieces):
+        more = b"m=%d" % (index < last)
+        keys = control.encode() + b"," + more if index == 0 else b"q=2," + more
+        drawn += b"\x1b_G" + keys + b";" + piece + b"\x1b\\"
+    return bytes(drawn)
+
+
+def _delete(number: int) -> bytes:
+    """Returns what deletes an image with its pixels."""
+    return b"\x1b_Ga=d,d=I,q=2,i=%d\x1b\\" % number
