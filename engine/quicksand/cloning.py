@@ -19,12 +19,14 @@ from quicksand.errors import (
     HostError,
     QuicksandError,
     SandboxNotFoundError,
+    StateError,
 )
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import LiveMachine, boot, remove_quietly
+from quicksand.mounts import devices as machine_devices
 from quicksand.mounts.mount import READ_ONLY, READ_WRITE, Mount
 from quicksand.mounts.shares import list_shares
 from quicksand.registry import Registry
@@ -153,6 +155,7 @@ async def _prepare(
     entry = registry.inspect(record.id)
     if at is None and entry is not None and entry.run is not None:
         async with working_on(registry, record) as live:
+            _check_devices(len(await asyncio.to_thread(machine_devices.read, live.machine)), mounts)
             node = await checkpoint_live(live, f"clone of {record.name}"[:128], hidden=True)
             await make_all(Origin(place=live.place, node=node))
         return
@@ -160,7 +163,10 @@ async def _prepare(
     history = registry.history(record.id)
     if at is not None:
         async with history.locked():
-            await make_all(Origin(place=place, node=history.find(at)))
+            node = history.find(at)
+            if node.tier.has_memory:
+                _check_devices(int(node.shape.get("directories", 0)), mounts)
+            await make_all(Origin(place=place, node=node))
         return
     lock = registry.lock(record.id)
     try:
@@ -168,6 +174,17 @@ async def _prepare(
             await make_all(None)
     finally:
         os.close(lock)
+
+
+def _check_devices(count: int, mounts: Sequence[Mount]) -> None:
+    """Raise StateError unless a clone with these mounts has the ``count`` 9p devices that its
+    memory knows of."""
+    if count != len(machine_devices.ninep_of(mounts)):
+        raise StateError(
+            f"QEMU serves {count} directories by 9p there, and a clone that goes on from its "
+            "memory must have them, too",
+            hint="clone with `--mounts ro` or `--mounts rw`, or stop the sandbox first",
+        )
 
 
 def _make_all(
@@ -208,8 +225,9 @@ def mounts_of_clones(registry: Registry, record: Record, mode: str | None) -> tu
     entry = registry.inspect(record.id)
     mounts = record.config.mounts
     if entry is not None and entry.run is not None:
-        shares = list_shares(runtime_dir(registry.paths, record.id).current())
-        mounts = tuple(share.mount for share in shares)
+        machine = runtime_dir(registry.paths, record.id).current()
+        mounts = tuple(share.mount for share in list_shares(machine))
+        mounts += tuple(device.mount for device in machine_devices.read(machine))
     if mode == READ_ONLY:
         mounts = tuple(replace(mount, readonly=True) for mount in mounts)
     return mounts

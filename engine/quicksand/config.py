@@ -14,6 +14,7 @@ from quicksand.host.arch import Architecture
 from quicksand.images.overlay import SIZE_MAX
 from quicksand.machine_options import option, options_of
 from quicksand.mounts.mount import (
+    NINEP,
     Mount,
     check_mounts,
     decode_mount,
@@ -380,7 +381,7 @@ class SandboxConfig:
         "--mount",
         metavar="HOST:GUEST[:ro]",
         label="Mounts",
-        help="Mount a directory of the host; :ro for read-only. May be repeated.",
+        help="Mount a directory of the host; :ro for read-only, :9p for 9p. May be repeated.",
         hint="host:guest, as in ./data:/mnt/data, ~/src:/src:ro",
         limit=4000,
         split=_split_arguments,
@@ -432,14 +433,15 @@ class SandboxConfig:
             record.check(getattr(self, record.keyword))
         needs = {
             "port forwards need": self.port_forwards,
-            "mounts need": self.mounts,
+            "mounts need": any(mount.type != NINEP for mount in self.mounts),
             "agent_http needs": self.agent_http,
         }
         if self.network_mode is NetworkMode.NONE and any(needs.values()):
             what = next(what for what, wanted in needs.items() if wanted)
             raise ConfigError(
                 f"{what} a network card, but network_mode is NONE",
-                hint="use NetworkMode.MOUNTS_ONLY: only the forwarded ports are open then",
+                hint="use NetworkMode.MOUNTS_ONLY: only the forwarded ports are open then"
+                + ("; or mounts of type 9p" if what == "mounts need" else ""),
             )
 
     @property

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from quicksand.mounts import devices
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.shares import read_shares
 from quicksand.registry import Registry
@@ -39,4 +40,6 @@ def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
             known = found.get(share.mount.guest)
             if known is None or known.state is not MountState.MOUNTED:
                 found[share.mount.guest] = KnownMount(share.mount, state)
+        for mount in devices.mounted(registry.machine(entry.id)):
+            found[mount.guest] = KnownMount(mount, MountState.MOUNTED)
     return [found[guest] for guest in sorted(found)]

@@ -42,6 +42,8 @@
             smbN.sock   the stream of one share to its server (mounts/)
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
+            smb.past    its guest may have shares mounted from before its checkpoint
+            9p.json     the directories that QEMU serves itself, and which of them are mounted
 """
 
 from __future__ import annotations
@@ -205,6 +207,14 @@ class MachineDir:
 
     def share_record(self, number: int) -> Path:
         return self.root / f"smb{number}.json"
+
+    @property
+    def past_shares(self) -> Path:
+        return self.root / "smb.past"
+
+    @property
+    def ninep(self) -> Path:
+        return self.root / "9p.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,12 @@ async def _start(
         ports = pick_all_ports(record)
         # From a checkpoint without memory the machine boots.
         memory = node if node is not None and node.tier.has_memory else None
-        machine = plan_machine(record, parts, head, ports, place, at=memory)
+        is_past = memory is not None and origin is None and memory.shares
+        mounts = MountsAtStart(record, registry.paths, is_past=is_past)
+        directories = await asyncio.to_thread(mounts.choose_devices, parts.binaries)
+        machine = plan_machine(
+            record, parts, head, ports, place, at=memory, directories=directories
+        )
         watch.lap("setup_disk_s")
         watch.begin("qemu")
         undo.callback(remove_quietly, runtime.root)
@@ -167,6 +172,7 @@ async def _start(
             machine_dir = runtime.make(FIRST)
             listeners = Listeners(machine_dir)
         undo.callback(listeners.close)
+        mounts.note(machine_dir)
         process = await launch(
             parts.binaries,
             plan(machine, listeners.inherited),
@@ -180,10 +186,8 @@ async def _start(
         listeners.close()
         watch.lap("launch_process_s")
         watch.begin("guest")
-        is_past = memory is not None and origin is None
-        mounts = MountsAtStart(machine_dir, registry.paths, is_past=is_past)
         undo.push_async_callback(mounts.give_up)
-        await mounts.begin(record.config.mounts, is_first=not record.committed)
+        await mounts.begin(machine_dir)
         run = make_run_state(
             machine,
             parts,
@@ -210,7 +214,7 @@ async def _start(
                 params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
                 session = await link.session()
                 await session.request("set_identity", params, timeout=IDENTITY_S)
-        await mounts.finish(link.request)
+        await mounts.finish(machine_dir, link.request)
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, head, node))
         watch.lap("connect_agent_s")

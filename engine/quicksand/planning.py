@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, layer_name
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
-from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, plan
+from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, RunState
@@ -98,9 +98,10 @@ def plan_machine(
     place: SandboxDir,
     *,
     at: Node | None = None,
+    directories: Sequence[SharedDirectory] = (),
 ) -> Machine:
     """The machine of ``record`` with the disk and memory image of ``head``. With ``at`` it waits
-    for that checkpoint's state to be loaded."""
+    for that checkpoint's state to be loaded. ``directories`` are what QEMU serves by 9p."""
     config, image = record.config, parts.image
     return Machine(
         name=str(place.root),
@@ -125,6 +126,7 @@ def plan_machine(
         mac=mac_address(record.id),
         aio="threads",
         http_port=ports.http,
+        directories=directories,
         extra=config.extra_qemu_args,
     )
 

@@ -22,7 +22,7 @@ from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import paths
 from quicksand.host.threads import to_the_end
 from quicksand.layout import sandbox_dir
-from quicksand.mounts.mount import Mount
+from quicksand.mounts.mount import CIFS, Mount
 from quicksand.progress import Progress
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Entry
@@ -262,7 +262,14 @@ class Sandbox:
 
     # The host's directories
 
-    async def mount(self, host: str | Path, guest: str, readonly: bool = False) -> MountHandle:
+    async def mount(
+        self,
+        host: str | Path,
+        guest: str,
+        readonly: bool = False,
+        *,
+        type: str = CIFS,  # noqa: A002 - as the field of Mount
+    ) -> MountHandle:
         """Mount a directory of the host in the running guest, until it is unmounted or the VM
         stops. What was mounted stays so when the sandbox is reverted; what the guest still has open
         there is lost then. A clone has no mounts unless `clone` is told.
@@ -272,7 +279,7 @@ class Sandbox:
         directory cannot be served or mounted, StateError if the sandbox is not running or has no
         network card.
         """
-        return await self._mounts.add(Mount(str(host), guest, readonly))
+        return await self._mounts.add(Mount(str(host), guest, readonly, type))
 
     async def unmount(self, handle: MountHandle | str, *, force: bool = False) -> None:
         """Take a mount away, given its handle or the guest's path. With ``force`` it is gone even
@@ -556,6 +563,7 @@ class Sandbox:
         note: str = "",
         replace: bool = False,
         tier: str | None = None,
+        unmount_9p: bool = False,
     ) -> Checkpoint:
         """Take a checkpoint of the running sandbox: memory, processes and disk. Without ``tag`` it
         is numbered.
@@ -563,28 +571,36 @@ class Sandbox:
         ``tier`` is how the memory is kept. "pages", the default where it is possible, pauses the VM
         for milliseconds; "internal" pauses it until QEMU has written all of its memory.
 
+        While a directory is mounted by 9p there can be no checkpoint. With ``unmount_9p`` the guest
+        unmounts it for that moment, which fails if a program uses it.
+
         Raises ConfigError for a bad tag or tier, or a tag that is taken (unless ``replace``),
         StateError if the sandbox is not running, HistoryError, HostError, MachineError. There is
         then no checkpoint, and the VM keeps running.
         """
-        return await self._checkpoints.take(tag, note=note, replace=replace, tier=tier)
+        return await self._checkpoints.take(
+            tag, note=note, replace=replace, tier=tier, unmount_9p=unmount_9p
+        )
 
-    async def revert(self, tag: str, *, keep_now: bool = True) -> Checkpoint:
+    async def revert(
+        self, tag: str, *, keep_now: bool = True, unmount_9p: bool = False
+    ) -> Checkpoint:
         """Revert the running sandbox to the checkpoint with that tag or id: memory, processes and
         disk are as they were. OTHER:TAG names a checkpoint of another sandbox.
 
         Unless ``keep_now`` is false, the present state is first kept as an automatic checkpoint,
-        to which `undo` returns. Commands in flight, of all clients, raise RevertedError.
+        to which `undo` returns; ``unmount_9p`` is that of `checkpoint`. Commands in flight, of all
+        clients, raise RevertedError.
 
         Raises CheckpointNotFoundError (a ValueError), StateError, HistoryError, HostError,
         MachineError, AgentError. If the new VM could not take over, the old one keeps running.
         """
-        return await self._checkpoints.revert(tag, keep_now=keep_now)
+        return await self._checkpoints.revert(tag, keep_now=keep_now, unmount_9p=unmount_9p)
 
-    async def undo(self) -> Checkpoint:
+    async def undo(self, *, unmount_9p: bool = False) -> Checkpoint:
         """Undo the last revert, whoever made it: revert to the automatic checkpoint that it took.
         A second `undo` redoes it. Raises as `revert`, and StateError if there was no revert."""
-        return await self._checkpoints.revert(None)
+        return await self._checkpoints.revert(None, unmount_9p=unmount_9p)
 
     async def delete_checkpoint(self, tag: str) -> None:
         """Delete the checkpoint with that tag or id; what other checkpoints need of it stays. The

@@ -25,6 +25,7 @@ from quicksand.host.files import is_locked, map_os_errors, read_json
 from quicksand.host.paths import Paths
 from quicksand.host.removal import remove
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
+from quicksand.mounts.devices import ninep_of
 from quicksand.planning import Parts, Ports, plan_machine
 from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
 from quicksand.sandbox_records import Record
@@ -86,6 +87,8 @@ class Templates:
             self.refusal = "the save has no checksums"
         elif record.config.extra_qemu_args:
             self.refusal = "the sandbox has QEMU arguments of its own"
+        elif ninep_of(record.config.mounts):
+            self.refusal = "QEMU serves a directory of the sandbox by 9p"
         elif os.environ.get(VARIABLE) == OFF:
             self.refusal = f"{VARIABLE} is {OFF}"
 

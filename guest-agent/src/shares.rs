@@ -1,6 +1,6 @@
-//! Directories of the host, mounted by SMB from the server at `SERVER`.
+//! Directories of the host, mounted by SMB from the server at `SERVER`, or by 9p from QEMU.
 //!
-//! A checkpoint holds mounts whose server is gone by the time it is reverted to. They are detached
+//! A checkpoint holds SMB mounts whose server is gone by the time it is reverted to. They are detached
 //! by force: nobody may wait for that server, and what they had not written yet must not be written
 //! a second time.
 
@@ -22,37 +22,51 @@ use crate::mountinfo::{self, Mount};
 use crate::params::{Params, wrong};
 use crate::{mounts, network, sys};
 
+/// How directories are mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Smb,
+    /// The server is QEMU, and the share's name is the tag of a device.
+    NineP,
+}
+
 const SERVER: &[u8] = b"//10.0.2.100/";
-const FSTYPE: &str = "cifs";
+/// How the tags of our 9p devices begin; other devices are not ours.
+const TAG: &[u8] = b"quicksand9p";
 /// For how long a detached mount may stay in the list.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Loads the kernel's client, so that the first mount need not wait for it. Without one, mounts are
 /// refused later.
 pub fn load_client() -> Result<Value> {
-    load("cifs")?;
-    load("nls_utf8")?;
+    load_smb("cifs")?;
+    load_smb("nls_utf8")?;
     Ok(json!({}))
 }
 
-/// `mount_share {"share", "target", "options", "read_only"}`. What is mounted at the target from an
-/// earlier time is replaced, so that no program ever finds the empty directory below.
+/// `mount_share {"share", "target", "options", "read_only", "type"}`. What is mounted at the target
+/// from an earlier time is replaced, so that no program ever finds the empty directory below.
 pub fn mount(params: &Params) -> Result<Value> {
-    let source = [SERVER, params.str("share")?.as_bytes()].concat();
+    let kind = Kind::of(params)?;
+    let share = params.str("share")?;
+    let source = kind.source(share)?;
     let target = params.path("target")?;
     let options = params
         .opt_strings("options")?
         .ok_or_else(|| wrong("options", "is required"))?;
     let read_only = params.flag("read_only", false)?;
     check_target(&target)?;
-    keep_users_out()?;
+    match kind {
+        Kind::Smb => keep_users_out()?,
+        Kind::NineP => load_ninep()?,
+    }
     let at_target = |error| Error::io(target.display().to_string(), error);
     let replaces = ours().iter().any(|mount| mount.point == target);
     if !replaces {
         // Not there: a look would wait for a server that is gone.
         make_directory(&target).map_err(at_target)?;
     }
-    let context = mounts::Context::open(FSTYPE).map_err(at_target)?;
+    let context = mounts::Context::open(kind.fstype()).map_err(at_target)?;
     let mounted = context.mount(&source, &options, read_only).map_err(|error| Error::Io {
         what: context.complaint().unwrap_or_else(|| target.display().to_string()),
         source: error,
@@ -107,15 +121,57 @@ pub fn sync_all() -> Result<Value> {
     Ok(json!({}))
 }
 
+impl Kind {
+    fn of(params: &Params) -> Result<Self> {
+        match params.opt_str("type")? {
+            None | Some("cifs") => Ok(Self::Smb),
+            Some("9p") => Ok(Self::NineP),
+            Some(_) => Err(wrong("type", "must be cifs or 9p")),
+        }
+    }
+
+    fn fstype(self) -> &'static str {
+        match self {
+            Self::Smb => "cifs",
+            Self::NineP => "9p",
+        }
+    }
+
+    fn prefix(self) -> &'static [u8] {
+        match self {
+            Self::Smb => SERVER,
+            Self::NineP => TAG,
+        }
+    }
+
+    fn source(self, share: &str) -> Result<Vec<u8>> {
+        match self {
+            Self::Smb => Ok([SERVER, share.as_bytes()].concat()),
+            Self::NineP if share.as_bytes().starts_with(TAG) => Ok(share.into()),
+            Self::NineP => Err(wrong("share", "is not the tag of a share")),
+        }
+    }
+}
+
+fn kind_of(mount: &Mount) -> Option<Kind> {
+    [Kind::Smb, Kind::NineP]
+        .into_iter()
+        .find(|kind| mount.fstype == kind.fstype() && mount.source.as_bytes().starts_with(kind.prefix()))
+}
+
 fn ours() -> Vec<Mount> {
     mountinfo::read()
         .into_iter()
-        .filter(|mount| mount.fstype == FSTYPE && mount.source.as_bytes().starts_with(SERVER))
+        .filter(|mount| kind_of(mount).is_some())
         .collect()
 }
 
 fn name_of(mount: &Mount) -> String {
-    String::from_utf8_lossy(&mount.source.as_bytes()[SERVER.len()..]).into_owned()
+    let source = String::from_utf8_lossy(mount.source.as_bytes());
+    match kind_of(mount) {
+        Some(Kind::Smb) => source[SERVER.len()..].to_owned(),
+        _ => source.into_owned(),
+    }
 }
 
 /// The system's own directories would be hidden by a mount.
@@ -191,12 +247,23 @@ fn wait_until_gone(targets: &[PathBuf]) -> Result<()> {
     }
 }
 
-fn load(module: &str) -> Result<()> {
+fn load_smb(module: &str) -> Result<()> {
+    load(module, "this guest has no SMB client (the kernel module cifs)")
+}
+
+/// Loads the kernel's client, and the transport, which is a module of its own.
+fn load_ninep() -> Result<()> {
+    load("9p", "this guest's kernel has no 9p client (the kernel module 9p)")?;
+    load(
+        "9pnet_virtio",
+        "this guest's kernel has no 9p over virtio (the kernel module 9pnet_virtio)",
+    )
+}
+
+fn load(module: &str, missing: &'static str) -> Result<()> {
     match crate::spawn::run_tool(&["/sbin/modprobe", "-q", module]) {
         Ok(0) => Ok(()),
-        Ok(_) => Err(Error::Unsupported(
-            "this guest has no SMB client (the kernel module cifs)",
-        )),
+        Ok(_) => Err(Error::Unsupported(missing)),
         Err(error) => Err(Error::io("modprobe", error)),
     }
 }
@@ -213,6 +280,21 @@ mod tests {
         for path in ["/mnt", "/mnt/data", "/run/user/x", "/root/..data"] {
             assert!(check_target(Path::new(path)).is_ok(), "{path}");
         }
+    }
+
+    #[test]
+    fn only_shares_of_ours_are_listed() {
+        let text = b"36 35 0:30 / /a rw - cifs //10.0.2.100/QUICKSAND0 rw\n\
+            37 35 0:31 / /b rw - 9p quicksand9p3 rw\n\
+            38 35 0:32 / /c rw - 9p somebody's rw\n\
+            39 35 0:33 / /d rw - cifs //elsewhere/x rw\n";
+        let names: Vec<String> = mountinfo::parse(text)
+            .iter()
+            .filter(|mount| kind_of(mount).is_some())
+            .map(name_of)
+            .collect();
+        assert_eq!(names, ["QUICKSAND0", "quicksand9p3"]);
+        assert!(Kind::NineP.source("somebody's").is_err());
     }
 
     #[test]

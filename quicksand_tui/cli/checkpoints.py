@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 @command_of("checkpoint")
 def checkpoint_command(
-    name: str, tag: str | None, note: str, replace: bool, tier: str | None, as_json: bool
+    name: str,
+    tag: str | None,
+    note: str,
+    replace: bool,
+    tier: str | None,
+    unmount_9p: bool,
+    as_json: bool,
 ) -> int:
     """Keep an instant of a running sandbox: memory, processes and disk.
 
@@ -49,7 +55,9 @@ def checkpoint_command(
     async def main(signals: Signals) -> int:
         with opened(name, hint=f"`quicksand-tui start {name}` starts it") as sandbox:
             async with shown(f"{name}: taking a checkpoint"):
-                made = await sandbox.checkpoint(tag, note=note, replace=replace, tier=tier)
+                made = await sandbox.checkpoint(
+                    tag, note=note, replace=replace, tier=tier, unmount_9p=unmount_9p
+                )
         if as_json:
             print_json({"sandbox": sandbox.name, **asdict(made)})
             return Exit.OK
@@ -124,7 +132,7 @@ Change = Callable[["Sandbox"], Awaitable["Checkpoint"]]
 
 
 @command_of("revert")
-def revert_command(name: str, tag: str, discard: bool, as_json: bool) -> int:
+def revert_command(name: str, tag: str, discard: bool, unmount_9p: bool, as_json: bool) -> int:
     """Go back to a checkpoint: memory, processes and disk are as they were.
 
     The present is kept as an automatic checkpoint, and `undo` comes back to it. Commands that run
@@ -134,18 +142,21 @@ def revert_command(name: str, tag: str, discard: bool, as_json: bool) -> int:
     becomes one of NAME as well; names, addresses and secrets stay NAME's own.
     """
     hint = f"`quicksand-tui start {name} --at TAG` goes on from a checkpoint"
-    change: Change = lambda sandbox: sandbox.revert(tag, keep_now=not discard)  # noqa: E731
+
+    async def change(sandbox: Sandbox) -> Checkpoint:
+        return await sandbox.revert(tag, keep_now=not discard, unmount_9p=unmount_9p)
+
     return _go(name, change, hint=hint, as_json=as_json)
 
 
 @command_of("undo")
-def undo_command(name: str, as_json: bool) -> int:
+def undo_command(name: str, unmount_9p: bool, as_json: bool) -> int:
     """Take the last revert back.
 
     A second undo takes the first one back.
     """
     hint = f"`quicksand-tui tree {name}` lists what `start {name} --at TAG` can go on from"
-    return _go(name, lambda sandbox: sandbox.undo(), hint=hint, as_json=as_json)
+    return _go(name, lambda s: s.undo(unmount_9p=unmount_9p), hint=hint, as_json=as_json)
 
 
 def _go(name: str, change: Change, *, hint: str, as_json: bool) -> int:

@@ -40,7 +40,7 @@ def mount_command(name: str, mount: str) -> int:
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox, _explained(wanted):
             async with shown(f"{name}: mounting {wanted.guest}"):
-                await sandbox.mount(wanted.host, wanted.guest, wanted.readonly)
+                await sandbox.mount(wanted.host, wanted.guest, wanted.readonly, type=wanted.type)
         return Exit.OK
 
     return run_async(main)
@@ -145,5 +145,9 @@ def _facts(name: str, known: KnownMount) -> dict[str, Any]:
 
 
 def _row(name: str, known: KnownMount) -> tuple[object, ...]:
+    from quicksand.mounts.mount import CIFS
+
     mount = known.mount
-    return name, mount.host, mount.guest, "ro" if mount.readonly else "rw", known.state.value
+    mode = "ro" if mount.readonly else "rw"
+    mode = mode if mount.type == CIFS else f"{mode} {mount.type}"
+    return name, mount.host, mount.guest, mode, known.state.value

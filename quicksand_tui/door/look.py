@@ -17,6 +17,7 @@ from quicksand.host.paths import paths
 from quicksand.images.building import buildable_images
 from quicksand.images.resolve import ImageInfo, ImageResolver
 from quicksand.known_mounts import known_mounts
+from quicksand.mounts.mount import CIFS
 from quicksand.qemu.debs import is_apt_host
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Entry
@@ -226,6 +227,7 @@ class Reader:
                 host=sanitise(known.mount.host, limit=PATH_LIMIT),
                 guest=sanitise(known.mount.guest, limit=PATH_LIMIT),
                 readonly=known.mount.readonly,
+                type="" if known.mount.type == CIFS else known.mount.type,
                 state=MountState(known.state.value),
             )
             for known in known_mounts(self._registry, entry)

@@ -77,9 +77,12 @@ def mount_spec(values: Values) -> MountSpec:
 
 def read_spec(word: str) -> MountSpec:
     """Reads HOST:GUEST[:ro]. Raises ConfigError, which is a ValueError."""
-    from quicksand.mounts.mount import parse_mount
+    from quicksand.errors import ConfigError
+    from quicksand.mounts.mount import CIFS, parse_mount
 
     mount = parse_mount(word)
+    if mount.type != CIFS:
+        raise ConfigError(f"a directory can be mounted by {mount.type} at a start only")
     return MountSpec(host=mount.host, guest=mount.guest, readonly=mount.readonly)
 
 
@@ -112,8 +115,8 @@ def look_at_directory(spec: MountSpec) -> str:
     """Returns why a directory of this host cannot be mounted; "" if it can. Waits for the disk."""
     from quicksand.errors import ConfigError, MountError
     from quicksand.host.paths import paths
+    from quicksand.mounts.directories import check_directory
     from quicksand.mounts.mount import Mount
-    from quicksand.mounts.mounting import check_directory
 
     try:
         check_directory(Mount(spec.host, "/mnt/x", spec.readonly), paths())

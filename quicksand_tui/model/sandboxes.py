@@ -143,6 +143,8 @@ class MountView:
     host: str
     guest: str
     readonly: bool = False
+    type: str = ""
+    """How it is mounted; "" for the usual way."""
     state: MountState = MountState.MOUNTED
 
 

@@ -125,6 +125,8 @@ _USE = _section(
         flag("--force -f", "Also while programs use it: they get errors.")),
 )
 
+_UNMOUNT_9P = flag("--unmount-9p", "Unmount what is mounted by 9p for that moment.")
+
 _LIVES = _section(
     "Lives",
     _verb("start", "life", "Start stopped sandboxes again.",
@@ -178,6 +180,7 @@ _BACK = _section(
         flag("--replace", "Take the place of the checkpoint with this tag."),
         option("--tier", Kind.CHOICE, "", "How to take it.  [default: the best that is possible]",
                choices=("pages", "internal")),
+        _UNMOUNT_9P,
         _JSON,
         parts=(
             _part("checkpoint rm", _SANDBOX, _TAGS),
@@ -189,9 +192,10 @@ _BACK = _section(
         _SANDBOX,
         argument("tag", Kind.TARGET, on_line=True),
         flag("--discard", "Do not keep the present: there is no undo then."),
+        _UNMOUNT_9P,
         _JSON),
     _verb("undo", "checkpoints", "Take the last revert back.",
-        _SANDBOX, _JSON),
+        _SANDBOX, _UNMOUNT_9P, _JSON),
     _verb("tree", "checkpoints", "Show a sandbox's checkpoints and where it stands.",
         _SANDBOX, _JSON,
         reads=True),

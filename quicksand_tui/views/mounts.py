@@ -22,9 +22,9 @@ _PATH_MIN, _PATH_MAX = 8, 60
 
 def plan_mount_columns(width: int) -> tuple[Column, ...]:
     """Returns the columns that fit into ``width`` cells; the two paths share the rest."""
-    fixed = (Column("mode", "Mode", 4), Column("state", "State", 14))
+    fixed = (Column("mode", "Mode", 5), Column("state", "State", 14))
     if width < 48:
-        fixed = (Column("mode", "Mode", 4), Column("state", "", 1))
+        fixed = (Column("mode", "Mode", 5), Column("state", "", 1))
     left = width - sum(column.width + PADDING for column in fixed) - 2 * PADDING
     guest = max(_PATH_MIN, min(_PATH_MAX, left * 2 // 5))
     host = max(_PATH_MIN, min(_PATH_MAX, left - guest))
@@ -43,7 +43,8 @@ def mount_row(mount: MountView) -> Row:
 
 
 def mode_text(mount: MountView) -> str:
-    return "ro" if mount.readonly else "rw"
+    mode = "ro" if mount.readonly else "rw"
+    return f"{mode} {mount.type}" if mount.type else mode
 
 
 def mount_words(mount: MountView) -> list[Words]:
@@ -51,7 +52,8 @@ def mount_words(mount: MountView) -> list[Words]:
     state = "" if mount.state is MountState.MOUNTED else f" · {mount.state.value}"
     role = "error" if mount.state is MountState.NOT_SERVED else "muted"
     where = f"{mount.host} → {mount.guest}"
-    return [(where, ""), (" · read-only" if mount.readonly else "", "muted"), (state, role)]
+    marks = " · read-only" * mount.readonly + f" · {mount.type}" * bool(mount.type)
+    return [(where, ""), (marks, "muted"), (state, role)]
 
 
 def no_mounts_text(world: World, sandbox: SandboxView | None) -> str:

@@ -6,54 +6,79 @@ import asyncio
 from collections.abc import Sequence
 
 from quicksand.agent.session import Ask
+from quicksand.errors import MountError
 from quicksand.host.paths import Paths
 from quicksand.layout import MachineDir
-from quicksand.mounts.mount import Mount
-from quicksand.mounts.mounting import (
-    Served,
-    detach_stale,
-    find_stale,
-    mount_served,
-    serve_all,
-    split_missing,
-)
+from quicksand.mounts import devices, ninep
+from quicksand.mounts.devices import Device
+from quicksand.mounts.directories import check_directory
+from quicksand.mounts.mount import NINEP, Mount
+from quicksand.mounts.mounting import Served, detach_stale, find_stale, mount_served, serve_all
+from quicksand.qemu.binaries import QemuBinaries
+from quicksand.qemu.command import SharedDirectory
+from quicksand.sandbox_records import Record
 
 
 class MountsAtStart:
-    """Serves a machine's directories while its guest starts, and mounts them when it has."""
+    """Serves a machine's directories while its guest starts, and mounts them when it has.
 
-    def __init__(self, machine: MachineDir, places: Paths, *, is_past: bool) -> None:
-        """``is_past``: the guest continues from a checkpoint and may have mounts from then."""
-        self._machine = machine
+    Unless it is the sandbox's first start, those whose directories are gone are left out: they must
+    not keep an existing sandbox from starting.
+    """
+
+    def __init__(self, record: Record, places: Paths, *, is_past: bool) -> None:
+        """``is_past``: the guest continues from a checkpoint in which it may have had mounts."""
+        self._record = record
         self._places = places
         self._is_past = is_past
         self._mounts: Sequence[Mount] = ()
+        self._devices: Sequence[Device] = ()
         self._serving: asyncio.Task[Served] | None = None
         self.notices: tuple[str, ...] = ()
         """Mounts that could not be made, in words."""
 
-    async def begin(self, mounts: Sequence[Mount], *, is_first: bool) -> None:
-        """Begin to serve ``mounts``. Unless it is the first start, those whose directories are gone
-        are left out: they must not keep an existing sandbox from starting."""
-        self._mounts = mounts
-        if mounts and not is_first:
-            self._mounts, words = await asyncio.to_thread(split_missing, mounts, self._places)
+    def choose_devices(self, binaries: QemuBinaries) -> Sequence[SharedDirectory]:
+        """Decide what QEMU is to serve by 9p. Blocks for I/O. Raises MountError."""
+        self._devices = ninep.choose(
+            self._record.config.mounts,
+            self._places,
+            binaries,
+            may_leave_out=self._record.committed,
+        )
+        return ninep.shared(self._devices)
+
+    def note(self, machine: MachineDir) -> None:
+        """Write down what the guest of a machine may mount. To be called before it runs. Raises
+        HostError."""
+        if self._devices:
+            devices.note(machine, self._devices)
+        if self._is_past:
+            machine.past_shares.touch()
+
+    async def begin(self, machine: MachineDir) -> None:
+        """Begin to serve what quicksand serves itself."""
+        mounts: Sequence[Mount] = self._record.config.mounts
+        if mounts and self._record.committed:
+            mounts, words = await asyncio.to_thread(_split_missing, mounts, self._places)
             self.notices = tuple(words)
+        self._mounts = [mount for mount in mounts if mount.type != NINEP]
         if self._mounts and not self._is_past:
             self._serving = asyncio.create_task(
-                serve_all(self._machine, self._mounts, self._places), name="quicksand-mounts"
+                serve_all(machine, self._mounts, self._places), name="quicksand-mounts"
             )
 
-    async def finish(self, ask: Ask) -> None:
+    async def finish(self, machine: MachineDir, ask: Ask) -> None:
         """Have the guest mount them. Raises MountError, StateError, AgentError, HostError."""
         stale = await find_stale(ask) if self._is_past else set()
         if self._serving is not None:
             served = await self._serving
         else:
-            served = await serve_all(self._machine, self._mounts, self._places, avoid=stale)
+            served = await serve_all(machine, self._mounts, self._places, avoid=stale)
         for share, secret in served:
-            await mount_served(self._machine, share, secret, ask)
-        await detach_stale(self._machine, stale, ask)
+            await mount_served(machine, share, secret, ask)
+        await detach_stale(machine, stale, ask)
+        machine.past_shares.unlink(missing_ok=True)
+        await ninep.mount_all(machine, [device.mount for device in self._devices], ask)
 
     async def give_up(self) -> None:
         """End what `begin` has begun; servers that have started end with QEMU. Idempotent."""
@@ -62,3 +87,16 @@ class MountsAtStart:
             await asyncio.wait((self._serving,))
             if not self._serving.cancelled():
                 self._serving.exception()
+
+
+def _split_missing(mounts: Sequence[Mount], places: Paths) -> tuple[list[Mount], list[str]]:
+    """Part mounts into those that can be made, and words for those that cannot. Blocks for I/O."""
+    good, words = [], []
+    for mount in mounts:
+        try:
+            (ninep.check_shareable if mount.type == NINEP else check_directory)(mount, places)
+        except MountError as error:
+            words.append(f"not mounted at {mount.guest}: {error}")
+        else:
+            good.append(mount)
+    return good, words

@@ -12,6 +12,11 @@ from typing import Any
 from quicksand.errors import ConfigError
 
 CIFS = "cifs"
+"""A server of our own (quicksand_smb); the guest's kernel needs cifs and a network card."""
+NINEP = "9p"
+"""QEMU is the server; the guest's kernel needs 9p. Only at a sandbox's start, and no checkpoint can
+be taken while it is mounted."""
+TYPES = (CIFS, NINEP)
 READ_ONLY, READ_WRITE = "ro", "rw"
 
 MOUNTS_MAX = 16
@@ -21,7 +26,8 @@ QEMU and its own server."""
 PATH_MAX = 4096
 """Bytes of a path, as Linux has it."""
 
-_WORD = re.compile(r"(?P<host>.+?):(?P<guest>/.*?)(?::(?P<mode>ro|rw))?", re.DOTALL)
+_MODE = r"(?:ro|rw|9p)"
+_WORD = re.compile(rf"(?P<host>.+?):(?P<guest>/.*?)(?::(?P<mode>{_MODE}(?:,{_MODE})*))?", re.DOTALL)
 _HIDDEN = ("/", "/proc", "/sys", "/dev", "/run")
 """Directories that the guest's system needs; nothing may be mounted over them or, but for /run,
 below them."""
@@ -42,18 +48,19 @@ class Mount:
         object.__setattr__(self, "guest", _check_guest(self.guest))
         if not isinstance(self.readonly, bool):
             raise ConfigError(f"readonly must be true or false, not {self.readonly!r}")
-        if self.type != CIFS:
+        if self.type not in TYPES:
             raise ConfigError(
-                f"the mount type {self.type!r} is unknown", hint=f"{CIFS!r} is the only one"
+                f"the mount type {self.type!r} is unknown", hint=f"one of {', '.join(TYPES)}"
             )
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.guest}{':ro' if self.readonly else ''}"
+        marks = [READ_ONLY] * self.readonly + [self.type] * (self.type != CIFS)
+        return ":".join((self.host, self.guest, *([",".join(marks)] if marks else [])))
 
 
 def parse_mount(word: str) -> Mount:
-    """Reads a mount as `run -v` takes it: HOST:GUEST, and ``:ro`` for a read-only one. Raises
-    ConfigError.
+    """Reads a mount as `run -v` takes it: HOST:GUEST, and ``:ro`` for a read-only one, ``:9p`` or
+    ``:ro,9p`` for one that QEMU serves. Raises ConfigError.
 
     >>> parse_mount("/data:/mnt/data:ro").readonly
     True
@@ -63,7 +70,11 @@ def parse_mount(word: str) -> Mount:
         raise ConfigError(
             f"{word!r} is not HOST:GUEST", hint="as in ./data:/mnt/data, or ./data:/mnt/data:ro"
         )
-    return Mount(match["host"], match["guest"], match["mode"] == READ_ONLY)
+    marks = (match["mode"] or "").split(",")
+    if READ_ONLY in marks and READ_WRITE in marks:
+        raise ConfigError(f"{word!r} is to be read-only and not", hint="take ro or rw")
+    kind = NINEP if NINEP in marks else CIFS
+    return Mount(match["host"], match["guest"], READ_ONLY in marks, kind)
 
 
 def decode_mount(value: object) -> Mount:

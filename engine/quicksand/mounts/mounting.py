@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import os
 import secrets
 import socket
-import stat
 import sys
 import termios
 from collections.abc import Collection, Iterable, Sequence
@@ -36,6 +34,7 @@ from quicksand.host.files import map_os_errors
 from quicksand.host.paths import Paths
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts import shares
+from quicksand.mounts.directories import check_directory
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
@@ -89,47 +88,8 @@ def check_possible(config: SandboxConfig) -> None:
         raise StateError(
             "this sandbox has no network card, which mounts need",
             hint="make one with network_mode mounts_only: then only mounts and forwarded ports "
-            "are open",
+            "are open; or with a mount of type 9p at its start, which needs no network",
         )
-
-
-def split_missing(mounts: Sequence[Mount], places: Paths) -> tuple[list[Mount], list[str]]:
-    """Part mounts into those that can be made, and words for those that cannot. Blocks for I/O."""
-    good, words = [], []
-    for mount in mounts:
-        try:
-            check_directory(mount, places)
-        except MountError as error:
-            words.append(f"not mounted at {mount.guest}: {error}")
-        else:
-            good.append(mount)
-    return good, words
-
-
-def check_directory(mount: Mount, places: Paths) -> None:
-    """Raise MountError if the host's side of a mount is no directory, or may not be written by a
-    guest. Blocks for I/O."""
-    try:
-        found = os.stat(mount.host)  # noqa: PTH116 - a text, not a path to walk
-    except OSError as error:
-        raise MountError(
-            f"{mount.host} cannot be mounted: {error.strerror}",
-            hint="the host's side of a mount must be a directory that exists",
-        ) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise MountError(
-            f"{mount.host} is no directory", hint="mount the directory that it lies in"
-        )
-    if mount.readonly:
-        return
-    here = Path(mount.host).resolve()
-    for place in (places.data, places.cache, places.runtime):
-        own = place.resolve()
-        if own == here or own in here.parents or here in own.parents:
-            raise MountError(
-                f"{mount.host} holds quicksand's own files ({own}), which no guest may change",
-                hint="mount it read-only, or a directory in it",
-            )
 
 
 async def serve_all(

@@ -103,6 +103,13 @@ def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple
     )
 
 
+def may_be_mounted(machine: MachineDir) -> bool:
+    """Whether a machine's guest may have a share mounted. The lock of a stream that was ever taken
+    stays: what became of the mount is the guest's word. Blocks for I/O."""
+    locks = map(machine.share_lock, range(SHARES))
+    return machine.past_shares.exists() or any(lock.exists() for lock in locks)
+
+
 def note(machine: MachineDir, share: Share) -> None:
     """Write the record of a share. Raises HostError."""
     write_json(machine.share_record(share.number), share.to_json(), durable=False)

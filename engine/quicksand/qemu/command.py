@@ -80,6 +80,17 @@ class Boot:
     """Additional words for the kernel, from the image."""
 
 
+NINEP_DEVICE = "virtio-9p-pci"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedDirectory:
+    """A directory of the host that QEMU serves by 9p."""
+
+    path: str
+    readonly: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """One VM in every detail; `plan` turns it into arguments."""
@@ -107,6 +118,7 @@ class Machine:
     """"threads" or "io_uring"."""
     http_port: int | None = None
     """The host port that is forwarded to the agent's HTTP; None for no HTTP."""
+    directories: Sequence[SharedDirectory] = ()
     extra: Sequence[str] = ()
 
 
@@ -119,6 +131,7 @@ def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -
         *_plan_network(machine, inherited),
         *_plan_devices(machine.arch, inherited),
         *(_plan_display(inherited) if machine.display else ()),
+        *_plan_directories(machine.directories),
         *_plan_monitors(inherited),
         *machine.extra,
     ]
@@ -337,6 +350,38 @@ def _plan_display(inherited: Inherited) -> list[str]:
     path = str(inherited.vnc).replace(",", ",,")
     # share=ignore: a viewer that asks to be alone does not close the others.
     return [*arguments, "-vnc", f"unix:{path},share=ignore"]
+
+
+def ninep_tag(number: int) -> str:
+    """The name by which the guest finds the directory of that number."""
+    return f"quicksand9p{number}"
+
+
+def count_directories(arguments: Iterable[str]) -> int:
+    """How many directories a QEMU with these arguments serves by 9p."""
+    mark = json.dumps({"driver": NINEP_DEVICE})[1:-1]
+    return sum(mark in argument for argument in arguments)
+
+
+def _plan_directories(directories: Sequence[SharedDirectory]) -> list[str]:
+    """A guest that may write gets owners, modes, links and devices of its own making as attributes
+    of plain files (mapped-xattr): in the host's file system it can make no set-id program, link or
+    device. One that may not write gets them as they are, which shows it the host's links."""
+    arguments: list[str] = []
+    for number, directory in enumerate(directories):
+        words = {
+            "id": f"fs{number}",
+            "path": directory.path.replace(",", ",,"),
+            "security_model": "none" if directory.readonly else "mapped-xattr",
+            "readonly": "on" if directory.readonly else "off",
+            # File systems below the directory have inode numbers of their own.
+            "multidevs": "remap",
+        }
+        listed = ",".join(f"{key}={value}" for key, value in words.items())
+        arguments += ["-fsdev", f"local,{listed}"]
+        device = {"driver": NINEP_DEVICE, "fsdev": f"fs{number}", "mount_tag": ninep_tag(number)}
+        arguments += _json("-device", device)
+    return arguments
 
 
 def _plan_monitors(inherited: Inherited) -> list[str]:

@@ -20,6 +20,7 @@ from quicksand.host.lease import is_leased
 from quicksand.host.removal import remove
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import AGENT_PORTS, MachineDir, SandboxDir
+from quicksand.mounts.shares import may_be_mounted
 from quicksand.qemu.qmp import Monitor
 from quicksand.sandbox_records import RunState
 from quicksand.snapshots.history import History
@@ -64,6 +65,7 @@ class Capture(ABC):
         self._why = why
         self._disk = Pivot(history, run, monitor)
         self._port = 0
+        self._shares = True
 
     @property
     def _head(self) -> Head:
@@ -104,6 +106,7 @@ class Capture(ABC):
     async def _freeze(self, resume: bool) -> None:
         await self._copy_before()
         self._port = await asyncio.to_thread(self._find_port)
+        self._shares = await asyncio.to_thread(may_be_mounted, self._machine)
         started = time.perf_counter()
         await self._monitor.execute("stop")
         done = False
@@ -165,6 +168,7 @@ class Capture(ABC):
             shape=shape,
             token=self._run.token,
             owner=self._place.root.name,
+            shares=self._shares,
             port=self._port,
             **memory,
         )

@@ -14,7 +14,13 @@ from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import prune_automatic
 from quicksand.snapshots.records import Node
 from quicksand.snapshots.tags import automatic_tag
-from quicksand.snapshots.taking import Live, find_shape, start_capture, working_on
+from quicksand.snapshots.taking import (
+    Live,
+    find_shape,
+    refuse_unsavable,
+    start_capture,
+    working_on,
+)
 from quicksand.stopping import stop_machine
 
 
@@ -29,6 +35,7 @@ async def end_with_checkpoint(
     as after a cancellation; only if it could not be ended is the checkpoint there.
     """
     async with working_on(registry, record) as live:
+        await refuse_unsavable(live)
         await in_thread_to_the_end(live.history.sweep)
         check_space(live.place.root)
         capture = start_capture(live)

@@ -180,6 +180,8 @@ class Node:
     """The file that ``memory`` names; None for BLANK."""
     state: File | None = None
     """Memory and devices as QEMU wrote them, a file in memory/; only in the tier "internal"."""
+    shares: bool = False
+    """The guest may have shares mounted (mounts/): their servers are gone once it continues."""
     port: int = 0
     """A port of the agent that had a client. If a client is connected there when the guest
     continues, the agent notices no change of clients, which saves time (`restore.wake`)."""
@@ -235,6 +237,7 @@ class Node:
                 firmware=_optional_file(value["firmware"]),
                 image=_optional_file(value["image"]),
                 state=_optional_file(value["state"]),
+                shares=bool(value.get("shares", True)),  # older ones do not say
                 port=_port(value.get("port", 0)),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:

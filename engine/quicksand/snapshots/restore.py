@@ -22,6 +22,7 @@ from quicksand.host.arch import Architecture
 from quicksand.host.cpu import describe_cpu
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.planning import identity
+from quicksand.qemu.command import count_directories
 from quicksand.qemu.qmp import Monitor
 from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots.layers import check_layers
@@ -58,8 +59,9 @@ SHAPE_NAMES = {
     "extra": "extra QEMU arguments",
     "cpu": "processor",
     "display": "display",
+    "directories": "number of 9p directories",
 }
-BEFORE = {"display": False}
+BEFORE = {"display": False, "directories": 0}
 """What checkpoints had that do not record it."""
 
 
@@ -69,12 +71,15 @@ async def shape_of(
     """The shape of the running machine ``run``; ``digest`` is its image's. Raises MachineError."""
     version = (await monitor.execute("query-version"))["qemu"]
     qemu = f"{version['major']}.{version['minor']}.{version['micro']}"
-    return make_shape(config, accel=run.accel, qemu=qemu, image=digest)
+    directories = count_directories(run.qemu_command)
+    return make_shape(config, accel=run.accel, qemu=qemu, image=digest, directories=directories)
 
 
-def make_shape(config: SandboxConfig, *, accel: str, qemu: str, image: str) -> dict[str, Any]:
+def make_shape(
+    config: SandboxConfig, *, accel: str, qemu: str, image: str, directories: int = 0
+) -> dict[str, Any]:
     """A shape: a dict with the keys of SHAPE_NAMES. ``qemu`` is QEMU's version, ``image`` the
-    image's digest.
+    image's digest, ``directories`` how many QEMU serves by 9p, each with a device of its own.
     """
     return {
         "arch": (config.arch or Architecture.host()).value,
@@ -87,6 +92,7 @@ def make_shape(config: SandboxConfig, *, accel: str, qemu: str, image: str) -> d
         "extra": list(config.extra_qemu_args),
         "cpu": cpu_for(accel),
         "display": config.enable_display,
+        "directories": directories,
     }
 
 

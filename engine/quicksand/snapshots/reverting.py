@@ -32,6 +32,7 @@ from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
     Live,
     find_shape,
+    refuse_unsavable,
     start_capture,
     working_on,
 )
@@ -60,6 +61,8 @@ async def revert(
             )
         shape = await find_shape(live)
         restore.check_shape(node, shape)
+        if keep_now:
+            await refuse_unsavable(live)
         await in_thread_to_the_end(live.history.sweep)
         check_space(live.place.root)
         waiting = await standby.take(live, node)

@@ -13,6 +13,8 @@ from quicksand.agent.session import Session, connect, dial
 from quicksand.errors import HostError, MachineError, QemuDiedError
 from quicksand.host.files import PendingJson, map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
+from quicksand.mounts import devices as machine_devices
+from quicksand.mounts import ninep
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
 from quicksand.qemu.command import forward_rules, plan
 from quicksand.qemu.process import Listeners
@@ -115,10 +117,19 @@ class Successor:
         below = self._node.layers[-1]
         await in_thread_to_the_end(lambda: add_layer(place, self.head.top, below=below))
         ports = Ports(forwards=(), http=None)
-        machine = plan_machine(live.record, parts, self.head, ports, place, at=self._node)
+        devices = await asyncio.to_thread(self._devices)
+        directories = ninep.shared(devices)
+        machine = plan_machine(
+            live.record, parts, self.head, ports, place, at=self._node, directories=directories
+        )
         with map_os_errors(live.runtime.root):
-            listeners = Listeners(live.runtime.make(self.head.machine))
+            made = live.runtime.make(self.head.machine)
+            listeners = Listeners(made)
         try:
+            if devices:
+                machine_devices.note(made, devices)
+            if self._node.shares:
+                made.past_shares.touch()
             numbers = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(listeners.descriptors))
             listeners.renumber(numbers)
             binaries = parts.binaries
@@ -142,6 +153,14 @@ class Successor:
             run=self.head.run or new_id(),
             origin=self._node.tag,
         )
+
+    def _devices(self) -> list[machine_devices.Device]:
+        """The 9p devices of the running machine, of which none is mounted yet. Raises
+        MountError."""
+        found = machine_devices.read(self._live.machine)
+        for device in found:
+            ninep.require_there(device.mount)
+        return [replace(device, mounted=False) for device in found]
 
     async def _connect(self) -> Session:
         socket = self._directory.agent_socket(self._node.port)

@@ -14,6 +14,7 @@ from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.keepers import ensure_keeper
 from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.mounts.ninep import refuse_mounted
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry
@@ -123,6 +124,7 @@ async def checkpoint_live(
     live: Live, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
 ) -> Node:
     """Take a checkpoint of a sandbox that the caller works on. Raises as `take_checkpoint`."""
+    await refuse_unsavable(live)
     await in_thread_to_the_end(live.history.sweep)
     check_space(live.place.root)
     capture = start_capture(live, tier)
@@ -140,6 +142,11 @@ async def checkpoint_live(
         await asyncio.shield(capture.discard())
         raise
     return node
+
+
+async def refuse_unsavable(live: Live) -> None:
+    """Raise StateError if the machine has state that no checkpoint can hold; MachineError."""
+    await refuse_mounted(live.record.config, live.monitor, live.record.name)
 
 
 def start_capture(live: Live, tier: str | None = None) -> Capture:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quicksand.config import NetworkMode
 from quicksand.diskdiff.changes import FileChange
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
@@ -35,7 +34,7 @@ class Checkpoints:
         self._next_revert.cancel()
 
     async def take(
-        self, tag: str | None, *, note: str, replace: bool, tier: str | None
+        self, tag: str | None, *, note: str, replace: bool, tier: str | None, unmount_9p: bool
     ) -> Checkpoint:
         from quicksand.snapshots.taking import take_checkpoint
 
@@ -43,24 +42,28 @@ class Checkpoints:
         await self.settle()
         # `diff` reads the disk, so what the guest still has in memory must be on it.
         await self._guest.sync()
-        node = await take_checkpoint(
-            self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
-        )
+        async with self._mounts.without_ninep(unmount_9p):
+            node = await take_checkpoint(
+                self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
+            )
         if node.tier.has_pages:  # in other tiers a waiting QEMU would not share the memory
             self._expect(node, after=AFTER_CHECKPOINT_S)
         return Checkpoint.from_node(node)
 
-    async def revert(self, tag: str | None, *, keep_now: bool = True) -> Checkpoint:
+    async def revert(
+        self, tag: str | None, *, keep_now: bool = True, unmount_9p: bool = False
+    ) -> Checkpoint:
         """Revert to ``tag``; None undoes the last revert."""
         from quicksand.snapshots.reverting import revert
 
         record = self._life.require_record()
         await self.settle(tag)
         mounts = await self._mounts.write_back()
-        node, _ = await revert(self._life.registry, record, tag, keep_now=keep_now)
-        self._life.look_again()
-        if record.config.network_mode is not NetworkMode.NONE:
-            await self._mounts.attach_again(mounts, f"the sandbox is reverted to {node.tag!r}")
+        async with self._mounts.without_ninep(unmount_9p):
+            node, _ = await revert(self._life.registry, record, tag, keep_now=keep_now)
+            self._life.look_again()
+            done = f"the sandbox is reverted to {node.tag!r}"
+            await self._mounts.attach_again(mounts, done, is_past=node.shares)
         if not node.auto:
             self._expect(node, after=AFTER_REVERT_S)
         return Checkpoint.from_node(node)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from quicksand.errors import ConfigError, MountError, QuicksandError, StateError
 from quicksand.layout import MachineDir, runtime_dir
-from quicksand.mounts import mounting
-from quicksand.mounts.mount import CIFS, Mount
+from quicksand.mounts import devices as machine_devices
+from quicksand.mounts import mounting, ninep
+from quicksand.mounts.mount import CIFS, NINEP, Mount
 from quicksand.mounts.shares import Share, list_shares, read_shares
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
@@ -38,24 +40,36 @@ class Mounts:
         return runtime_dir(self._life.registry.paths, self._life.id).current()
 
     def list(self) -> Sequence[MountHandle]:
-        return [_handle_of(share) for share in read_shares(self._machine())]
+        machine = self._machine()
+        served = [_handle_of(share.mount, share.is_served) for share in read_shares(machine)]
+        return [*served, *(_handle_of(mount) for mount in machine_devices.mounted(machine))]
 
     async def add(self, mount: Mount) -> MountHandle:
         record = self._life.require_record()
         self._require_running()
+        if mount.type == NINEP:
+            raise StateError(
+                "a directory can be mounted by 9p at a sandbox's start only: QEMU has the devices "
+                "that it started with",
+                hint="mount it without `9p`, or make a sandbox with it: `run -v HOST:GUEST:9p`",
+            )
         mounting.check_possible(record.config)
         places = self._life.registry.paths
         async with self._life.registry.history(self._life.id).locked():
             share = await mounting.add_mount(self._machine(), mount, places, self._guest.request)
-        return _handle_of(share)
+        return _handle_of(share.mount, share.is_served)
 
     async def remove(self, guest: str, *, force: bool) -> None:
         self._require_running()
         async with self._life.registry.history(self._life.id).locked():
             machine = self._machine()
             shares = sorted(read_shares(machine), key=lambda share: share.is_served)
-            here = {share.mount.guest: share for share in shares}
+            here: dict[str, Share | Mount] = {share.mount.guest: share for share in shares}
+            here |= {mount.guest: mount for mount in machine_devices.mounted(machine)}
             share = here.get(guest)
+            if isinstance(share, Mount):
+                await ninep.unmount(machine, share, self._guest.request, force=force)
+                return
             if share is None:
                 raise ConfigError(
                     f"nothing is mounted at {guest!r}",
@@ -75,27 +89,56 @@ class Mounts:
 
     async def write_back(self) -> Sequence[Mount]:
         """Have the guest write what it still holds of its mounts; returns the mounts."""
-        shares = await asyncio.to_thread(list_shares, self._machine())
-        if shares:
+        machine = self._machine()
+        shares = await asyncio.to_thread(list_shares, machine)
+        mounts = [share.mount for share in shares] + await asyncio.to_thread(
+            machine_devices.mounted, machine
+        )
+        if mounts:
             await mounting.write_back(self._guest.asker)
-        return [share.mount for share in shares]
+        return mounts
 
-    async def attach_again(self, mounts: Sequence[Mount], what: str) -> None:
-        """After ``what``, by which another QEMU has taken over: detach what its guest has mounted
-        from its past, and mount ``mounts``. Raises MountError, AgentError."""
+    @contextlib.asynccontextmanager
+    async def without_ninep(self, wanted: bool) -> AsyncIterator[None]:
+        """Within the block nothing is mounted by 9p, if that is ``wanted``; afterwards all is
+        mounted again that was. Raises StateError, MountError if a directory is in use or cannot be
+        mounted again, AgentError."""
+        mounts = await asyncio.to_thread(machine_devices.mounted, self._machine()) if wanted else []
+        if mounts:
+            self._require_running()
+        try:
+            for mount in mounts:
+                await ninep.unmount(self._machine(), mount, self._guest.request)
+            yield
+        finally:
+            machine = self._machine()
+            now = await asyncio.to_thread(machine_devices.mounted, machine)
+            gone = [mount for mount in mounts if mount not in now]
+            await ninep.mount_all(machine, gone, self._guest.request)
+
+    async def attach_again(self, mounts: Sequence[Mount], what: str, *, is_past: bool) -> None:
+        """After ``what``, by which another QEMU has taken over: mount ``mounts``, and if
+        ``is_past``, detach what its guest has mounted from its past. Raises MountError,
+        AgentError."""
+        if not mounts and not is_past:
+            return
         places = self._life.registry.paths
         async with self._life.registry.history(self._life.id).locked():
             machine = self._machine()
-            stale = await mounting.find_stale(self._guest.request)
+            stale = await mounting.find_stale(self._guest.request) if is_past else set()
             failed: list[str] = []
             for mount in mounts:
                 try:
-                    await mounting.add_mount(
-                        machine, mount, places, self._guest.request, avoid=stale
-                    )
+                    if mount.type == NINEP:
+                        await ninep.mount_all(machine, [mount], self._guest.request)
+                    else:
+                        await mounting.add_mount(
+                            machine, mount, places, self._guest.request, avoid=stale
+                        )
                 except QuicksandError as error:
                     failed.append(str(error))
             await mounting.detach_stale(machine, stale, self._guest.request)
+            machine.past_shares.unlink(missing_ok=True)
         if failed:
             raise MountError(
                 f"{what}, but not every mount is there again: {'; '.join(failed)}",
@@ -103,12 +146,11 @@ class Mounts:
             )
 
 
-def _handle_of(share: Share) -> MountHandle:
-    mount = share.mount
+def _handle_of(mount: Mount, is_served: bool = True) -> MountHandle:
     return MountHandle(
         host=mount.host,
         guest=mount.guest,
         readonly=mount.readonly,
         type=mount.type,
-        is_served=share.is_served,
+        is_served=is_served,
     )

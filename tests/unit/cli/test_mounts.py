@@ -46,7 +46,8 @@ class FakeBox:
     def __exit__(self, *_: object) -> None:
         self.done.append(("close",))
 
-    async def mount(self, host: str, guest: str, readonly: bool) -> None:
+    async def mount(self, host: str, guest: str, readonly: bool, **options: str) -> None:
+        assert options == {"type": "cifs"}
         self._do("mount", host, guest, readonly)
 
     async def unmount(self, guest: str, *, force: bool) -> None:

@@ -18,6 +18,7 @@ from quicksand.host.paths import Paths
 from quicksand.host.processes import is_process, start_of
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts import mounting, shares
+from quicksand.mounts.directories import check_directory
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import start_server
 from quicksand.mounts.shares import Share
@@ -166,7 +167,7 @@ async def test_what_is_no_directory_is_refused(
         (tmp_path / what).touch()
     mount = Mount(str(tmp_path / what), "/mnt/data")
     with pytest.raises(MountError, match=what):
-        mounting.check_directory(mount, places)
+        check_directory(mount, places)
     with pytest.raises(MountError, match="cannot be served"):
         await start_server(machine, mount, "secret")
 
@@ -216,8 +217,8 @@ def test_quicksands_own_files_are_not_given_to_a_guest_to_change(places: Paths) 
     inside.mkdir(exist_ok=True)
     for path in (places.data, inside, places.data.parent, places.runtime.parent):
         with pytest.raises(MountError, match="own files"):
-            mounting.check_directory(Mount(str(path), "/mnt"), places)
-        mounting.check_directory(Mount(str(path), "/mnt", readonly=True), places)
+            check_directory(Mount(str(path), "/mnt"), places)
+        check_directory(Mount(str(path), "/mnt", readonly=True), places)
 
 
 # Records

@@ -178,10 +178,16 @@ def test_a_checkpoint_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong:
         Node.from_json({**PLAIN_NODE, field: wrong})
 
 
-@pytest.mark.parametrize("field", sorted({*PLAIN_NODE} - {"port"}))
+@pytest.mark.parametrize("field", sorted({*PLAIN_NODE} - {"port", "shares"}))
 def test_a_checkpoint_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Node.from_json({name: value for name, value in PLAIN_NODE.items() if name != field})
+
+
+def test_an_older_checkpoint_may_hold_mounts() -> None:
+    older = {name: value for name, value in PLAIN_NODE.items() if name != "shares"}
+    assert Node.from_json(older).shares
+    assert not Node.from_json(PLAIN_NODE).shares
 
 
 @pytest.mark.parametrize("field", sorted({*PLAIN_HEAD} - {"waiting"}))

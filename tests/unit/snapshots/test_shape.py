@@ -24,6 +24,7 @@ SHAPE: dict[str, Any] = {
     "extra": [],
     "cpu": "Some Processor (0a1b2c3d)",
     "display": False,
+    "directories": 0,
 }
 
 
@@ -51,6 +52,12 @@ def test_one_from_before_there_were_displays_has_none() -> None:
     old = node_of(1, shape={key: value for key, value in SHAPE.items() if key != "display"})
     assert differences(old, SHAPE) == []
     assert differences(old, {**SHAPE, "display": True}) == ["display False, not True"]
+
+
+def test_one_from_before_9p_has_no_devices_for_it() -> None:
+    old = node_of(1, shape={key: value for key, value in SHAPE.items() if key != "directories"})
+    assert differences(old, SHAPE) == []
+    assert differences(old, {**SHAPE, "directories": 2}) == ["number of 9p directories 0, not 2"]
 
 
 def test_all_that_differs_is_named() -> None:

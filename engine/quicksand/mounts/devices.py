@@ -1,0 +1,48 @@
+"""The record of a machine's 9p devices: each serves a directory of the host, mounted or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from quicksand.errors import ConfigError
+from quicksand.host.files import read_json, write_json
+from quicksand.layout import MachineDir
+from quicksand.mounts.mount import NINEP, Mount, decode_mount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A 9p device of a machine."""
+
+    mount: Mount
+    mounted: bool = False
+    """Whether we have had the guest mount it."""
+
+
+def ninep_of(mounts: Sequence[Mount]) -> list[Mount]:
+    """Those of the mounts that QEMU serves."""
+    return [mount for mount in mounts if mount.type == NINEP]
+
+
+def note(machine: MachineDir, devices: Sequence[Device]) -> None:
+    """Write the record of a machine's devices. Raises HostError."""
+    write_json(machine.ninep, {"devices": [asdict(device) for device in devices]}, durable=False)
+
+
+def read(machine: MachineDir) -> list[Device]:
+    """The devices of a machine; none without a record. Blocks for I/O."""
+    try:
+        values: list[Any] = read_json(machine.ninep)["devices"]
+        return [
+            Device(mount=decode_mount(value["mount"]), mounted=value["mounted"] is True)
+            for value in values
+        ]
+    except (OSError, ValueError, KeyError, TypeError, ConfigError):
+        return []
+
+
+def mounted(machine: MachineDir) -> list[Mount]:
+    """The directories that a machine's guest has mounted by 9p. Blocks for I/O."""
+    return [device.mount for device in read(machine) if device.mounted]

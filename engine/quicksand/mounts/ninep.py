@@ -1,0 +1,215 @@
+"""Directories that QEMU itself serves to a guest by 9p.
+
+The server is a part of QEMU, so the guest needs no network; but a directory comes with a device
+that QEMU has from its start, and while it is mounted, QEMU has state that no checkpoint can hold.
+The devices of a machine, and which of them are mounted, are in a record beside its sockets.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from quicksand.agent.session import Ask
+from quicksand.config import SandboxConfig
+from quicksand.errors import (
+    AgentRefusedError,
+    MachineError,
+    MountError,
+    QuicksandError,
+    StateError,
+)
+from quicksand.host.findings import Findings, program_key
+from quicksand.host.paths import Paths
+from quicksand.layout import MachineDir
+from quicksand.mounts.devices import Device, ninep_of, note, read
+from quicksand.mounts.directories import check_directory
+from quicksand.mounts.mount import NINEP, Mount
+from quicksand.qemu.binaries import QemuBinaries
+from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
+from quicksand.qemu.qmp import Monitor
+
+MOUNT_S = 60.0
+"""Seconds for the guest's mount(2), which may have to load the client first."""
+UNMOUNT_S = 20.0
+PROBE_S = 20.0
+
+OPTIONS = (
+    "trans=virtio",
+    "version=9p2000.L",
+    # Bytes of a message; Linux's default of 128 KiB (8 KiB before 5.15) makes more of them.
+    "msize=262144",
+    # Nothing is kept in the guest but what programs have mapped, which needs pages to be.
+    "cache=mmap",
+)
+"""Options of Linux's client (Documentation/filesystems/9p.rst)."""
+
+USE_CIFS = "leave `9p` out: the default, cifs, needs neither"
+_BLOCKED = "VirtFS"
+"""In the reason that QEMU gives while a guest has a share mounted (QEMU hw/9pfs/9p.c,
+v9fs_attach)."""
+
+
+def choose(
+    mounts: Sequence[Mount], places: Paths, binaries: QemuBinaries, *, may_leave_out: bool
+) -> list[Device]:
+    """The devices of a machine that is about to start; with ``may_leave_out`` without those whose
+    directories are gone. Blocks for I/O. Raises MountError if QEMU cannot serve them."""
+    found: list[Device] = []
+    for mount in ninep_of(mounts):
+        try:
+            check_shareable(mount, places)
+        except MountError:
+            if not may_leave_out:
+                raise
+        else:
+            found.append(Device(mount=mount))
+    if found:
+        require_server(binaries)
+    return found
+
+
+def check_shareable(mount: Mount, places: Paths) -> None:
+    """Raise MountError if QEMU cannot serve a directory. Blocks for I/O."""
+    check_directory(mount, places)
+    if mount.readonly or not hasattr(os, "getxattr"):
+        return
+    try:
+        os.getxattr(mount.host, "user.virtfs.mode")
+    except OSError as error:
+        if error.errno != errno.ENODATA:
+            raise MountError(
+                f"{mount.host} cannot be mounted by 9p to be written: its file system keeps no "
+                f"attributes ({error.strerror}), and owners and modes would be lost",
+                hint=f"{USE_CIFS}; or mount it read-only",
+            ) from error
+
+
+def require_there(mount: Mount) -> None:
+    """Raise MountError if a directory is gone, which QEMU would not start without. Blocks."""
+    if not Path(mount.host).is_dir():
+        raise MountError(
+            f"{mount.host} is gone, and this machine has a 9p device for it",
+            hint="make the directory again, or stop the sandbox and start it without",
+        )
+
+
+def require_server(binaries: QemuBinaries) -> None:
+    """Raise MountError if a QEMU was built without 9p. Blocks the first time."""
+    findings = Findings("qemu-9p.json")
+    key = program_key(binaries.system)
+    has = findings.get(key)
+    if not isinstance(has, bool):
+        has = _ask_qemu(binaries)
+        findings.put(key, has)
+    if not has:
+        raise MountError(
+            f"{binaries.system} was built without 9p (virtfs), which a mount of the sandbox asks "
+            "for",
+            hint=USE_CIFS,
+        )
+
+
+def _ask_qemu(binaries: QemuBinaries) -> bool:
+    try:
+        said = subprocess.run(
+            [binaries.system, *binaries.firmware_arguments, "-device", f"{NINEP_DEVICE},help"],
+            env={**os.environ, **binaries.env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MountError(f"{binaries.system} does not say whether it has 9p: {error}") from error
+    # QEMU 7.2 ends with 0 for unknown devices, too.
+    return b"mount_tag=" in said.stdout
+
+
+def shared(devices: Sequence[Device]) -> tuple[SharedDirectory, ...]:
+    """The devices as QEMU's command line has them."""
+    return tuple(
+        SharedDirectory(path=device.mount.host, readonly=device.mount.readonly)
+        for device in devices
+    )
+
+
+# In the guest
+
+
+async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> None:
+    """Have the guest mount directories of which the machine has devices. Raises MountError,
+    AgentError, HostError."""
+    for mount in mounts:
+        devices = read(machine)
+        number = next((n for n, device in enumerate(devices) if device.mount == mount), None)
+        if number is None:
+            raise MountError(f"this machine has no 9p device for {mount.host}")
+        params = {
+            "type": NINEP,
+            "share": ninep_tag(number),
+            "target": mount.guest,
+            "options": [*OPTIONS],
+            "read_only": mount.readonly,
+        }
+        # First: what may be mounted must not be taken for what is not.
+        _mark(machine, mount, mounted=True)
+        try:
+            await ask("mount_share", params, MOUNT_S)
+        except AgentRefusedError as error:
+            _mark(machine, mount, mounted=False)
+            raise _explain(mount, error) from error
+
+
+def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
+    said = f"{mount.host} cannot be mounted at {mount.guest} by 9p: {error}"
+    return MountError(said, hint=USE_CIFS if error.code == "unsupported" else "")
+
+
+async def unmount(machine: MachineDir, mount: Mount, ask: Ask, *, force: bool = False) -> None:
+    """Have the guest unmount a directory; its device stays. Raises MountError, AgentError."""
+    try:
+        await ask("unmount_share", {"target": mount.guest, "force": force}, UNMOUNT_S)
+    except AgentRefusedError as error:
+        if error.code == "busy":
+            raise MountError(
+                f"{mount.guest} is in use in the guest",
+                hint="end the programs that use it",
+            ) from error
+        if error.code != "not_found":  # the guest may have unmounted it itself
+            raise MountError(f"{mount.guest} cannot be unmounted: {error}") from error
+    _mark(machine, mount, mounted=False)
+
+
+def _mark(machine: MachineDir, mount: Mount, *, mounted: bool) -> None:
+    note(
+        machine,
+        [
+            replace(device, mounted=mounted) if device.mount == mount else device
+            for device in read(machine)
+        ],
+    )
+
+
+# What is not possible with it
+
+
+async def refuse_mounted(config: SandboxConfig, monitor: Monitor, name: str) -> None:
+    """Raise StateError if the guest has a 9p share mounted: a checkpoint would hold names of files
+    that only this QEMU knows. QEMU itself is asked, for root in the guest can mount it, too; it
+    refuses to migrate then, but to write its devices' state it does not. Raises MachineError."""
+    if not ninep_of(config.mounts) and not config.extra_qemu_args:
+        return
+    reasons = (await monitor.execute("query-migrate")).get("blocked-reasons", [])
+    if not isinstance(reasons, list):
+        raise MachineError(f"QEMU said {reasons!r} of what keeps it from being saved")
+    if any(_BLOCKED in str(reason) for reason in reasons):
+        raise StateError(
+            f"no checkpoint can be taken of {name!r} while a directory is mounted there by 9p: "
+            "QEMU cannot save what it has open",
+            hint=f"`quicksand-tui checkpoint --unmount-9p {name}` unmounts it for that moment",
+        )
