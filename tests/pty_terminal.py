@@ -14,7 +14,7 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from quicksand_tui.terminal import Terminal as Emulator
@@ -109,6 +109,12 @@ class PtyTerminal:
         with self._lock:
             lines = range(self._screen.screen_line, self._screen.end_line)
             return "\n".join("".join(run.text for run in self._screen.line(line)) for line in lines)
+
+    @contextlib.contextmanager
+    def emulated(self) -> Iterator[Emulator]:
+        """The screen, which stands still meanwhile."""
+        with self._lock:
+            yield self._screen
 
     @property
     def answered(self) -> bool:

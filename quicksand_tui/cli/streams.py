@@ -50,6 +50,14 @@ class FdWriter:
         if self._error is not None:
             raise self._error
 
+    async def drain(self) -> None:
+        """Waits until all is written. Raises OSError."""
+        while self._error is None and self._waiting:
+            self._room.clear()
+            await self._room.wait()
+        if self._error is not None:
+            raise self._error
+
     async def close(self) -> None:
         """Waits until all is written. Raises OSError. Does not close the descriptor."""
         with self._changed:

@@ -38,12 +38,16 @@ CELL_DIGITS = 4
 
 _DA1 = b"\x1b[c"
 _SYNC, _KEYBOARD, _NAME, _CELL = b"\x1b[?2026$p", b"\x1b[?u", b"\x1b[>0q", b"\x1b[16t"
+_MOUSE = b"\x1b[?1016$p"
 _BACKGROUND = b"\x1b]11;?\x1b\\"
 _GRAPHICS = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\"
 _ASIDE, _BACK = b"\x1b7", b"\x1b8\x1b[K"
 """Around the questions: wipes those that a terminal prints by mistake."""
 
 _PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
+
+_MODES = {"2026": "sync_output", "1016": "mouse_pixels"}
+"""Modes that are asked for, by what they tell."""
 
 _ANSWER = re.compile(
     rb"\x1b\[\?(?P<da1>[\d;]*)c"
@@ -87,6 +91,8 @@ class TerminalAbilities:
     """Width and height of a cell in pixels."""
     kitty_keyboard: bool = False
     """It supports kitty's keyboard protocol."""
+    mouse_pixels: bool = False
+    """It can tell where the mouse is in pixels (mode 1016)."""
 
     @property
     def is_light(self) -> bool | None:
@@ -112,6 +118,7 @@ class TerminalAbilities:
             graphics=graphics if graphics in ("kitty", "sixel") else "none",
             cell_size=_numbers(value.get("cell_size"), 2, 9999),  # type: ignore[arg-type]
             kitty_keyboard=value.get("kitty_keyboard") is True,
+            mouse_pixels=value.get("mouse_pixels") is True,
         )
 
 
@@ -147,15 +154,16 @@ def questions(environ: Mapping[str, str]) -> bytes:
         return b""  # these print unknown sequences
     asked = [_KEYBOARD, _NAME, _CELL, _BACKGROUND]
     if environ.get("TERM_PROGRAM") != "Apple_Terminal":
-        asked.append(_SYNC)  # Apple's prints its last letter
-        if not _in_multiplexer(environ) and not over_ssh(environ):
+        asked += [_SYNC, _MOUSE]  # Apple's prints their last letter
+        if not in_multiplexer(environ) and not over_ssh(environ):
             # tmux reads it as a title, screen as a message. Over SSH the environment does not
             # tell whether there is one, so the terminal's name has to do.
             asked.append(_GRAPHICS)
     return b"".join([_ASIDE, *asked, _BACK, _DA1])
 
 
-def _in_multiplexer(environ: Mapping[str, str]) -> bool:
+def in_multiplexer(environ: Mapping[str, str]) -> bool:
+    """Returns whether another program draws on the terminal that this one seems to have."""
     return any(environ.get(name) for name in ("TMUX", "STY", "ZELLIJ")) or environ.get(
         "TERM", ""
     ).startswith(("screen", "tmux"))
@@ -263,8 +271,8 @@ class ReplyReader:
                     self._know(graphics="sixel")
                 self.answered = True
             case "mode":
-                if text.startswith("2026;"):
-                    self._know(sync_output=text[5:] in ("1", "2", "3"))
+                if (fact := _MODES.get(text.partition(";")[0])) is not None:
+                    self._know(**{fact: text[5:] in ("1", "2", "3")})
                 return True
             case "keyboard":
                 self._know(kitty_keyboard=True)
@@ -416,6 +424,12 @@ class Probe:
         if self.attributes is not None and self._questions:
             wait = FIRST_PAINT_WAIT_S if self.known == UNKNOWN else 0.0
             self._read_until(self._asked + wait)
+        return self.abilities
+
+    def wait(self) -> TerminalAbilities:
+        """Reads the answers, and waits for them as long as they may be expected."""
+        if self.attributes is not None and self._questions:
+            self._read_until(self._asked + self._patience_s)
         return self.abilities
 
     def take_typed(self) -> bytes:

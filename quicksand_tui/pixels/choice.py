@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from quicksand_tui.pixels.halfcells import Colours
-
 
 class Way(Enum):
     """A way to draw pictures in a terminal."""
@@ -14,6 +12,15 @@ class Way(Enum):
     KITTY = "kitty"
     SIXEL = "sixel"
     HALF = "half"
+
+
+class Colours(Enum):
+    """How many colours a terminal has."""
+
+    TRUE = "true"
+    INDEXED = "256"
+    SIXTEEN = "16"
+    NONE = "none"
 
 
 WISHES = ("auto", *(way.value for way in Way))

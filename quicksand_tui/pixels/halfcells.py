@@ -6,13 +6,14 @@ their lowest bits, so that neighbours are equal more often.
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image
 
+from quicksand_tui.pixels.choice import Colours
+from quicksand_tui.pixels.orders import PackedCells, pack_cells
 from quicksand_tui.terminal.style import XTERM_COLOURS
 
 if TYPE_CHECKING:
@@ -31,15 +32,6 @@ _CUBE = (0, 95, 135, 175, 215, 255)
 
 _SIXTEEN = [(value >> 16, value >> 8 & 255, value & 255) for value in XTERM_COLOURS[:16]]
 """xterm's defaults; a terminal's own may differ."""
-
-
-class Colours(Enum):
-    """How many colours a terminal has."""
-
-    TRUE = "true"
-    INDEXED = "256"
-    SIXTEEN = "16"
-    NONE = "none"
 
 
 class Run(NamedTuple):
@@ -129,6 +121,20 @@ class HalfCells:
                 drawn.append(f"\x1b[{';'.join(codes)}m")
             drawn.append(glyph * run.cells)
         return "".join(drawn)
+
+
+class PackedRows(HalfCells):
+    """Instead of drawing, gives the changed cells as data (`orders.parse_cells`)."""
+
+    @property
+    def stays(self) -> bool:
+        return False
+
+    def draw(self, picture: Image.Image, corner: tuple[int, int], part: Rect) -> bytes:
+        return b"".join(
+            pack_cells(PackedCells(corner[1] + row, corner[0] + column, cells))
+            for row, column, cells in self.changed(picture, part)
+        )
 
 
 def runs(cells: list[bytes]) -> list[Run]:

@@ -32,6 +32,20 @@ class Frame:
         return Image.frombuffer("RGBX", size, self.pixels, "raw", "RGBX", 0, 1)
 
 
+SAME = 0.02
+"""A part of a pixel: what is scaled by less only loses or doubles a pixel here and there, as a
+grid of cells has no place for a fraction of a cell."""
+
+
+def _resampling(across: float, along: float) -> Image.Resampling:
+    """Returns how to scale so many pixels of the frame to one."""
+    if abs(across - 1) < SAME and abs(along - 1) < SAME:
+        return Image.Resampling.NEAREST
+    if across > 1 or along > 1:
+        return Image.Resampling.BOX
+    return Image.Resampling.BILINEAR
+
+
 def scale(frame: Frame, view: Viewport, cell: tuple[int, int], part: Rect) -> Image.Image:
     """Returns the picture of ``part`` of the view's target, in cells from the target's corner.
     ``cell`` is the size in pixels of a cell of the result."""
@@ -49,8 +63,6 @@ def scale(frame: Frame, view: Viewport, cell: tuple[int, int], part: Rect) -> Im
         min(source.top + bottom * along, frame.height),
     )
     size = ((right - left) * wide, (bottom - top) * high)
-    shrinks = across > wide or along > high
-    how = Image.Resampling.BOX if shrinks else Image.Resampling.BILINEAR
-    picture = frame.image().resize(size, how, box=box)
+    picture = frame.image().resize(size, _resampling(across / wide, along / high), box=box)
     x, y = (part.x - left) * wide, (part.y - top) * high
     return picture.crop((x, y, x + part.width * wide, y + part.height * high)).convert("RGB")

@@ -10,7 +10,7 @@ from quicksand_tui.model.geometry import Rect
 USUAL_CELL = (10, 20)
 """Width and height in pixels of a cell in a terminal that does not tell."""
 
-ENLARGED_MAX = 2.0
+ENLARGED_MAX = 2
 """How much a small screen is enlarged without zoom: beyond, only bytes are gained."""
 
 ZOOM_MAX = 16.0
@@ -49,6 +49,9 @@ class Viewport:
     centre: tuple[float, float] = (0.5, 0.5)
     """The middle of the view as a fraction of the frame."""
 
+    sharp: bool = False
+    """Enlarge by whole numbers only: pixels stay sharp, and cost no scaling."""
+
     @property
     def scale(self) -> float:
         """Returns the pixels of the terminal for one of the frame."""
@@ -57,7 +60,8 @@ class Viewport:
             grid.columns * grid.cell_width / self.width,
             grid.rows * grid.cell_height / self.height,
         )
-        return min(fitting, ENLARGED_MAX) * self.zoom
+        fitting = min(fitting, ENLARGED_MAX)
+        return (int(fitting) if self.sharp and fitting >= 1 else fitting) * self.zoom
 
     @property
     def source(self) -> Box:

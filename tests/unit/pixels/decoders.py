@@ -134,17 +134,17 @@ class SixelTerminal:
 
 def half_cells(terminal: Terminal, columns: int, rows: int) -> Image.Image:
     """What half cells on a terminal show, two pixels a cell."""
-    shown = Image.new("RGB", (columns, 2 * rows))
+    pixels = bytearray()
     for row in range(rows):
-        column = 0
+        upper, lower = bytearray(), bytearray()
         for run in terminal.line(terminal.screen_line + row):
-            front, back = _rgb(run.style.fg), _rgb(run.style.bg)
+            front, back = bytes(_rgb(run.style.fg)), bytes(_rgb(run.style.bg))
             for glyph in run.text:
                 halves = {" ": (back, back), "▀": (front, back), "▄": (back, front)}[glyph]
-                for half, colour in enumerate(halves):
-                    shown.putpixel((column, 2 * row + half), colour)
-                column += 1
-    return shown
+                upper += halves[0]
+                lower += halves[1]
+        pixels += upper.ljust(3 * columns, b"\0") + lower.ljust(3 * columns, b"\0")
+    return Image.frombytes("RGB", (columns, 2 * rows), bytes(pixels))
 
 
 def _rgb(colour: int) -> tuple[int, int, int]:

@@ -11,7 +11,8 @@ from PIL import Image, ImageChops, ImageDraw, ImageStat
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas, Encoder
-from quicksand_tui.pixels.halfcells import Colours, HalfCells
+from quicksand_tui.pixels.choice import Colours
+from quicksand_tui.pixels.halfcells import HalfCells
 from quicksand_tui.pixels.kitty import KittyEncoder
 from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.pixels.sixel import SixelEncoder

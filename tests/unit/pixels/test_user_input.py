@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.pixels.choice import Way, choose_colours, choose_way
-from quicksand_tui.pixels.halfcells import Colours
+from quicksand_tui.model.verbs import find_verb
+from quicksand_tui.pixels.choice import WISHES, Colours, Way, choose_colours, choose_way
 from quicksand_tui.pixels.keysyms import ALT, CONTROL, SHIFT, Chord, Stroke, keysym_of, strokes
 from quicksand_tui.pixels.user_input import (
     PASTE_MAX,
@@ -127,3 +127,7 @@ def test_the_colours_are_what_the_environment_says(
     environ: dict[str, str], colours: Colours
 ) -> None:
     assert choose_colours(environ) is colours
+
+
+def test_what_can_be_wished_is_what_the_command_takes() -> None:
+    assert find_verb("view").parameter("graphics").choices == WISHES

@@ -25,6 +25,14 @@ def test_a_small_screen_is_enlarged_a_little_only() -> None:
     assert view(100, 100).target == Rect(70, 17, 20, 10)
 
 
+def test_a_sharp_view_is_enlarged_by_whole_numbers() -> None:
+    large = Grid(160, 45)
+    assert view(1280, 800, large).scale == pytest.approx(1.125)
+    sharp = Viewport(width=1280, height=800, grid=large, sharp=True)
+    assert (sharp.scale, sharp.target) == (1, Rect(16, 2, 128, 40))
+    assert Viewport(width=1280, height=800, grid=Grid(100, 45), sharp=True).scale < 1
+
+
 def test_zoom_shows_a_part_and_never_less_than_the_whole() -> None:
     closer = view().zoomed(2)
     assert closer.target == Rect(0, 0, 160, 45)

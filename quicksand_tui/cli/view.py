@@ -1,0 +1,296 @@
+"""`quicksand-tui view`: a guest's screen in the terminal, with its mouse and keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from quicksand.errors import DisplayError, QuicksandError
+from quicksand.host.paths import paths
+from quicksand.registry import Registry
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.model.text import ascii_only, clean
+from quicksand_tui.pixels.choice import Way
+from quicksand_tui.pixels.keysyms import Chord, strokes
+from quicksand_tui.pixels.user_input import Command, Focus, Pasted, Pointer
+
+if TYPE_CHECKING:
+    from quicksand.display.rfb import RfbClient
+    from quicksand.layout import MachineDir
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.runner import Signals
+    from quicksand_tui.cli.view_terminal import ViewTerminal
+    from quicksand_tui.door.screen import Screen
+    from quicksand_tui.pixels.user_input import Event
+
+INTERVAL_S = 1 / 30
+"""The least seconds between two pictures."""
+
+UNFOCUSED_S = 0.5
+"""The same while the terminal's window does not have the focus."""
+
+FOLLOW_S = 30.0
+"""Seconds to wait for the machine that follows a revert."""
+
+POLL_S = 0.05
+MESSAGE_S = 4.0
+"""Seconds for which a message is shown."""
+
+ZOOM = 1.25
+MOVE = 0.5
+"""The part of the view by which an arrow moves it."""
+
+MOVES = {"left": (-MOVE, 0.0), "right": (MOVE, 0.0), "up": (0.0, -MOVE), "down": (0.0, MOVE)}
+
+
+@command_of("view")
+def view_command(name: str, graphics: str, detach_keys: str) -> int:
+    """Show the screen of a sandbox, with mouse and keyboard.
+
+    The sandbox needs a display (`run --display`). Keys and the mouse go to the guest; Ctrl-] and
+    then d leaves, + - 0 and arrows zoom and move the view, s saves a PNG. The picture follows a
+    revert. It is drawn with kitty's graphics or sixels where the terminal has them, else with
+    half cells, always so in tmux and screen unless --graphics says otherwise.
+    """
+    from quicksand_tui.cli.options import parse_keys
+    from quicksand_tui.cli.output import Exit
+    from quicksand_tui.cli.runner import attached, run_in_sandbox
+    from quicksand_tui.cli.terminal import STDOUT, require_terminal
+    from quicksand_tui.opening.probe import Probe, in_multiplexer, terminals_file
+    from quicksand_tui.pixels.choice import choose_way
+
+    prefix, leave = _parse_leaving(parse_keys(detach_keys), detach_keys)
+    require_terminal()
+
+    async def check(_: Signals) -> int:
+        with attached(name) as sandbox:
+            sandbox.display()  # refuses before the terminal is taken
+        return Exit.OK
+
+    if code := run_in_sandbox(check):
+        return code
+    with Probe(os.environ, terminals_file(), fd_out=STDOUT) as probe:
+        abilities = probe.wait()
+        way = choose_way(graphics, abilities.graphics, in_multiplexer=in_multiplexer(os.environ))
+
+        async def main(signals: Signals) -> int:
+            from quicksand_tui.cli.view_terminal import ViewTerminal
+
+            with attached(name) as sandbox:
+                async with ViewTerminal(probe, way, prefix) as terminal:
+                    return await View(sandbox, terminal, way, prefix, leave).run()
+
+        return run_in_sandbox(main)
+
+
+def _parse_leaving(keys: bytes, text: str) -> tuple[Chord, str]:
+    """Returns the prefix and the key after it that leaves. Raises UsageError."""
+    from quicksand_tui.pixels.user_input import ScreenInput
+
+    chords = ScreenInput(Chord("")).feed(keys)
+    if len(chords) == 2:
+        prefix, leave = chords
+        if isinstance(prefix, Chord) and isinstance(leave, Chord) and prefix.control:
+            return prefix, leave.key
+    raise click.UsageError(f"{text!r} is not a key with ctrl and another one, as in 'ctrl-],d'")
+
+
+class View:
+    """Shows one sandbox until the user leaves or the sandbox ends."""
+
+    def __init__(
+        self, sandbox: Sandbox, terminal: ViewTerminal, way: Way, prefix: Chord, leave: str
+    ) -> None:
+        self._sandbox = sandbox
+        self._terminal = terminal
+        self._way = way
+        self._prefix = prefix
+        self._leave = leave
+        self._message = ""
+        self._buttons = 0
+        self._place = (0, 0)
+        """Where the pointer was last in the guest's screen."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """Returns the exit status. Raises a QuicksandError that tells why the guest is gone."""
+        registry = Registry(paths())
+        while True:
+            machine = registry.machine(self._sandbox.id)
+            try:
+                await self._show_machine(machine)
+                return 0
+            except DisplayError as error:
+                await self._follow(registry, machine, error)
+
+    async def _follow(self, registry: Registry, machine: MachineDir, error: DisplayError) -> None:
+        """Waits for the machine after a revert. Raises an error if there is none."""
+        deadline = time.monotonic() + FOLLOW_S
+        await self._terminal.show_bar(" The display is gone; waiting for another…")
+        while True:
+            entry = registry.inspect(self._sandbox.id)
+            now = registry.machine(self._sandbox.id)
+            if now != machine and now.vnc_socket.exists():
+                return
+            if entry is None or not entry.is_live or time.monotonic() > deadline:
+                raise await self._why_gone(error)
+            await asyncio.sleep(POLL_S)
+
+    async def _why_gone(self, error: DisplayError) -> QuicksandError:
+        from quicksand.errors import AgentUnreachableError
+
+        from quicksand_tui.cli.runner import why_gone
+
+        unreachable = AgentUnreachableError(str(error))
+        found = await why_gone(self._sandbox, unreachable)
+        return error if found is unreachable else found
+
+    async def _show_machine(self, machine: MachineDir) -> None:
+        """Shows the screen of one QEMU until the user leaves. Raises DisplayError."""
+        from quicksand_tui.door.screen import Screen
+        from quicksand_tui.pixels.choice import choose_colours
+
+        async with (
+            self._sandbox.display() as client,
+            Screen.open(
+                machine.vnc_socket,
+                self._way.value,
+                colours=choose_colours(os.environ).value,
+                ascii_only=ascii_only(),
+            ) as screen,
+        ):
+            self._terminal.resized.set()
+            sharp = self._way is not Way.HALF
+            await screen.change(interval_s=INTERVAL_S, sharp=sharp)
+            tasks = {
+                asyncio.create_task(self._show(screen), name="quicksand-view"),
+                asyncio.create_task(self._act(screen, client), name="quicksand-view-input"),
+                asyncio.create_task(self._resize(screen), name="quicksand-view-size"),
+            }
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                tasks |= self._tasks
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            for task in done:
+                task.result()
+
+    async def _show(self, screen: Screen) -> None:
+        count = 0
+        while True:
+            drawn = await screen.next_drawn()
+            await self._terminal.draw(drawn.data)
+            count += 1
+            await screen.change(drained=count)
+
+    async def _resize(self, screen: Screen) -> None:
+        while True:
+            await self._terminal.resized.wait()
+            self._terminal.resized.clear()
+            await self._terminal.clear()
+            await screen.change(grid=tuple(self._terminal.grid), again=screen.order.again + 1)
+            await self._show_bar()
+
+    async def _act(self, screen: Screen, client: RfbClient) -> None:
+        """Passes on what the user does, until that is to leave."""
+        while True:
+            prefixed = self._terminal.after_prefix
+            try:
+                events = await self._terminal.next_events()
+            except EOFError:
+                return
+            for event in events:
+                if not await self._act_on(event, screen, client):
+                    return
+            if prefixed != self._terminal.after_prefix:
+                await self._show_bar()
+
+    async def _act_on(self, event: Event, screen: Screen, client: RfbClient) -> bool:
+        """Returns whether to go on."""
+        match event:
+            case Chord():
+                for stroke in strokes(event):
+                    await client.key(stroke.keysym, stroke.down)
+            case Pasted():
+                for character in event.text:
+                    key = "enter" if character in "\r\n" else character
+                    for stroke in strokes(Chord("tab" if key == "\t" else key)):
+                        await client.key(stroke.keysym, stroke.down)
+            case Pointer():
+                await self._point(event, screen, client)
+            case Focus():
+                await screen.change(interval_s=INTERVAL_S if event.here else UNFOCUSED_S)
+            case Command():
+                if event.key == self._leave:
+                    return False
+                await self._command(event.key, screen)
+        return True
+
+    async def _point(self, event: Pointer, screen: Screen, client: RfbClient) -> None:
+        view = screen.order.view(*screen.size)
+        place = view.frame_at(event.column, event.row) if view is not None else None
+        if place is None and event.buttons == self._buttons:
+            return
+        # A button that is let go beside the picture is let go at its last place.
+        self._place = self._place if place is None else place
+        if place is None:
+            event = event._replace(buttons=event.buttons & self._buttons)
+        self._buttons = event.buttons
+        await client.pointer(*self._place, event.buttons)
+
+    async def _command(self, key: str, screen: Screen) -> None:
+        view = screen.order.view(*screen.size)
+        if view is None:
+            return
+        if key in ("+", "="):
+            view = view.zoomed(ZOOM)
+        elif key == "-":
+            view = view.zoomed(1 / ZOOM)
+        elif key == "0":
+            view = view.zoomed(0)
+        elif key in MOVES:
+            view = view.moved(*MOVES[key])
+        elif key == "s":
+            task = asyncio.create_task(self._save(screen), name="quicksand-view-save")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        else:
+            return
+        await screen.change(zoom=view.zoom, centre=view.centre)
+        await self._show_bar()
+
+    async def _save(self, screen: Screen) -> None:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        path = Path(f"{self._sandbox.name}-{stamp}.png")
+        why = await screen.save(path)
+        await self._tell(f"not saved: {why}" if why else f"saved to {clean(path)}")
+
+    async def _tell(self, message: str) -> None:
+        """Shows a message for a while."""
+        self._message = message
+        await self._show_bar()
+        await asyncio.sleep(MESSAGE_S)
+        if self._message == message:
+            self._message = ""
+            await self._show_bar()
+
+    async def _show_bar(self) -> None:
+        prefix = f"ctrl-{self._prefix.key}"
+        name = clean(self._sandbox.name)
+        if self._terminal.after_prefix:
+            keys = f"{self._leave} leaves · + - 0 zoom · arrows move · s saves a PNG"
+            text = f" {name} · {prefix} … {keys}"
+        elif self._message:
+            text = f" {name} · {self._message}"
+        else:
+            text = f" {name} · {prefix} {self._leave} leaves · {prefix} and a key: zoom, save"
+        await self._terminal.show_bar(text.replace("·", "-") if ascii_only() else text)

@@ -1,0 +1,241 @@
+"""The process that encodes a guest's screen, so that doing it never delays a key:
+``python -m quicksand_tui.door.screen_worker SOCKET WAY COLOURS GLYPHS``.
+
+Orders come on standard input, messages go to standard output (`quicksand_tui.pixels.orders`). It
+ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quicksand.display.rfb import BRISK_S, RfbClient
+from quicksand.errors import DisplayError
+
+from quicksand_tui.model.geometry import Rect
+from quicksand_tui.pixels.canvas import Canvas
+from quicksand_tui.pixels.choice import Colours, Way
+from quicksand_tui.pixels.halfcells import HalfCells, PackedRows
+from quicksand_tui.pixels.kitty import IDS, KittyEncoder
+from quicksand_tui.pixels.orders import Drawn, Kind, Order, pack_message
+from quicksand_tui.pixels.scaling import Frame
+from quicksand_tui.pixels.sixel import SixelEncoder
+
+if TYPE_CHECKING:
+    from quicksand_tui.pixels.canvas import Encoder
+    from quicksand_tui.pixels.viewport import Viewport
+
+ROWS = "rows"
+"""Instead of a way: half cells as data, for a program that draws them itself."""
+
+RESTING_S = 1.0
+"""The least seconds between pictures from which QEMU is not asked to look for changes more often
+than it does by itself."""
+
+
+class Worker:
+    """Draws the changes of one screen, one picture at a time."""
+
+    def __init__(self, client: RfbClient, way: str, colours: Colours, *, ascii_only: bool) -> None:
+        self._client = client
+        self._way = way
+        self._colours = colours
+        self._ascii = ascii_only
+        self._first_id = secrets.randbelow((1 << 31) // IDS) * IDS + 2
+        self._order = Order()
+        self._ordered = asyncio.Event()
+        self._canvas: Canvas | None = None
+        self._drawn_for = Order()
+        """The order of the last picture."""
+        self._view: Viewport | None = None
+        self._sent = 0
+        self._damage: list[Rect] = []
+        self._next_at = 0.0
+        self._saved = ""
+        self._has_picture = False
+        """The frame is what the guest shows, no longer blank."""
+
+    def take(self, order: Order) -> None:
+        self._order = order
+        self._ordered.set()
+
+    async def run(self) -> None:
+        """Draws until the screen is gone; raises DisplayError."""
+        update: asyncio.Task[list[Rect]] | None = None
+        try:
+            while True:
+                self._ordered.clear()
+                if self._has_picture and self._order.save not in ("", self._saved):
+                    await self._save(self._order.save)
+                if self._may_draw():
+                    await self._draw()
+                if update is None and self._wants_update():
+                    update = asyncio.create_task(self._next_update())
+                update = await self._wait(update)
+        finally:
+            if update is not None:
+                update.cancel()
+                await asyncio.wait([update])
+
+    async def _next_update(self) -> list[Rect]:
+        rests = self._order.interval_s >= RESTING_S
+        found = await self._client.next_update(brisk_s=None if rests else BRISK_S)
+        return [Rect(*rect) for rect in found]
+
+    async def _wait(
+        self, update: asyncio.Task[list[Rect]] | None
+    ) -> asyncio.Task[list[Rect]] | None:
+        """Waits for an order, a change, or the moment of the next picture."""
+        ordered = asyncio.create_task(self._ordered.wait())
+        waiting: set[asyncio.Task[bool] | asyncio.Task[list[Rect]]] = {ordered}
+        if update is not None:
+            waiting.add(update)
+        left = self._next_at - asyncio.get_running_loop().time()
+        timeout = left if self._damage and left > 0 and self._is_drained else None
+        try:
+            await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ordered.cancel()
+        if update is not None and update.done():
+            self._damage += update.result()
+            self._has_picture = True
+            return None
+        return update
+
+    @property
+    def _is_drained(self) -> bool:
+        return self._order.drained >= self._sent
+
+    def _wants_update(self) -> bool:
+        """Whether changes would be drawn: what is not asked for costs QEMU nothing."""
+        grid = self._order.grid
+        seen = self._order.save != self._saved or (grid[0] > 0 and grid[1] > 0)
+        return seen and self._is_drained and not self._damage
+
+    def _may_draw(self) -> bool:
+        if not (self._is_drained and self._has_picture):
+            return False
+        if self._is_new_view():
+            return True
+        return bool(self._damage) and asyncio.get_running_loop().time() >= self._next_at
+
+    def _is_new_view(self) -> bool:
+        order, last = self._order, self._drawn_for
+        frame = self._client.frame
+        return (
+            order.again != last.again
+            or (order.grid, order.corner) != (last.grid, last.corner)
+            or order.view(frame.width, frame.height) != self._view
+        )
+
+    async def _draw(self) -> None:
+        order, damage = self._order, self._damage
+        found = self._client.frame
+        view = order.view(found.width, found.height)
+        is_whole = self._is_new_view()
+        cell = (order.grid[2], order.grid[3])
+        before = b""
+        last = self._drawn_for
+        if (
+            self._canvas is None
+            or cell != (last.grid[2], last.grid[3])
+            or order.corner != last.corner
+        ):
+            before = self._canvas.forget() if self._canvas is not None else b""
+            self._canvas = Canvas(self._encoder(cell), order.corner)
+        elif is_whole and order.again != last.again:
+            before = self._canvas.forget()
+        self._damage, self._drawn_for, self._view = [], order, view
+        if view is None:
+            data = before + self._canvas.forget()
+        else:
+            frame = Frame(found.width, found.height, found.pixels)
+            data = before + self._canvas.draw(frame, view, damage)
+        if data or is_whole:
+            self._sent += 1
+            self._next_at = asyncio.get_running_loop().time() + order.interval_s
+            drawn = Drawn(found.width, found.height, is_whole, data)
+            await _send(Kind.DRAWN, drawn.pack())
+
+    def _encoder(self, cell: tuple[int, int]) -> Encoder:
+        if self._way == ROWS:
+            return PackedRows()
+        if self._way == Way.KITTY.value:
+            return KittyEncoder(cell, first_id=self._first_id)
+        if self._way == Way.SIXEL.value:
+            return SixelEncoder(cell)
+        return HalfCells(self._colours, ascii_only=self._ascii)
+
+    async def _save(self, path: str) -> None:
+        """Writes the screen to a new file."""
+        found = self._client.frame
+        self._saved = path
+        why = ""
+        try:
+            encoded = io.BytesIO()
+            picture = Frame(found.width, found.height, found.pixels).image()
+            picture.convert("RGB").save(encoded, "PNG")
+            _write_new(Path(path), encoded.getbuffer())
+        except (OSError, ValueError) as error:
+            why = str(error)
+        await _send(Kind.SAVED, why.encode())
+
+
+def _write_new(path: Path, data: memoryview) -> None:
+    """Writes a file that is not there yet, whole or not at all. Raises OSError."""
+    with path.open("xb") as file:
+        try:
+            file.write(data)
+            file.flush()
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+
+async def _send(kind: Kind, data: bytes) -> None:
+    """Writes a message; the reader is the viewer, which reads at once."""
+    await asyncio.to_thread(_write_all, pack_message(kind, data))
+
+
+def _write_all(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+async def _take_orders(worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        worker.take(Order.parse(line))
+
+
+async def _work(socket: str, way: str, colours: str, glyphs: str) -> None:
+    try:
+        async with RfbClient.open(Path(socket)) as client:
+            worker = Worker(client, way, Colours(colours), ascii_only=glyphs == "ascii")
+            tasks = {
+                asyncio.create_task(_take_orders(worker)),
+                asyncio.create_task(worker.run()),
+            }
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            for task in done:
+                task.result()
+    except DisplayError as error:
+        await _send(Kind.FAILED, str(error).encode())
+
+
+if __name__ == "__main__":
+    asyncio.run(_work(*sys.argv[1:5]))

@@ -1,0 +1,50 @@
+"""`quicksand-tui view desk` for a screen at a socket, without a sandbox: SOCKET [ARGUMENTS]..."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from quicksand.display.rfb import RfbClient
+
+from quicksand_tui.cli import runner, view
+
+SOCKET = Path(sys.argv[1])
+
+
+class Sandbox:
+    id, name = "0123456789ab", "desk"
+
+    def display(self) -> Any:
+        return RfbClient.open(SOCKET)
+
+
+class Registry:
+    def __init__(self, *_: object) -> None: ...
+
+    def machine(self, _: str) -> Any:
+        inode = SOCKET.stat().st_ino if SOCKET.exists() else 0
+        return SimpleNamespace(vnc_socket=SOCKET, inode=inode)
+
+    def inspect(self, _: str) -> Any:
+        stopped = SOCKET.with_suffix(".stopped").exists()
+        return SimpleNamespace(name="desk", status=None, is_live=not stopped)
+
+
+@contextlib.contextmanager
+def attached(_: str) -> Iterator[Sandbox]:
+    yield Sandbox()
+
+
+for module, name, value in (
+    (runner, "attached", attached),
+    (runner, "Registry", Registry),
+    (view, "Registry", Registry),
+):
+    setattr(module, name, value)
+# In a process of its own, as with the command itself: click would end it.
+sys.exit(view.view_command.main(["desk", *sys.argv[2:]], standalone_mode=False))
