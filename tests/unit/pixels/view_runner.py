@@ -27,8 +27,8 @@ class Registry:
     def __init__(self, *_: object) -> None: ...
 
     def machine(self, _: str) -> Any:
-        inode = SOCKET.stat().st_ino if SOCKET.exists() else 0
-        return SimpleNamespace(vnc_socket=SOCKET, inode=inode)
+        made = SOCKET.stat().st_ctime_ns if SOCKET.exists() else 0
+        return SimpleNamespace(vnc_socket=SOCKET, made=made)
 
     def inspect(self, _: str) -> Any:
         stopped = SOCKET.with_suffix(".stopped").exists()
