@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         SandboxConfig,
     )
     from quicksand.diskdiff.changes import ChangeKind, FileChange, FileType
+    from quicksand.display.keys import Key
     from quicksand.errors import QuicksandError
     from quicksand.events import Event, EventKind
     from quicksand.execution import Command, ExecuteResult
@@ -66,6 +67,7 @@ __all__ = [
     "GuestTraffic",
     "HostUsage",
     "ImageProvider",
+    "Key",
     "MachineType",
     "Mount",
     "MountHandle",
@@ -95,6 +97,7 @@ __all__ = [
 _HOMES = {
     "config": ("Accelerator", "BootTiming", "NetworkMode", "PortForward", "SandboxConfig"),
     "diskdiff.changes": ("ChangeKind", "FileChange", "FileType"),
+    "display.keys": ("Key",),
     "errors": ("QuicksandError",),
     "events": ("Event", "EventKind"),
     "execution": ("Command", "ExecuteResult"),

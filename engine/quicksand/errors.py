@@ -27,6 +27,7 @@
     │   ├── GuestPanicError               the guest's kernel panicked
     │   ├── BootTimeoutError (TimeoutError)
     │   └── DisplayError                  its screen cannot be reached, or says what makes no sense
+    │       └── DisplayTimeoutError (TimeoutError)  what was waited for did not happen on it
     └── AgentError                        the guest's agent failed or refused
         ├── AgentUnreachableError         no answer, or the connection broke; outcome unknown
         │   └── RevertedError             the sandbox went back to a checkpoint meanwhile
@@ -200,6 +201,10 @@ class BootTimeoutError(MachineError, TimeoutError):
 class DisplayError(MachineError):
     """The machine's screen cannot be reached, its connection has ended, or it says what makes no
     sense."""
+
+
+class DisplayTimeoutError(DisplayError, TimeoutError):
+    """What was waited for did not happen on the screen in time."""
 
 
 class AgentError(QuicksandError):

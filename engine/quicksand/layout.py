@@ -39,6 +39,8 @@
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
             vnc.sock    QEMU's VNC server, if the machine has a screen (display/)
+            input.lock  flock'ed by the client that uses its keyboard and pointer now
+            input.json  where the pointer was moved to, and what is held down
             smbN.sock   the stream of one share to its server (mounts/)
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
@@ -192,6 +194,14 @@ class MachineDir:
     @property
     def vnc_socket(self) -> Path:
         return self.root / "vnc.sock"
+
+    @property
+    def input_lock(self) -> Path:
+        return self.root / "input.lock"
+
+    @property
+    def input_record(self) -> Path:
+        return self.root / "input.json"
 
     def agent_socket(self, port: int) -> Path:
         return self.root / f"agent{port}.sock"

@@ -6,12 +6,12 @@ import asyncio
 import builtins
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from quicksand import execution
 from quicksand.config import BootTiming, SandboxConfig, check_name, refuse_unknown
+from quicksand.desktop import Desktop
 from quicksand.diskdiff.changes import FileChange
 from quicksand.errors import StateError
 from quicksand.events import Event, watch_events
@@ -43,7 +43,6 @@ from quicksand.vm.mounts import MountHandle, Mounts
 from quicksand.vm.saves import Saves
 
 if TYPE_CHECKING:
-    from quicksand.display.rfb import RfbClient
     from quicksand.saves.saving import Options
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
@@ -53,7 +52,7 @@ OWN = (
 )
 
 
-class Sandbox:
+class Sandbox(Desktop):
     """A Linux VM in which untrusted code runs.
 
     ::
@@ -292,17 +291,6 @@ class Sandbox:
     def active_mounts(self) -> builtins.list[MountHandle]:
         """The directories that are mounted at this moment. Blocks for a few small files."""
         return [*self._mounts.list()]
-
-    # The screen
-
-    def display(self) -> AbstractAsyncContextManager[RfbClient]:
-        """A connection to the screen, for viewers: ``async with sandbox.display() as client`` (see
-        quicksand/display/rfb.py).
-
-        Raises NoDisplayError (a StateError) for a machine without ``enable_display``, StateError if
-        the sandbox is not running; the ``async with`` raises DisplayError if QEMU does not answer.
-        """
-        return self._display.connect()
 
     # Finding others
 

@@ -24,6 +24,10 @@ DEFAULT_IMAGE = "debian"
 STREAM_MB = 500
 """The megabytes that `benchmark` sends through a command."""
 
+MOUSE_ACTIONS = ("move", "click", "double", "down", "up", "drag", "scroll", "where")
+BUTTONS = ("left", "middle", "right", "side", "extra")
+"""The buttons of a mouse. A test compares them with the engine's."""
+
 # Parameters of several verbs. Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
 
@@ -126,6 +130,38 @@ _USE = _section(
 )
 
 _UNMOUNT_9P = flag("--unmount-9p", "Unmount what is mounted by 9p for that moment.")
+
+_SCREEN = _section(
+    "See and drive the screen",
+    _verb("screenshot", "display", "Take a picture of a sandbox's screen.",
+        _SANDBOX, _FILE,
+        option("--region", Kind.TEXT, "X,Y,W,H", "Only this part, in pixels."),
+        option("--scale", Kind.NUMBER, "F", "So many times as large, as in 0.5.", least=0,
+               above_least=True),
+        option("--format", Kind.CHOICE, "",
+               "How it is written.  [default: what FILE's suffix says, else png]",
+               name="form", choices=("png", "ppm")),
+        reads=True),
+    _verb("type", "display", "Type a text on a sandbox's keyboard.",
+        _SANDBOX,
+        argument("text", Kind.TEXT, "TEXT|-")),
+    _verb("key", "display", "Press keys on a sandbox's keyboard.",
+        _SANDBOX,
+        argument("chords", Kind.TEXT, "KEY[+KEY...]...", repeatable=True),
+        option("--hold", Kind.NUMBER, "S", "Hold them for so many seconds.  [default: 0.02]",
+               least=0)),
+    _verb("mouse", "display", "Use a sandbox's mouse.",
+        _SANDBOX,
+        argument("action", Kind.CHOICE, "ACTION", choices=MOUSE_ACTIONS),
+        argument("places", Kind.TEXT, "[X,Y|up|down|N]...", repeatable=True, required=False),
+        option("-b --button", Kind.CHOICE, "", "Which button.  [default: left]", default="left",
+               choices=BUTTONS),
+        flag("--absolute", "X and Y are from 0 to 32767, not pixels."),
+        _JSON),
+    _verb("vnc", "display", "Show where a VNC viewer finds a sandbox's screen.",
+        _SANDBOX, _JSON,
+        reads=True),
+)
 
 _LIVES = _section(
     "Lives",
@@ -350,7 +386,7 @@ _HOST = _section(
 )
 # fmt: on
 
-VERBS = (*_USE, *_LIVES, *_BACK, *_LOOK, *_HOST)
+VERBS = (*_USE, *_SCREEN, *_LIVES, *_BACK, *_LOOK, *_HOST)
 """All verbs, in the order of the help."""
 
 _BY_NAME = {found.name: found for verb in VERBS for found in verb.walk()}

@@ -423,7 +423,7 @@ def test_a_display_is_added_behind_all_other_devices(arch: Architecture) -> None
     assert "-vnc" not in without
     devices = drivers(arguments)
     assert devices[: len(drivers(without))] == drivers(without)
-    added = ["virtio-gpu-pci", "virtio-keyboard-pci", "qemu-xhci", "usb-tablet"]
+    added = ["virtio-gpu-pci", "virtio-keyboard-pci", "virtio-tablet-pci"]
     assert devices[len(drivers(without)) :] == added
     assert value(arguments, "-display") == {"type": "none"}
     assert kernel_words(arguments) == kernel_words(without)

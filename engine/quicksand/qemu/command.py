@@ -45,6 +45,9 @@ space randomization would translate every program again at each start: `true` to
 7. Mitigations are against the speculation of real CPUs. Pressure accounting, auditing, and security
 modules that inspect every call even without a policy (AppArmor, TOMOYO) are code to translate."""
 
+KEYBOARD, TABLET = "keyboard", "tablet"
+"""Ids of the input devices."""
+
 GPU_MEMORY_MAX = 128 * 1024 * 1024
 """Bytes of pictures that a guest can have QEMU hold, such as three of 3840x2160. QEMU's
 default is 256 MiB (hw/display/virtio-gpu.c, max_hostmem)."""
@@ -341,12 +344,12 @@ def _plan_display(inherited: Inherited) -> list[str]:
 
     A virtio-gpu without VGA has no video memory of its own, which the state of the devices alone
     (xen-save-devices-state) would not contain. It comes last, so that no other device has another
-    place on the bus because of it.
+    place on the bus because of it. The pointer is a virtio-tablet, not a usb-tablet: the keyboard's
+    driver in the guest is its driver, too, and no USB controller need be emulated.
     """
     arguments = _json("-device", {"driver": "virtio-gpu-pci", "max_hostmem": GPU_MEMORY_MAX})
-    arguments += _json("-device", {"driver": "virtio-keyboard-pci"})
-    arguments += _json("-device", {"driver": "qemu-xhci", "id": "usb", "p2": 1, "p3": 1})
-    arguments += _json("-device", {"driver": "usb-tablet", "bus": "usb.0"})
+    arguments += _json("-device", {"driver": "virtio-keyboard-pci", "id": KEYBOARD})
+    arguments += _json("-device", {"driver": "virtio-tablet-pci", "id": TABLET})
     path = str(inherited.vnc).replace(",", ",,")
     # share=ignore: a viewer that asks to be alone does not close the others.
     return [*arguments, "-vnc", f"unix:{path},share=ignore"]

@@ -105,6 +105,28 @@ class Monitor:
             raise QemuDiedError("QEMU ended while a file was passed to it") from error
         await self.execute("getfd", fdname=name)
 
+    async def execute_with_file(
+        self, descriptor: int, argument: str, command: str, **arguments: Any
+    ) -> Any:
+        """Run a QMP command that opens a file, of which QEMU gets this descriptor: as the
+        ``argument`` that is the file's name. Raises as `execute`."""
+        number = secrets.randbits(30)
+        try:
+            self._client.send_fd_scm(descriptor)
+        except (QMPError, OSError) as error:
+            raise QemuDiedError("QEMU ended while a file was passed to it") from error
+        # QEMU runs them in this order; nobody needs to wait for each.
+        replies: tuple[Any, ...] = await asyncio.gather(
+            self.execute("add-fd", **{"fdset-id": number}),
+            self.execute(command, **{argument: f"/dev/fdset/{number}"}, **arguments),
+            self.execute("remove-fd", **{"fdset-id": number}),
+            return_exceptions=True,
+        )
+        for reply in replies[:2]:
+            if isinstance(reply, BaseException):
+                raise reply
+        return replies[1]
+
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """Yield QMP events as they come, until the connection ends."""
         ended = asyncio.ensure_future(self._until_ended())

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.errors import ConfigError, StateError
+from quicksand.display.hands import let_go_all
+from quicksand.errors import ConfigError, DisplayError, StateError
 from quicksand.host.arch import Architecture
 from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end
@@ -127,6 +128,10 @@ async def checkpoint_live(
     await refuse_unsavable(live)
     await in_thread_to_the_end(live.history.sweep)
     check_space(live.place.root)
+    if live.record.config.enable_display:
+        # A guest that is paused or takes no input keeps what is held down.
+        with contextlib.suppress(StateError, DisplayError):
+            await let_go_all(live.machine, live.monitor)
     capture = start_capture(live, tier)
     await live.keeper.ask("guard", on=not live.run.paused)
     try:

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.errors import NoDisplayError, StateError
+from quicksand.errors import ConfigError, NoDisplayError, StateError
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, runtime_dir
 from quicksand.vm.life import Life
 
 if TYPE_CHECKING:
+    from quicksand.display.hands import Hands
+    from quicksand.display.picture import Picture
     from quicksand.display.rfb import RfbClient
+
+TEXT_MAX = 65_536
+"""Characters that `type` types at once; they take four minutes."""
+
+PATH_MAX = 10_000
+"""Places on the way of a drag."""
+
+SCROLL_MAX = 10_000
+HOLD_MAX_S = 60.0
+
+Region = tuple[int, int, int, int]
 
 
 class Display:
-    """The display of one sandbox. Each method raises what its namesake in `Sandbox` raises."""
+    """The display of one sandbox. Each method raises what its namesake in `Desktop` raises.
+
+    What uses the keyboard or the pointer waits for its turn: within this object in the order of the
+    calls, among clients by a lock of the machine.
+    """
 
     def __init__(self, life: Life) -> None:
         self._life = life
+        self._turns = asyncio.Lock()
 
-    def _machine(self) -> MachineDir:
+    def machine(self) -> MachineDir:
         """The directory of the QEMU that runs now. Raises NoDisplayError, StateError."""
         name = self._life.name
         if not self._life.config.enable_display:
@@ -34,4 +57,161 @@ class Display:
     def connect(self) -> AbstractAsyncContextManager[RfbClient]:
         from quicksand.display.rfb import RfbClient
 
-        return RfbClient.open(self._machine().vnc_socket)
+        return RfbClient.open(self.machine().vnc_socket)
+
+    # The screen
+
+    async def picture(self, region: Region | None, scale: float | None) -> Picture:
+        from quicksand.display.screen import take_picture
+
+        found = await take_picture(self.machine())
+
+        def change() -> Picture:
+            part = found if region is None else found.cut(region)
+            return part if scale is None else part.scaled(scale)
+
+        return await in_thread_to_the_end(change)
+
+    async def screenshot(
+        self, path: Path | None, region: Region | None, scale: float | None, form: str | None
+    ) -> bytes:
+        """The picture as a file's content, which is written to ``path``, too, if that is given."""
+        from quicksand.display.picture import Format, write_picture
+
+        kind = Format.choose(form, path)
+        picture = await self.picture(region, scale)
+        data = await in_thread_to_the_end(lambda: picture.encode(kind))
+        if path is not None:
+            await in_thread_to_the_end(lambda: write_picture(path, data))
+        return data
+
+    async def size(self) -> tuple[int, int]:
+        async with self.connect() as client:
+            return client.frame.width, client.frame.height
+
+    async def set_size(self, width: int, height: int) -> None:
+        async with self.connect() as client:
+            await client.resize(width, height)
+
+    async def wait(
+        self, until: str, timeout_s: float, quiet_s: float, region: Region | None
+    ) -> None:
+        from quicksand.display.waiting import Until, wait_for
+
+        try:
+            wanted = Until(until)
+        except ValueError:
+            raise ConfigError(
+                f"{until!r} is nothing to wait for", hint=f"one of {', '.join(Until)}"
+            ) from None
+        async with self.connect() as client:
+            await wait_for(client, wanted, timeout_s=timeout_s, quiet_s=quiet_s, region=region)
+
+    # Keyboard and pointer
+
+    @contextlib.asynccontextmanager
+    async def _hands(self) -> AsyncIterator[Hands]:
+        from quicksand.display.hands import Hands
+
+        machine = self.machine()
+        run = self._life.entry().run
+        if run is not None and run.paused:
+            raise StateError(
+                f"the sandbox {self._life.name!r} is paused", hint="resume it: it takes no input"
+            )
+        async with self._turns, Hands.turn(machine) as hands:
+            yield hands
+
+    async def type(self, text: str) -> None:
+        from quicksand.display.any_text import check_text, needs_tool, type_any
+
+        check_text(text, TEXT_MAX)
+        async with self._hands() as hands:
+            if needs_tool(text):
+                await type_any(await self._life.session(), text)
+            else:
+                await hands.type(text)
+
+    async def press(self, keys: Sequence[str], hold_s: float) -> None:
+        from quicksand.display.keys import parse_keys
+
+        names = parse_keys(keys)
+        if isinstance(hold_s, bool) or not 0 <= hold_s <= HOLD_MAX_S:
+            raise ConfigError(f"hold must be 0 to {HOLD_MAX_S:g} seconds, not {hold_s!r}")
+        async with self._hands() as hands:
+            await hands.press(names, hold_s=hold_s)
+
+    async def set_keys(self, keys: Sequence[str], down: bool) -> None:
+        from quicksand.display.keys import parse_keys
+
+        names = parse_keys(keys)
+        async with self._hands() as hands:
+            await (hands.hold(names) if down else hands.let_go(names))
+
+    async def move(self, x: int, y: int) -> None:
+        from quicksand.display.held import check_place
+
+        place = check_place(x), check_place(y)
+        async with self._hands() as hands:
+            await hands.move(*place)
+
+    async def place_of(self, x: int, y: int) -> tuple[int, int]:
+        """Where the pointer has to be moved for it to be at the pixel (x, y). Raises ConfigError
+        if there is no such pixel."""
+        from quicksand.display.held import ABS_MAX
+
+        size = await self.size()
+        for value, side in zip((x, y), size, strict=True):
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < side:
+                raise ConfigError(
+                    f"({x}, {y}) is no pixel of the screen", hint=f"it has {size[0]}x{size[1]}"
+                )
+        # The middle of the pixel, so that it is met however the guest rounds.
+        across, down = (
+            (2 * v + 1) * (ABS_MAX + 1) // (2 * s) for v, s in zip((x, y), size, strict=True)
+        )
+        return across, down
+
+    async def click(self, button: str, count: int) -> None:
+        from quicksand.display.held import check_button
+
+        name = check_button(button)
+        async with self._hands() as hands:
+            await hands.click(name, count=count)
+
+    async def set_button(self, button: str, down: bool) -> None:
+        from quicksand.display.held import check_button
+
+        name = check_button(button)
+        async with self._hands() as hands:
+            await (hands.hold_button(name) if down else hands.let_go_button(name))
+
+    async def drag(self, path: Sequence[tuple[int, int]], button: str, *, pixels: bool) -> None:
+        from quicksand.display.held import check_button, check_place
+
+        name = check_button(button)
+        if not 2 <= len(path) <= PATH_MAX:
+            raise ConfigError(f"a drag has 2 to {PATH_MAX} places, not {len(path)}")
+        if pixels:
+            places = [await self.place_of(x, y) for x, y in path]
+        else:
+            places = [(check_place(x), check_place(y)) for x, y in path]
+        async with self._hands() as hands:
+            await hands.drag(places, name)
+
+    async def scroll(self, notches: int) -> None:
+        if isinstance(notches, bool) or not isinstance(notches, int) or abs(notches) > SCROLL_MAX:
+            raise ConfigError(f"notches must be a whole number to {SCROLL_MAX}, not {notches!r}")
+        async with self._hands() as hands:
+            await hands.scroll(notches)
+
+    def position(self) -> tuple[int, int]:
+        from quicksand.display.held import Held
+
+        found = Held.read(self.machine()).position
+        if found is None:
+            raise StateError(
+                f"nobody has moved the pointer of {self._life.name!r} since this machine started",
+                hint="a start and a revert forget where it was; mouse_move moves it",
+            )
+        return found

@@ -1,0 +1,193 @@
+"""The part of `Sandbox` that looks at the guest's screen and uses its keyboard and pointer."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from quicksand.vm.display import Display, Region
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from quicksand.display.rfb import RfbClient
+
+
+class Desktop:
+    """The methods of a sandbox with ``enable_display``.
+
+    All of them raise NoDisplayError (a StateError) without it, StateError if the sandbox is not
+    running, MachineError if its VM has ended. What uses the keyboard or the pointer raises
+    StateError too if the VM is paused or its kernel does not drive the device, and DisplayError if
+    the guest takes no input for 10 s. Any number of tasks and programs may call these methods:
+    each call is a whole gesture, one after the other.
+
+    Places of the pointer are from 0 to 32767 on both sides of the screen; pixels are counted from
+    its upper left corner.
+    """
+
+    _display: Display
+
+    # The screen
+
+    def display(self) -> AbstractAsyncContextManager[RfbClient]:
+        """A connection to the screen, for viewers: ``async with sandbox.display() as client`` (see
+        quicksand/display/rfb.py). The ``async with`` raises DisplayError if QEMU does not
+        answer."""
+        return self._display.connect()
+
+    @property
+    def vnc_socket(self) -> Path:
+        """The Unix socket of QEMU's VNC server, which needs no password and which only this user
+        can open. After a revert it is another one."""
+        return self._display.machine().vnc_socket
+
+    @overload
+    async def screenshot(
+        self,
+        path: str | Path,
+        *,
+        region: Region | None = None,
+        scale: float | None = None,
+        format: str | None = None,
+    ) -> Path: ...
+
+    @overload
+    async def screenshot(
+        self,
+        path: None = None,
+        *,
+        region: Region | None = None,
+        scale: float | None = None,
+        format: Literal["png", "ppm"] | None = None,
+    ) -> bytes: ...
+
+    @overload
+    async def screenshot(
+        self,
+        path: None = None,
+        *,
+        region: Region | None = None,
+        scale: float | None = None,
+        format: Literal["image"],
+    ) -> Image: ...
+
+    async def screenshot(
+        self,
+        path: str | Path | None = None,
+        *,
+        region: Region | None = None,
+        scale: float | None = None,
+        format: str | None = None,  # noqa: A002
+    ) -> Path | bytes | Image:
+        """Take a picture of the screen.
+
+        With ``path`` it is written there and the path is returned; without, the file's bytes are,
+        or with the format "image" an image of Pillow's. The format is "png" or "ppm", by default
+        what the path's suffix says, else "png". ``region`` is the part at (x, y, width, height) in
+        pixels; ``scale`` makes the picture larger or smaller, up to 8 times. It has the pointer if
+        the guest draws that itself, as the image debian-desktop does.
+
+        Raises ConfigError, PathError, DiskSpaceError, DisplayError. A file that was there is then
+        unchanged.
+        """
+        if path is None and format == "image":
+            return (await self._display.picture(region, scale)).to_image()
+        target = None if path is None else Path(path).absolute()
+        data = await self._display.screenshot(target, region, scale, format)
+        return data if target is None else target
+
+    async def query_display_size(self) -> tuple[int, int]:
+        """The width and height of the screen in pixels. Raises DisplayError."""
+        return await self._display.size()
+
+    async def set_display_size(self, width: int, height: int) -> None:
+        """Ask the guest to give its screen another size; whether and when it follows is up to it,
+        and `query_display_size` tells. Raises DisplayError."""
+        await self._display.set_size(width, height)
+
+    async def wait_for_screen(
+        self,
+        until: str = "stable",
+        *,
+        timeout: float = 30.0,
+        quiet: float = 1.0,
+        region: Region | None = None,
+    ) -> None:
+        """Wait until the screen changes ("change"), or until it has not changed for ``quiet``
+        seconds ("stable"); with ``region``, that part of it.
+
+        Raises DisplayTimeoutError (a TimeoutError) after ``timeout`` seconds, ConfigError,
+        DisplayError.
+        """
+        await self._display.wait(until, timeout, quiet, region)
+
+    # The keyboard
+
+    async def type_text(self, text: str) -> None:
+        """Type a text: the keys of a US keyboard, whose layout the guest must have. A text with
+        other characters is typed by xdotool in the guest, which needs an X server there.
+
+        Line feed, tab and backspace are those keys. Raises ConfigError for other control
+        characters and for more than 65536 characters, DisplayError if the guest has no xdotool and
+        needs it, AgentError.
+        """
+        await self._display.type(text)
+
+    async def press_key(self, *keys: str, hold: float = 0.02) -> None:
+        """Press keys together, hold them for ``hold`` seconds, and release them:
+        ``press_key("ctrl", "alt", "t")``. Keys are called as in QEMU (`Key`). Raises ConfigError.
+        """
+        await self._display.press(keys, hold)
+
+    async def key_down(self, *keys: str) -> None:
+        """Press keys and leave them so, until `key_up` or a checkpoint. Raises ConfigError."""
+        await self._display.set_keys(keys, True)
+
+    async def key_up(self, *keys: str) -> None:
+        """Release keys. Raises ConfigError."""
+        await self._display.set_keys(keys, False)
+
+    # The pointer
+
+    async def mouse_move(self, x: int, y: int) -> None:
+        """Move the pointer to a place from 0 to 32767. Raises ConfigError."""
+        await self._display.move(x, y)
+
+    async def mouse_move_px(self, x: int, y: int) -> None:
+        """Move the pointer to a pixel. Raises ConfigError if the screen has no such pixel,
+        DisplayError."""
+        await self._display.move(*await self._display.place_of(x, y))
+
+    async def mouse_click(self, button: str = "left", *, double: bool = False) -> None:
+        """Click "left", "middle", "right", "side" or "extra" where the pointer is. Raises
+        ConfigError."""
+        await self._display.click(button, 2 if double else 1)
+
+    async def mouse_down(self, button: str = "left") -> None:
+        """Press a button and leave it so, until `mouse_up` or a checkpoint. Raises ConfigError."""
+        await self._display.set_button(button, True)
+
+    async def mouse_up(self, button: str = "left") -> None:
+        """Release a button. Raises ConfigError."""
+        await self._display.set_button(button, False)
+
+    async def mouse_drag(
+        self, *path: tuple[int, int], button: str = "left", pixels: bool = False
+    ) -> None:
+        """Press a button at the first place of ``path``, move along it, and release it at the last
+        one: ``mouse_drag((100, 100), (3000, 100))``. With ``pixels`` the places are pixels. Raises
+        ConfigError."""
+        await self._display.drag(path, button, pixels=pixels)
+
+    async def mouse_scroll(self, notches: int) -> None:
+        """Turn the wheel by so many notches, down if that is positive, else up. Raises
+        ConfigError."""
+        await self._display.scroll(notches)
+
+    async def query_mouse_position(self) -> tuple[int, int]:
+        """Where the pointer was moved to last, by any client: (x, y) from 0 to 32767. A program in
+        the guest can have moved it since. Raises StateError if nobody has moved it since the
+        machine started or was reverted."""
+        return self._display.position()

@@ -1,0 +1,215 @@
+"""Using a machine's keyboard and pointer: one client at a time, in whole gestures."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Self
+
+from quicksand.display.held import ABS_MAX, Held
+from quicksand.display.keys import STROKES
+from quicksand.display.queue import Event, Pace, Queues, button_event, key_event, move_events
+from quicksand.errors import StateError
+from quicksand.host.files import try_lock
+from quicksand.host.threads import to_the_end
+from quicksand.layout import MachineDir
+from quicksand.qemu.qmp import Monitor
+
+TURN_S = 120.0
+"""Seconds to wait while other clients type and point."""
+
+TURN_POLL_S = 0.005
+CHARACTERS_PER_S = 300.0
+AT_ONCE = 6
+"""Characters in one report, of four events each at most: the X server's evdev driver keeps 32 until
+a report ends (xf86-input-evdev, EVDEV_MAXQUEUE)."""
+
+MOVES_PER_S = 200.0
+
+TAP_S = 0.02
+"""Seconds that a key or a button is held. Some programs look only now and then."""
+
+BETWEEN_CLICKS_S = 0.05
+"""Seconds between two clicks of a double click; desktops take up to 0.25 or 0.4 s for one."""
+
+DRAG_STEP = ABS_MAX // 64
+"""The pointer is dragged by at most this much at once, so that programs see a movement."""
+
+WHEEL = {True: "wheel-down", False: "wheel-up"}
+
+
+class Hands:
+    """The keyboard and the pointer of one machine, for one turn (see `turn`). Its methods raise
+    StateError if the guest does not use the device or the VM is paused, DisplayError if it takes no
+    input, MachineError."""
+
+    def __init__(self, machine: MachineDir, monitor: Monitor, held: Held) -> None:
+        self._machine = machine
+        self._queues = Queues(monitor)
+        self.held = held
+
+    @classmethod
+    @asynccontextmanager
+    async def turn(cls, machine: MachineDir, monitor: Monitor | None = None) -> AsyncIterator[Self]:
+        """Wait for this client's turn with the machine's keyboard and pointer, and yield them. A
+        ``monitor`` that is given is used, and left open. Raises StateError if other clients use
+        them for TURN_S, or if the machine has ended; MachineError."""
+        lock = await _take_lock(machine)
+        try:
+            own = await Monitor.connect(machine) if monitor is None else monitor
+            try:
+                yield cls(machine, own, Held.read(machine))
+            finally:
+                if monitor is None:
+                    await own.close()
+        finally:
+            os.close(lock)
+
+    # Keys
+
+    async def type(self, text: str) -> None:
+        """Type characters, all of which are in STROKES."""
+        keyboard, pace = await self._queues.keyboard(), Pace(CHARACTERS_PER_S)
+        for start in range(0, len(text), AT_ONCE):
+            some = text[start : start + AT_ONCE]
+            await pace.step(len(some))
+            # In one report, so that no key is held, and repeated, while this process waits.
+            await keyboard.send([event for character in some for event in _stroke(character)])
+
+    async def press(self, keys: Sequence[str], *, hold_s: float = TAP_S) -> None:
+        """Press keys together, the first one first, hold them, and release them. Those that were
+        held before stay so."""
+        fresh = [key for key in keys if key not in self.held.keys]
+        await self.hold(fresh)
+        try:
+            await asyncio.sleep(hold_s)
+        finally:
+            await to_the_end(self.let_go(fresh))
+
+    async def hold(self, keys: Sequence[str]) -> None:
+        """Press keys and leave them so."""
+        keyboard = await self._queues.keyboard()
+        self.held.keys = tuple(dict.fromkeys((*self.held.keys, *keys)))
+        self._remember()
+        for key in keys:
+            await keyboard.send([key_event(key, True)])
+
+    async def let_go(self, keys: Sequence[str]) -> None:
+        """Release keys, the last one first."""
+        keyboard = await self._queues.keyboard()
+        for key in reversed(keys):
+            await keyboard.send([key_event(key, False)])
+        self.held.keys = tuple(key for key in self.held.keys if key not in keys)
+        self._remember()
+
+    # The pointer
+
+    async def move(self, x: int, y: int) -> None:
+        """Move the pointer to (x, y), each from 0 to ABS_MAX."""
+        tablet = await self._queues.tablet()
+        await tablet.send(move_events(x, y))
+        self.held.position = (x, y)
+        self._remember()
+
+    async def click(self, button: str, *, count: int = 1) -> None:
+        """Click ``count`` times where the pointer is."""
+        for number in range(count):
+            if number:
+                await asyncio.sleep(BETWEEN_CLICKS_S)
+            await self.hold_button(button)
+            try:
+                await asyncio.sleep(TAP_S)
+            finally:
+                await to_the_end(self.let_go_button(button))
+
+    async def hold_button(self, button: str) -> None:
+        """Press a button and leave it so."""
+        tablet = await self._queues.tablet()
+        self.held.buttons = tuple(dict.fromkeys((*self.held.buttons, button)))
+        self._remember()
+        await tablet.send([button_event(button, True)])
+
+    async def let_go_button(self, button: str) -> None:
+        """Release a button."""
+        await (await self._queues.tablet()).send([button_event(button, False)])
+        self.held.buttons = tuple(other for other in self.held.buttons if other != button)
+        self._remember()
+
+    async def drag(self, path: Sequence[tuple[int, int]], button: str) -> None:
+        """Press a button at the first place of ``path``, move along it, release it at the last."""
+        tablet, pace = await self._queues.tablet(), Pace(MOVES_PER_S)
+        await self.move(*path[0])
+        await self.hold_button(button)
+        try:
+            for start, end in pairwise(path):
+                for place in _steps(start, end):
+                    await pace.step()
+                    await tablet.send(move_events(*place))
+                    self.held.position = place
+        finally:
+            await to_the_end(self.let_go_button(button))
+
+    async def scroll(self, notches: int) -> None:
+        """Turn the wheel, down if ``notches`` is positive."""
+        tablet, pace = await self._queues.tablet(), Pace(MOVES_PER_S)
+        wheel = WHEEL[notches > 0]
+        for _ in range(abs(notches)):
+            await pace.step()
+            await tablet.send([button_event(wheel, True)])
+            await tablet.send([button_event(wheel, False)])
+
+    async def let_go_all(self) -> None:
+        """Release every key and button that any client holds."""
+        if self.held.keys:
+            await self.let_go(self.held.keys)
+        for button in self.held.buttons:
+            await self.let_go_button(button)
+
+    def _remember(self) -> None:
+        self.held.write(self._machine)
+
+
+async def let_go_all(machine: MachineDir, monitor: Monitor) -> None:
+    """Release what clients hold down, so that a checkpoint does not keep it so. Raises as
+    `Hands`."""
+    held = Held.read(machine)
+    if held.keys or held.buttons:
+        async with Hands.turn(machine, monitor) as hands:
+            await hands.let_go_all()
+
+
+def _stroke(character: str) -> list[Event]:
+    key, shift = STROKES[character]
+    names = ["shift", key] if shift else [key]
+    down = [key_event(name, True) for name in names]
+    return [*down, *(key_event(name, False) for name in reversed(names))]
+
+
+def _steps(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
+    """The places on the way from ``start`` to ``end``, which is the last."""
+    count = max(1, *(-(-abs(b - a) // DRAG_STEP) for a, b in zip(start, end, strict=True)))
+    (x, y), (to_x, to_y) = start, end
+    return [
+        (round(x + (to_x - x) * n / count), round(y + (to_y - y) * n / count))
+        for n in range(1, count + 1)
+    ]
+
+
+async def _take_lock(machine: MachineDir) -> int:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + TURN_S
+    while True:
+        if not machine.root.is_dir():
+            raise StateError("the sandbox is not running")
+        lock = try_lock(machine.input_lock)
+        if lock is not None:
+            return lock
+        if loop.time() > deadline:
+            raise StateError(
+                f"another client has used the keyboard and the pointer for {TURN_S:g} s",
+                hint="wait until it has ended, or end it",
+            )
+        await asyncio.sleep(TURN_POLL_S)

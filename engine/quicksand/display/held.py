@@ -1,0 +1,70 @@
+"""What clients have done with a machine's keyboard and pointer and what still counts: where the
+pointer is, and what is held down. It is a file of the machine's, so all clients know it, and a
+checkpoint can have everything released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from quicksand.display.keys import parse_key
+from quicksand.errors import ConfigError, QuicksandError
+from quicksand.host.files import read_json, write_json
+from quicksand.layout import MachineDir
+
+BUTTONS = ("left", "middle", "right", "side", "extra")
+"""The pointer's buttons (QEMU, InputButton), without those that are its wheel."""
+
+ABS_MAX = 0x7FFF
+"""The right and lower edge of the screen (QEMU, INPUT_EVENT_ABS_MAX)."""
+
+KEYS_MAX = 64
+
+
+@dataclass(slots=True)
+class Held:
+    """The state of keyboard and pointer, as far as clients have changed it."""
+
+    position: tuple[int, int] | None = None
+    """Where the pointer was moved to; None if nobody has moved it."""
+    buttons: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, machine: MachineDir) -> Held:
+        """What the machine's file says; nothing if there is none."""
+        try:
+            return cls._parse(read_json(machine.input_record))
+        except (OSError, ValueError, KeyError, TypeError, QuicksandError):
+            return cls()
+
+    @classmethod
+    def _parse(cls, value: dict[str, Any]) -> Held:
+        x, y = value["position"] or (0, 0)
+        return cls(
+            position=(check_place(x), check_place(y)) if value["position"] else None,
+            buttons=tuple(check_button(button) for button in value["buttons"][: len(BUTTONS)]),
+            keys=tuple(parse_key(key) for key in value["keys"][:KEYS_MAX]),
+        )
+
+    def write(self, machine: MachineDir) -> None:
+        """Write the machine's file. Raises PathError, DiskSpaceError."""
+        value = {"position": self.position, "buttons": self.buttons, "keys": self.keys}
+        write_json(machine.input_record, value, durable=False)
+
+
+def check_place(value: object) -> int:
+    """``value`` if it is a coordinate from 0 to ABS_MAX. Raises ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= ABS_MAX:
+        raise ConfigError(
+            f"{value!r} is no place of the pointer",
+            hint=f"0 is the left or upper edge of the screen, {ABS_MAX} the right or lower one",
+        )
+    return value
+
+
+def check_button(value: object) -> str:
+    """``value`` if it is a button of the pointer. Raises ConfigError."""
+    if not isinstance(value, str) or value.lower() not in BUTTONS:
+        raise ConfigError(f"{value!r} is no button", hint=f"one of {', '.join(BUTTONS)}")
+    return value.lower()

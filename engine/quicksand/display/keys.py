@@ -1,0 +1,189 @@
+"""The keys of the keyboard, by QEMU's names (QKeyCode, qapi/ui.json), and what they type on a US
+layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from quicksand.errors import ConfigError
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_DIGITS = "0123456789"
+
+
+class Key(StrEnum):
+    """The keys. Every method takes their names, too."""
+
+    A = "a"
+    B = "b"
+    C = "c"
+    D = "d"
+    E = "e"
+    F = "f"
+    G = "g"
+    H = "h"
+    I = "i"  # noqa: E741
+    J = "j"
+    K = "k"
+    L = "l"
+    M = "m"
+    N = "n"
+    O = "o"  # noqa: E741
+    P = "p"
+    Q = "q"
+    R = "r"
+    S = "s"
+    T = "t"
+    U = "u"
+    V = "v"
+    W = "w"
+    X = "x"
+    Y = "y"
+    Z = "z"
+    N0 = "0"
+    N1 = "1"
+    N2 = "2"
+    N3 = "3"
+    N4 = "4"
+    N5 = "5"
+    N6 = "6"
+    N7 = "7"
+    N8 = "8"
+    N9 = "9"
+    SHIFT = "shift"
+    SHIFT_R = "shift_r"
+    CTRL = "ctrl"
+    CTRL_R = "ctrl_r"
+    ALT = "alt"
+    ALT_R = "alt_r"
+    META_L = "meta_l"
+    META_R = "meta_r"
+    MENU = "menu"
+    RET = "ret"
+    SPC = "spc"
+    TAB = "tab"
+    BACKSPACE = "backspace"
+    ESC = "esc"
+    CAPS_LOCK = "caps_lock"
+    NUM_LOCK = "num_lock"
+    SCROLL_LOCK = "scroll_lock"
+    DELETE = "delete"
+    INSERT = "insert"
+    HOME = "home"
+    END = "end"
+    PGUP = "pgup"
+    PGDN = "pgdn"
+    UP = "up"
+    DOWN = "down"
+    LEFT = "left"
+    RIGHT = "right"
+    MINUS = "minus"
+    EQUAL = "equal"
+    BRACKET_LEFT = "bracket_left"
+    BRACKET_RIGHT = "bracket_right"
+    BACKSLASH = "backslash"
+    SEMICOLON = "semicolon"
+    APOSTROPHE = "apostrophe"
+    GRAVE_ACCENT = "grave_accent"
+    COMMA = "comma"
+    DOT = "dot"
+    SLASH = "slash"
+    LESS = "less"
+    PRINT = "print"
+    SYSRQ = "sysrq"
+    PAUSE = "pause"
+    F1 = "f1"
+    F2 = "f2"
+    F3 = "f3"
+    F4 = "f4"
+    F5 = "f5"
+    F6 = "f6"
+    F7 = "f7"
+    F8 = "f8"
+    F9 = "f9"
+    F10 = "f10"
+    F11 = "f11"
+    F12 = "f12"
+    KP_0 = "kp_0"
+    KP_1 = "kp_1"
+    KP_2 = "kp_2"
+    KP_3 = "kp_3"
+    KP_4 = "kp_4"
+    KP_5 = "kp_5"
+    KP_6 = "kp_6"
+    KP_7 = "kp_7"
+    KP_8 = "kp_8"
+    KP_9 = "kp_9"
+    KP_DIVIDE = "kp_divide"
+    KP_MULTIPLY = "kp_multiply"
+    KP_SUBTRACT = "kp_subtract"
+    KP_ADD = "kp_add"
+    KP_ENTER = "kp_enter"
+    KP_DECIMAL = "kp_decimal"
+    AUDIOMUTE = "audiomute"
+    VOLUMEDOWN = "volumedown"
+    VOLUMEUP = "volumeup"
+
+
+ALIASES: Mapping[str, str] = {
+    **{"enter": "ret", "return": "ret", "space": "spc", "escape": "esc", "control": "ctrl"},
+    **{"super": "meta_l", "win": "meta_l", "cmd": "meta_l", "meta": "meta_l", "del": "delete"},
+    **{"pageup": "pgup", "page_up": "pgup", "pagedown": "pgdn", "page_down": "pgdn"},
+    **{"ins": "insert", "option": "alt", "altgr": "alt_r", "capslock": "caps_lock"},
+}
+"""Other names that people and other programs use for keys."""
+
+_PLAIN = {
+    **{"-": "minus", "=": "equal", "[": "bracket_left", "]": "bracket_right", "\\": "backslash"},
+    **{";": "semicolon", "'": "apostrophe", "`": "grave_accent", ",": "comma", ".": "dot"},
+    **{"/": "slash", " ": "spc", "\n": "ret", "\t": "tab", "\b": "backspace"},
+    **{character: character for character in _LETTERS + _DIGITS},
+}
+_UPPER = dict(zip('_+{}|:"~<>?!@#$%^&*()', "-=[]\\;'`,./1234567890", strict=True))
+_SHIFTED = {
+    **{upper: _PLAIN[lower] for upper, lower in _UPPER.items()},
+    **{character.upper(): character for character in _LETTERS},
+}
+
+
+class Stroke(NamedTuple):
+    """How a character is typed."""
+
+    key: str
+    shift: bool
+
+
+STROKES: Mapping[str, Stroke] = {
+    **{character: Stroke(key, False) for character, key in _PLAIN.items()},
+    **{character: Stroke(key, True) for character, key in _SHIFTED.items()},
+}
+"""Every character of the US layout, and line feed (Return), tab and backspace."""
+
+
+def parse_key(name: str) -> str:
+    """Return the name that QEMU has for a key: its own (in any case), a usual other name, or the
+    character on the key, as in "ret", "Enter", "a", ";". Raises ConfigError."""
+    text = str(name)
+    if len(text) == 1 and text.lower() in _PLAIN:
+        return _PLAIN[text.lower()]
+    lower = text.lower().replace("-", "_")
+    lower = ALIASES.get(lower, lower)
+    try:
+        return str(Key(lower))
+    except ValueError:
+        import difflib
+
+        near = difflib.get_close_matches(lower, [*map(str, Key), *ALIASES], n=1)
+        raise ConfigError(
+            f"{text!r} is no key" + (f"; did you mean {near[0]!r}?" if near else ""),
+            hint="keys are called as in QEMU: a to z, 0 to 9, ret, spc, esc, ctrl, shift, f1 …",
+        ) from None
+
+
+def parse_keys(names: Sequence[str]) -> tuple[str, ...]:
+    """Return QEMU's names for several keys, each once, in their order. Raises ConfigError."""
+    if not names:
+        raise ConfigError("no key is named")
+    return tuple(dict.fromkeys(parse_key(name) for name in names))

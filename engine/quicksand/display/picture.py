@@ -1,0 +1,159 @@
+"""A picture as a value: read from QEMU, cut out, scaled, and written as PNG or PPM."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import zlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quicksand.display.framebuffer import Rect
+from quicksand.errors import ConfigError, DisplayError
+from quicksand.host.files import map_os_errors
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SIDE_MAX = 2**14
+"""Pixels of a side: virtio-gpu's own limit (Linux, drivers/gpu/drm/virtio, XRES_MAX) and more."""
+
+PICTURE_PIXELS_MAX = 2**25
+"""Pixels of a picture, 96 MiB: as many as GPU_MEMORY_MAX of qemu/command.py has."""
+
+SCALE_MAX = 8.0
+_HEADER = re.compile(rb"P6\s+(\d{1,5})\s+(\d{1,5})\s+255\s")
+HEADER_MAX = 32
+"""Bytes within which the header of a PPM file ends."""
+
+FAST = 1
+"""zlib's level: a screenshot is made to be looked at now."""
+
+
+class Format(StrEnum):
+    """How a picture is written."""
+
+    PNG = "png"
+    PPM = "ppm"
+
+    @classmethod
+    def choose(cls, wanted: str | None, path: Path | None) -> Format:
+        """The format that is asked for, or that the path's suffix names, or PNG. Raises
+        ConfigError."""
+        name = wanted or (path.suffix.lower().removeprefix(".") if path is not None else "")
+        try:
+            return cls(name.lower() or cls.PNG)
+        except ValueError:
+            if wanted is None:  # a suffix of its own kind
+                return cls.PNG
+            raise ConfigError(
+                f"{wanted!r} is no format of a screenshot", hint="one of png, ppm"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of a screen."""
+
+    width: int
+    height: int
+    rgb: bytes = field(repr=False)
+    """Red, green, blue: 3 bytes a pixel; rows from the top, without gaps."""
+
+    @classmethod
+    def read_ppm(cls, descriptor: int) -> Picture:
+        """Read the PPM file (P6) that QEMU wrote to ``descriptor``, from its beginning. Blocks.
+        Raises DisplayError for anything else, or for a picture that is too large."""
+        head = os.pread(descriptor, HEADER_MAX, 0)
+        match = _HEADER.match(head)
+        if match is None:
+            raise DisplayError("QEMU did not write a picture")
+        width, height = int(match[1]), int(match[2])
+        if width * height > PICTURE_PIXELS_MAX:
+            raise DisplayError(f"the guest's screen has {width}x{height} pixels, too many")
+        wanted = width * height * 3
+        with os.fdopen(os.dup(descriptor), "rb", 0) as file:
+            file.seek(match.end())
+            rgb = file.read(wanted)
+        if len(rgb) != wanted:
+            raise DisplayError("QEMU did not write the whole picture")
+        return cls(width, height, rgb)
+
+    def cut(self, region: tuple[int, int, int, int]) -> Picture:
+        """The part at (x, y, width, height). Raises ConfigError if it is not within the
+        picture."""
+        rect = Rect(*region)
+        outside = rect.x + rect.width > self.width or rect.y + rect.height > self.height
+        if min(rect) < 0 or not rect.width or not rect.height or outside:
+            raise ConfigError(
+                f"the region {tuple(rect)} is not within the screen",
+                hint=f"x, y, width and height in pixels; the screen has {self.width}x{self.height}",
+            )
+        starts = (3 * (y * self.width + rect.x) for y in range(rect.y, rect.y + rect.height))
+        rows = [self.rgb[start : start + 3 * rect.width] for start in starts]
+        return Picture(rect.width, rect.height, b"".join(rows))
+
+    def scaled(self, factor: float) -> Picture:
+        """The picture with ``factor`` times as many pixels on each side. Raises ConfigError for a
+        factor of nothing, or one above SCALE_MAX."""
+        if isinstance(factor, bool) or not 0 < factor <= SCALE_MAX:
+            raise ConfigError(f"scale must be above 0 and at most {SCALE_MAX:g}, not {factor!r}")
+        size = max(1, round(self.width * factor)), max(1, round(self.height * factor))
+        if size[0] * size[1] > PICTURE_PIXELS_MAX:
+            raise ConfigError(f"a picture of {size[0]}x{size[1]} pixels is too large")
+        from PIL import Image
+
+        made = self.to_image().resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
+        return Picture(*size, made.tobytes())
+
+    def to_image(self) -> Image:
+        """The picture as Pillow's."""
+        from PIL import Image
+
+        return Image.frombytes("RGB", (self.width, self.height), self.rgb)
+
+    def encode(self, form: Format) -> bytes:
+        """The picture as a file."""
+        return self._to_png() if form is Format.PNG else self._to_ppm()
+
+    def _to_ppm(self) -> bytes:
+        return b"P6\n%d %d\n255\n" % (self.width, self.height) + self.rgb
+
+    def _to_png(self) -> bytes:
+        """PNG (RFC 2083), 8 bits of each colour, rows unfiltered."""
+        row = 3 * self.width
+        rows = (self.rgb[start : start + row] for start in range(0, len(self.rgb), row))
+        packed = zlib.compress(b"\0" + b"\0".join(rows), FAST)
+        head = struct.pack(">IIBBBBB", self.width, self.height, 8, 2, 0, 0, 0)
+        chunks = [(b"IHDR", head), (b"IDAT", packed), (b"IEND", b"")]
+        return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return b"".join(
+        (
+            struct.pack(">I", len(data)),
+            kind,
+            data,
+            struct.pack(">I", zlib.crc32(data, zlib.crc32(kind))),
+        )
+    )
+
+
+def write_picture(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path``, which then is a new file with all of it, or is as it was. A
+    symbolic link there is replaced, not followed. Blocks. Raises PathError, DiskSpaceError."""
+    temporary = path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}")
+    with map_os_errors(path):
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            if path.is_dir() and not path.is_symlink():
+                raise IsADirectoryError(21, "it is a directory")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,238 @@
+"""`quicksand-tui screenshot, type, key, mouse, vnc`: the screen of a sandbox, its keyboard and its
+mouse."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Literal
+
+from quicksand.errors import ConfigError
+
+from quicksand_tui.cli.commands import command_of
+
+if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.runner import Signals
+
+STANDARD = "-"
+_PLACE = re.compile(r"(\d{1,6}),(\d{1,6})")
+_REGION = re.compile(r"(\d{1,6}),(\d{1,6}),(\d{1,6}),(\d{1,6})")
+HOLD_S = 0.02
+
+PAUSED = "a sandbox that does not run has no screen: `quicksand-tui start` starts it"
+
+
+@command_of("screenshot")
+def screenshot_command(
+    name: str, file: str, region: str | None, scale: float | None, form: str | None
+) -> int:
+    """Take a picture of a sandbox's screen. FILE is a PNG, or a PPM if it is called so; - is
+    stdout.
+
+    A paused sandbox has its last picture.
+    """
+    from pathlib import Path
+
+    from quicksand_tui.cli.output import Exit
+    from quicksand_tui.cli.runner import opened, run_async
+
+    part = _read_region(region)
+    if file == STANDARD and sys.stdout.isatty():
+        raise ConfigError(
+            "a picture is not written to a terminal",
+            hint=f"name a file, or `quicksand-tui screenshot {name} - | …`",
+        )
+
+    async def main(signals: Signals) -> int:
+        with opened(name, hint=PAUSED) as sandbox:
+            if file != STANDARD:
+                await sandbox.screenshot(Path(file), region=part, scale=scale, format=form)
+                return Exit.OK
+            kind: Literal["png", "ppm"] = "ppm" if form == "ppm" else "png"
+            data = await sandbox.screenshot(region=part, scale=scale, format=kind)
+        from quicksand_tui.cli.streams import FdWriter
+
+        writer = FdWriter(sys.stdout.fileno())
+        await writer.write(data)
+        await writer.close()
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _read_region(text: str | None) -> tuple[int, int, int, int] | None:
+    if text is None:
+        return None
+    if (match := _REGION.fullmatch(text)) is None:
+        raise ConfigError(f"{text!r} is not X,Y,WIDTH,HEIGHT, as in 0,0,640,480")
+    x, y, width, height = (int(number) for number in match.groups())
+    return x, y, width, height
+
+
+@command_of("type")
+def type_command(name: str, text: str) -> int:
+    """Type a text on a sandbox's keyboard, as a person there would; - is all of stdin.
+
+    The guest must have a US keyboard layout. For characters that such a keyboard lacks the guest
+    needs xdotool, which the image debian-desktop has.
+    """
+    from quicksand_tui.cli.output import Exit
+    from quicksand_tui.cli.runner import attached, run_async
+
+    wanted = _read_stdin() if text == STANDARD else text
+
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox:
+            await sandbox.type_text(wanted)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def _read_stdin() -> str:
+    from quicksand.vm.display import TEXT_MAX
+
+    data = sys.stdin.buffer.read(4 * TEXT_MAX + 1)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ConfigError("what comes on stdin is no text in UTF-8, or too much of it") from None
+
+
+@command_of("key")
+def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
+    """Press keys on a sandbox's keyboard, one after the other: `key NAME ctrl+l ret`.
+
+    Those with a + between them are pressed together. Keys are called as in QEMU: a to z, 0 to 9,
+    ret, spc, tab, esc, backspace, delete, up, pgdn, f1, ctrl, alt, shift, meta_l …
+    """
+    from quicksand.display.keys import parse_keys
+
+    from quicksand_tui.cli.output import Exit
+    from quicksand_tui.cli.runner import attached, run_async
+
+    # First all of them, so that a wrong one is found before the first is pressed.
+    wanted = [parse_keys(chord.split("+")) for chord in chords]
+
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox:
+            for keys in wanted:
+                await sandbox.press_key(*keys, hold=HOLD_S if hold is None else hold)
+        return Exit.OK
+
+    return run_async(main)
+
+
+@command_of("mouse")
+def mouse_command(
+    name: str,
+    action: str,
+    places: tuple[str, ...],
+    button: str,
+    absolute: bool,
+    as_json: bool,
+) -> int:
+    """Use a sandbox's mouse.
+
+    \b
+    move X,Y           move the pointer to a pixel
+    click [X,Y]        click there, or where the pointer is
+    double [X,Y]       click twice
+    down, up [X,Y]     press a button and leave it so; release it
+    drag X,Y X,Y...    press, move along, release
+    scroll up|down N   turn the wheel by N notches (1)
+    where              print where the pointer was moved to, from 0 to 32767
+    """
+    from quicksand_tui.cli.output import Exit
+    from quicksand_tui.cli.runner import attached, run_async
+
+    if action == "scroll":
+        notches = _read_scroll(places)
+    else:
+        notches, path = 0, _read_places(action, places)
+
+    async def main(signals: Signals) -> int:
+        with attached(name) as sandbox:
+            if action == "where":
+                _print_place(await sandbox.query_mouse_position(), as_json)
+            elif action == "scroll":
+                await sandbox.mouse_scroll(notches)
+            elif action == "drag":
+                await sandbox.mouse_drag(*path, button=button, pixels=not absolute)
+            else:
+                await _point(sandbox, action, path, button, absolute)
+        return Exit.OK
+
+    return run_async(main)
+
+
+PLACES = {"move": (1, 1), "drag": (2, 1000), "where": (0, 0)}
+"""How many places each action takes, at least and at most; others take one or none."""
+
+
+def _read_places(action: str, words: tuple[str, ...]) -> list[tuple[int, int]]:
+    found = []
+    for word in words:
+        if (match := _PLACE.fullmatch(word)) is None:
+            raise ConfigError(f"{word!r} is not X,Y, as in 640,400")
+        found.append((int(match[1]), int(match[2])))
+    least, most = PLACES.get(action, (0, 1))
+    if not least <= len(found) <= most:
+        some = f"{least}" if least == most else f"{least} to {most}"
+        raise ConfigError(f"`{action}` takes {some} places, not {len(found)}")
+    return found
+
+
+def _read_scroll(words: tuple[str, ...]) -> int:
+    direction, *rest = words or ("",)
+    count = rest[0] if rest else "1"
+    if direction not in ("up", "down") or len(rest) > 1 or not count.isdecimal():
+        raise ConfigError(
+            f"`scroll {' '.join(words)}` says no way to turn the wheel",
+            hint="`scroll up`, `scroll down 3`",
+        )
+    return int(count[:6]) * (1 if direction == "down" else -1)
+
+
+async def _point(
+    sandbox: Sandbox, action: str, path: list[tuple[int, int]], button: str, absolute: bool
+) -> None:
+    for x, y in path:
+        await (sandbox.mouse_move(x, y) if absolute else sandbox.mouse_move_px(x, y))
+    match action:
+        case "click" | "double":
+            await sandbox.mouse_click(button, double=action == "double")
+        case "down":
+            await sandbox.mouse_down(button)
+        case "up":
+            await sandbox.mouse_up(button)
+
+
+def _print_place(place: tuple[int, int], as_json: bool) -> None:
+    from quicksand_tui.cli.output import print_json
+
+    if as_json:
+        print_json({"x": place[0], "y": place[1]})
+    else:
+        print(f"{place[0]},{place[1]}")
+
+
+@command_of("vnc")
+def vnc_command(name: str, as_json: bool) -> int:
+    """Show where a VNC viewer finds a sandbox's screen: a Unix socket that only you can open.
+
+    TigerVNC takes its path: `vncviewer "$(quicksand-tui vnc NAME)"`. A viewer on another host
+    reaches it through SSH: `ssh -L 5900:PATH HOST`, and then localhost:5900.
+    """
+    from quicksand_tui.cli.output import Exit, print_json
+    from quicksand_tui.cli.runner import opened
+
+    with opened(name, hint=PAUSED) as sandbox:
+        path = sandbox.vnc_socket
+    if as_json:
+        print_json({"socket": str(path)})
+    else:
+        print(path)
+    return Exit.OK

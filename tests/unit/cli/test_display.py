@@ -1,0 +1,185 @@
+"""screenshot, type, key, mouse and vnc, where there is no VM."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand.errors import NoDisplayError
+from quicksand.host.paths import Paths
+
+from quicksand_tui.cli import runner
+from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
+from tests.unit.cli.run_cli import make_stopped
+
+
+class FakeBox:
+    """A sandbox with a screen, which notes what is asked of it."""
+
+    name = "web"
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.vnc_socket = Path("/run/web/vnc.sock")
+
+    def __enter__(self) -> FakeBox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*words: Any, **more: Any) -> Any:
+            self.done.append((name, *words, *sorted(more.items())))
+            return {"screenshot": b"picture", "query_mouse_position": (7, 9)}.get(name)
+
+        return call
+
+
+@pytest.fixture
+def box(monkeypatch: pytest.MonkeyPatch) -> FakeBox:
+    found = FakeBox()
+    monkeypatch.setattr(runner, "attached", lambda _name: found)
+    monkeypatch.setattr(runner, "opened", lambda _name, hint: found)
+    return found
+
+
+MICE = {
+    "move 10,20": [("mouse_move_px", 10, 20)],
+    "move 10,20 --absolute": [("mouse_move", 10, 20)],
+    "click": [("mouse_click", "left", ("double", False))],
+    "click 1,2 -b right": [("mouse_move_px", 1, 2), ("mouse_click", "right", ("double", False))],
+    "double 1,2": [("mouse_move_px", 1, 2), ("mouse_click", "left", ("double", True))],
+    "down -b middle": [("mouse_down", "middle")],
+    "up 3,4": [("mouse_move_px", 3, 4), ("mouse_up", "left")],
+    "drag 1,2 3,4": [("mouse_drag", (1, 2), (3, 4), ("button", "left"), ("pixels", True))],
+    "scroll up": [("mouse_scroll", -1)],
+    "scroll down 5": [("mouse_scroll", 5)],
+    "where": [("query_mouse_position",)],
+}
+
+
+@pytest.mark.parametrize("words", MICE)
+def test_the_mouse(words: str, box: FakeBox) -> None:
+    assert run(["mouse", "web", *words.split()]) == Exit.OK
+    assert box.done == MICE[words]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("move", "takes 1 places, not 0"),
+        ("move 1,2 3,4", "takes 1 places, not 2"),
+        ("move 1.2", "'1.2' is not X,Y"),
+        ("move 1,-2", "is not X,Y"),
+        ("drag 1,2", "takes 2 to 1000 places"),
+        ("click 1,2 3,4", "takes 0 to 1 places"),
+        ("where 1,2", "takes 0 places"),
+        ("scroll", "no way to turn the wheel"),
+        ("scroll left", "no way to turn the wheel"),
+        ("scroll up much", "no way to turn the wheel"),
+        ("fly", "'fly' is not one of"),
+    ],
+)
+def test_what_no_mouse_does(
+    words: str, why: str, box: FakeBox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["mouse", "web", *words.split()]) == Exit.USAGE
+    assert why in capsys.readouterr().err
+    assert box.done == []
+
+
+def test_where_the_mouse_is(box: FakeBox, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["mouse", "web", "where"]) == Exit.OK
+    assert capsys.readouterr().out == "7,9\n"
+    assert run(["mouse", "web", "where", "--json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out) == {"x": 7, "y": 9}
+
+
+def test_keys_are_pressed_one_after_the_other(box: FakeBox) -> None:
+    assert run(["key", "web", "ctrl+L", "enter", "--hold", "0.5"]) == Exit.OK
+    assert box.done == [
+        ("press_key", "ctrl", "l", ("hold", 0.5)),
+        ("press_key", "ret", ("hold", 0.5)),
+    ]
+
+
+def test_a_wrong_key_is_found_before_the_first_is_pressed(
+    box: FakeBox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["key", "web", "a", "ctrl+nothing"]) == Exit.USAGE
+    assert "'nothing' is no key" in capsys.readouterr().err
+    assert box.done == []
+
+
+def test_a_text_is_typed(box: FakeBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(["type", "web", "ls -l\n"]) == Exit.OK
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("é\n".encode())))
+    assert run(["type", "web", "-"]) == Exit.OK
+    assert box.done == [("type_text", "ls -l\n"), ("type_text", "é\n")]
+
+
+def test_what_is_no_text(
+    box: FakeBox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe")))
+    assert run(["type", "web", "-"]) == Exit.USAGE
+    assert "no text in UTF-8" in capsys.readouterr().err
+
+
+def test_a_screenshot(box: FakeBox, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    words = ["--region", "1,2,30,40", "--scale", "0.5"]
+    assert run(["screenshot", "web", "shot.png", *words]) == Exit.OK
+    assert run(["screenshot", "web", "-", "--format", "ppm"]) == Exit.OK
+    assert capfdbinary.readouterr().out == b"picture"
+    part: dict[str, Any] = {"format": None, "region": (1, 2, 30, 40), "scale": 0.5}
+    whole: dict[str, Any] = {"format": "ppm", "region": None, "scale": None}
+    assert box.done == [
+        ("screenshot", Path("shot.png"), *part.items()),
+        ("screenshot", *whole.items()),
+    ]
+
+
+@pytest.mark.parametrize("region", ["1,2,3", "a,b,c,d", "1,2,3,-4"])
+def test_a_region_that_is_none(
+    region: str, box: FakeBox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["screenshot", "web", "x.png", "--region", region]) == Exit.USAGE
+    assert "is not X,Y,WIDTH,HEIGHT" in capsys.readouterr().err
+
+
+def test_a_terminal_gets_no_picture(
+    box: FakeBox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(["screenshot", "web", "-"]) == Exit.USAGE
+    assert "not written to a terminal" in capsys.readouterr().err
+
+
+def test_where_a_viewer_finds_the_screen(box: FakeBox, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["vnc", "web"]) == Exit.OK
+    assert capsys.readouterr().out == "/run/web/vnc.sock\n"
+    assert run(["vnc", "web", "--json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["socket"] == "/run/web/vnc.sock"
+
+
+def test_a_sandbox_that_does_not_run(places: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    make_stopped(places, "web")
+    for words in (["screenshot", "web", "x.png"], ["type", "web", "x"], ["vnc", "web"]):
+        assert run(words) == Exit.FAILURE
+        assert "quicksand-tui start" in capsys.readouterr().err
+
+
+def test_one_without_a_screen_is_told_how_to_get_one(
+    box: FakeBox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_self: object) -> None:
+        raise NoDisplayError("it has no display", hint="`quicksand-tui run --display`")
+
+    monkeypatch.setattr(FakeBox, "vnc_socket", property(refuse, lambda *_: None), raising=False)
+    assert run(["vnc", "web"]) == Exit.FAILURE
+    assert "run --display" in capsys.readouterr().err
