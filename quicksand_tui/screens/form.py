@@ -157,8 +157,10 @@ class FormScreen(Dialog[Values]):
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the fields are there: a message may come when they are not yet, or no more."""
-        return self.is_mounted and bool(self.query("#take"))
+        """Whether the fields are there: a message may come when they are not yet, or no more. When
+        a screen or the app ends, its widgets go one by one."""
+        is_ending = not self.app.is_running or self not in self.app.screen_stack
+        return self.is_mounted and not is_ending and bool(self.query("#take"))
 
     def _control(self, field_id: str) -> Choice | LineInput:
         control = self.query_one(f"#{field_id}")
@@ -277,7 +279,7 @@ class FormScreen(Dialog[Values]):
         values = self.values
         if self._form.look is not None:
             self._seen = await asyncio.to_thread(self._form.look, values)
-        if not self.is_current:
+        if not self.is_current or not self._is_whole:
             return
         self._was_refused = True
         self._show()

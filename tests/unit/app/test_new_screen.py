@@ -8,12 +8,13 @@ from dataclasses import asdict, replace
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from quicksand_tui.forms import sandbox
 from quicksand_tui.forms.sandbox import NAME, Last, recall_last
 from quicksand_tui.model.sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
+from quicksand_tui.model.world import World
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.widgets.inputs import Choice
@@ -257,6 +258,29 @@ async def test_a_field_that_was_just_shown_is_the_next_one_before_it_has_a_place
         form.set_focus(None)
         form.action_move(1)
         assert form.focused is form.query_one("#begin")
+
+
+class Lingering(Static):
+    """Is the last of a form's widgets to go, and has the form look at the world then."""
+
+    async def on_unmount(self) -> None:
+        form = self.screen
+        assert isinstance(form, FormScreen)
+        await until(lambda: not form.query("#wrong-begin"))
+        form.update_world(World(taken=0.0, loaded=True))
+        self.app.sub_title = "has seen it"
+
+
+@pytest.mark.parametrize("how", ["leave", "quit"])
+async def test_a_form_that_is_ending_looks_at_nothing(how: str) -> None:
+    app = make_app(FakeService())
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        await form.query_one("VerticalScroll").mount(Lingering())
+        if how == "leave":
+            await pilot.press("escape")
+            await until(lambda: app.sub_title)
+    assert app.sub_title == "has seen it"
 
 
 async def test_ports_lead_to_one_sandbox_only() -> None:
