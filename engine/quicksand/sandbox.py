@@ -21,6 +21,7 @@ from quicksand.guest_traffic import GuestTraffic
 from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import paths
 from quicksand.host.threads import to_the_end
+from quicksand.images.building import suggested_options
 from quicksand.layout import sandbox_dir
 from quicksand.mounts.mount import CIFS, Mount
 from quicksand.progress import Progress
@@ -119,7 +120,8 @@ class Sandbox(Desktop):
         trusted = trust or meaning.is_own
         left_out: tuple[str, ...] = ()
         if meaning.save is None:
-            config = SandboxConfig.parse({"image": image, **options})
+            usual = suggested_options(image, registry.paths) if isinstance(image, str) else {}
+            config = SandboxConfig.parse({**usual, "image": image, **options})
         else:
             inherited = inherit(meaning.save, options, trusted=trusted)
             config, left_out = inherited.config, inherited.left_out

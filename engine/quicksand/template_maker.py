@@ -34,6 +34,13 @@ from quicksand.templates import TAG, Templates, prune
 NICENESS = 10
 """The nice(2) value of the program, so that it slows nothing else down."""
 
+READY = "/usr/lib/quicksand/ready"
+"""A program that an image may have; it ends with 0 when the guest is what its user expects to see.
+The agent answers long before that if a desktop has to come up."""
+
+READY_S = 600.0
+"""Seconds that READY may take. A desktop takes a minute on a busy host that emulates."""
+
 SETTLE_S = 30.0
 """Seconds to wait for a guest to become idle, at most."""
 
@@ -140,7 +147,9 @@ async def _make(
     finally:
         os.close(lock)
     try:
-        await _settle(await machine.link.session(), identity(template))
+        session = await machine.link.session()
+        await _wait_until_ready(session)
+        await _settle(session, identity(template))
         # Taken while a client is connected: later clients take its place (`restore.wake`).
         node = await take_checkpoint(own, template, TAG)
     finally:
@@ -158,6 +167,18 @@ async def _make(
             sync_dir(templates.root)
 
     await in_thread_to_the_end(publish)
+
+
+async def _wait_until_ready(session: Session, limit_s: float = READY_S) -> None:
+    """Run the image's READY, if it has one. Raises MachineError if that fails or takes longer than
+    ``limit_s``, AgentError."""
+    command = f"[ ! -x {READY} ] || exec {READY}"
+    params = {"command": command, "timeout": limit_s}
+    reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
+    if reply.get("timed_out"):
+        raise MachineError(f"the guest was not ready after {limit_s:g} s: {READY} did not end")
+    if code := reply.get("exit_code"):
+        raise MachineError(f"the guest did not become ready: {READY} ended with {code!r}")
 
 
 async def _settle(session: Session, names: dict[str, str]) -> None:

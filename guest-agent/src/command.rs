@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::params::{Params, wrong};
 use crate::passwd::{self, User};
 use crate::spawn::{self, Child, Launch, Leads, SpawnError, Step};
-use crate::{blocking, sys};
+use crate::{blocking, environment, sys};
 
 /// Where a distribution keeps its programs, which is on the root file system.
 const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
@@ -146,7 +146,8 @@ impl Command {
     }
 
     fn launch(&self) -> io::Result<Launch> {
-        let env = self.environment();
+        let common = environment::read();
+        let env = self.environment(&common);
         let path = env
             .iter()
             .find(|(key, _)| *key == "PATH")
@@ -177,8 +178,9 @@ impl Command {
             .collect()
     }
 
-    /// The default variables, with those of the client added or in their place.
-    fn environment(&self) -> Vec<(&str, &str)> {
+    /// The default variables, those that are `common` to the whole system beside them, and those of
+    /// the client added or in their place.
+    fn environment<'a>(&'a self, common: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
         let user = &self.user;
         let mut env = vec![
             ("PATH", PATH),
@@ -189,6 +191,11 @@ impl Command {
             ("LANG", "C.UTF-8"),
             ("PWD", self.cwd.as_str()),
         ];
+        for (key, value) in common {
+            if !env.iter().any(|(name, _)| name == key) {
+                env.push((key, value));
+            }
+        }
         for (key, value) in &self.env {
             env.retain(|(name, _)| name != key);
             env.push((key, value));

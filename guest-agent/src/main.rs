@@ -10,6 +10,7 @@ mod closed;
 mod cmdline;
 mod command;
 mod disk;
+mod environment;
 mod error;
 mod exec;
 mod feed;

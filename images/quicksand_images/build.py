@@ -30,12 +30,9 @@ from quicksand.text import mib_text
 
 from quicksand_images import disk, in_vm, kernel, mmdebstrap
 from quicksand_images.recipe import Recipe, load_recipe
-from quicksand_images.rootfs import WORK, RootTree, remove_build
+from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.toolbox import Tool
-
-SPACE_NEEDED = 2048 * 1024 * 1024
-"""Bytes: the unpacked system, the file system and the result exist at the same time."""
 
 _LOCK_POLL_S = 0.2
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -69,7 +66,7 @@ async def ensure_image(
 
     if (image := await find()) is not None:
         return image
-    async with _building(recipe.name, store, progress) as place:
+    async with _building(recipe, store, progress) as place:
         return await find() or await _build(recipe, store, place, progress)
 
 
@@ -84,13 +81,16 @@ async def build_image(
     """
     loaded = await asyncio.to_thread(load_recipe, recipe)
     store = store or ImageStore(paths().images)
-    async with _building(loaded.name, store, progress) as place:
+    async with _building(loaded, store, progress) as place:
         return await _build(loaded, store, place, progress)
 
 
 @contextlib.asynccontextmanager
-async def _building(name: str, store: ImageStore, progress: Progress | None) -> AsyncIterator[Path]:
+async def _building(
+    recipe: Recipe, store: ImageStore, progress: Progress | None
+) -> AsyncIterator[Path]:
     """Yield a directory to build in, while holding the lock of the name."""
+    name = recipe.name
     root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_lock(root / f".{name}.lock")) is None:
         if progress is not None:
@@ -103,7 +103,7 @@ async def _building(name: str, store: ImageStore, progress: Progress | None) -> 
         place = root / f".building-{name}-{secrets.token_hex(4)}"
         with map_os_errors(place):
             make_marked(place)
-            _require_space(place)
+            _require_space(place, recipe.disk.build_bytes)
             # Processes with other user ids, in a user namespace, pass through it too.
             place.chmod(0o755)
         try:
@@ -121,12 +121,12 @@ async def _building(name: str, store: ImageStore, progress: Progress | None) -> 
         os.close(lock)
 
 
-def _require_space(place: Path) -> None:
+def _require_space(place: Path, needed: int) -> None:
     free = shutil.disk_usage(place).free
-    if free < SPACE_NEEDED:
+    if free < needed:
         remove(place)
         raise DiskSpaceError(
-            f"building an image needs {mib_text(SPACE_NEEDED)} in {place.parent}, "
+            f"building an image needs {mib_text(needed)} in {place.parent}, "
             f"{mib_text(free)} are free",
             hint="free some disk space, or set QUICKSAND_DATA_DIR to another disk",
         )
@@ -164,6 +164,7 @@ async def _build(
         "init": None,
         "user": recipe.system.user,
         "suite": recipe.system.suite,
+        "machine": dict(recipe.machine),
         **facts,
         "files": {
             "disk": {"name": "disk.qcow2"},
@@ -242,9 +243,9 @@ def _finish_tree(tree: RootTree, started: float) -> int:
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """Return the digest of a recipe and of the script that configures the system."""
-    script = Path(__file__).with_name("customize.sh").read_bytes()
-    return hashlib.sha256(repr(recipe).encode() + script).hexdigest()
+    """Return the digest of a recipe and of the script that configures the system. Raises
+    OSError."""
+    return hashlib.sha256((repr(recipe) + configuring_script(recipe)).encode()).hexdigest()
 
 
 def content_uuid(recipe: Recipe, packages: dict[str, str], epoch: int) -> UUID:

@@ -1,6 +1,7 @@
 # Run by `sh -eu` inside the new root file system, once its packages are installed. Given by the
 # builder: SUITE MIRROR SECURITY_MIRROR COMPONENTS USER_NAME KERNEL_PACKAGE PLAIN_MODULES
-# DROPPED_MODULES, and WORK, a directory that the builder empties afterwards.
+# DROPPED_MODULES, and WORK, a directory that the builder empties afterwards. The recipe's own script
+# comes next, if it has one, and then clean.sh.
 
 # --- the kernel: its files, not its package
 mkdir -p "$WORK"
@@ -66,17 +67,3 @@ printf 'nameserver 10.0.2.3\n' >/etc/resolv.conf
 printf '# The agent has mounted the root file system.\n' >/etc/fstab
 chmod 0644 /etc/hostname /etc/hosts /etc/resolv.conf
 chmod 0700 /var/lib/apt/lists/partial /var/cache/apt/archives/partial
-
-# --- what only costs space, or differs from build to build
-find /usr/share/doc -mindepth 1 ! -type d ! -name copyright -delete
-find /usr/share/doc -mindepth 1 -type d -empty -delete
-find /usr/share/man /usr/share/info /usr/share/lintian -mindepth 1 -delete
-find /usr/share/locale -mindepth 1 ! -name locale.alias -delete
-find /var/log -type f -delete
-find /var/cache/apt /var/cache/debconf /var/cache/ldconfig -type f ! -name '*.dat' -delete
-find /var/lib/dpkg /var/lib/apt /etc -name '*-old' -type f -delete
-rm -rf /var/cache/debconf/tmp.ci
-rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
-# The day on which the passwords were set would be that of the build.
-sed -i 's/^\([^:]*:[^:]*\):[0-9]*:/\1::/' /etc/shadow
-dpkg-query -W -f '${Package}\t${Version}\n' | LC_ALL=C sort >"$WORK/packages"

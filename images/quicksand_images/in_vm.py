@@ -190,9 +190,9 @@ async def _install(session: Session, recipe: Recipe, say: Callable[[str], None])
     """Install and configure the packages in the VM."""
     ours = Path(__file__)
     script = (ours.with_name("install.sh")).read_text(encoding="utf-8")
-    script += (ours.with_name("customize.sh")).read_text(encoding="utf-8")
-    env = {
-        **hook_environment(recipe),
+    env = hook_environment(recipe)
+    script += env.pop("CUSTOMIZE")
+    env |= {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C.UTF-8",
         "DEBIAN_FRONTEND": "noninteractive",

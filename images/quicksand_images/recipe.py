@@ -9,14 +9,20 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import parse_size
+from quicksand.config import SandboxConfig, parse_size
 from quicksand.errors import ImageError, ImageNotFound
 from quicksand.host.arch import Architecture
+from quicksand.images.building import known_options
+from quicksand.images.suggested import check_suggested
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
 _SIZE_MIN = 1024**3
+_SCRIPT_MAX = 64 * 1024
+"""Bytes of a recipe's script: it is passed on as one variable of an environment, which Linux limits
+to 128 KiB (MAX_ARG_STRLEN, execve(2))."""
+_BUILD_SPACE = "2G"
 _PLACES = (Path(__file__).resolve().parent / "recipes", Path(__file__).resolve().parents[1])
 """The recipes of an installation and of a checkout."""
 
@@ -57,6 +63,9 @@ class Disk:
     size_bytes: int
     """The size that the guest sees; unused blocks take no space."""
     journal_mib: int
+    build_bytes: int
+    """The free space that a build needs, for the unpacked system, the file system and the result
+    at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,10 @@ class Recipe:
     system: System
     kernel: Kernel
     disk: Disk
+    machine: Mapping[str, Any]
+    """What a machine gets where the user says nothing (`quicksand.images.suggested`)."""
+    script: str
+    """What is run in the new system after its packages are configured; "" for nothing."""
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -99,16 +112,17 @@ def load_recipe(name: str | Path) -> Recipe:
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)
-        return _parse(table)
+        return _parse(table, path.parent)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ImageError(f"the recipe {path} is wrong: {reason}") from error
 
 
-def _parse(table: Mapping[str, Any]) -> Recipe:
-    _refuse_unknown(table, {"name", "version", "architecture", "system", "kernel", "disk"}, "")
+def _parse(table: Mapping[str, Any], place: Path) -> Recipe:
+    known = {"name", "version", "architecture", "system", "kernel", "disk"}
+    _refuse_unknown(table, known | {"machine", "customize"}, "")
     disk = table["disk"]
-    _refuse_unknown(disk, {"size", "journal_mib"}, "disk.")
+    _refuse_unknown(disk, {"size", "journal_mib", "build_space"}, "disk.")
     recipe = Recipe(
         name=str(table["name"]),
         version=str(table["version"]),
@@ -118,7 +132,10 @@ def _parse(table: Mapping[str, Any]) -> Recipe:
         disk=Disk(
             size_bytes=parse_size(disk["size"], what="disk.size"),
             journal_mib=int(disk["journal_mib"]),
+            build_bytes=parse_size(disk.get("build_space", _BUILD_SPACE), what="disk.build_space"),
         ),
+        machine=_read_machine(table.get("machine", {})),
+        script=_read_script(table.get("customize", ""), place),
     )
     for name in (recipe.name, recipe.system.user, recipe.system.suite):
         if not _NAME.fullmatch(name):
@@ -132,6 +149,27 @@ def _parse(table: Mapping[str, Any]) -> Recipe:
     if recipe.disk.size_bytes < _SIZE_MIN:
         raise ValueError("disk.size is less than 1G")
     return recipe
+
+
+def _read_machine(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check what a machine gets by default. Raises ValueError, ConfigError."""
+    machine = check_suggested(table)
+    _refuse_unknown(table, set(machine), "machine.")
+    SandboxConfig.parse({"image": "x", **known_options(machine)})
+    return machine
+
+
+def _read_script(name: object, place: Path) -> str:
+    """Read the script that a recipe in the directory ``place`` names. Raises ValueError,
+    OSError."""
+    if name == "":
+        return ""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"customize {name!r} is not the name of a file beside the recipe")
+    data = (place / name).read_bytes()
+    if len(data) > _SCRIPT_MAX:
+        raise ValueError(f"{name} has more than {_SCRIPT_MAX} bytes")
+    return data.decode("utf-8")
 
 
 def _checked(kind: type[System | Kernel], table: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def hook_environment(recipe: Recipe) -> dict[str, str]:
     OSError."""
     system, kernel = recipe.system, recipe.kernel
     return {
-        "CUSTOMIZE": (Path(__file__).parent / "customize.sh").read_text(encoding="utf-8"),
+        "CUSTOMIZE": configuring_script(recipe),
         "DPKG_CONFIG": DPKG_CONFIG,
         "SUITE": system.suite,
         "MIRROR": system.mirror,
@@ -57,6 +57,16 @@ def hook_environment(recipe: Recipe) -> dict[str, str]:
         "DROPPED_MODULES": " ".join(kernel.dropped_modules),
         "WORK": f"/{WORK}",
     }
+
+
+def configuring_script(recipe: Recipe) -> str:
+    """Return the shell script that configures the new system: what every image gets, what the
+    recipe adds, and what removes the traces of both. Raises OSError."""
+    place = Path(__file__).parent
+    first, last = (
+        (place / name).read_text(encoding="utf-8") for name in ("customize.sh", "clean.sh")
+    )
+    return f"{first}\n{recipe.script}\n{last}"
 
 
 async def unpack_tree(archive: Path) -> RootTree:

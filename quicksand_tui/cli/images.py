@@ -38,7 +38,7 @@ def warm(image: str, machine: dict[str, Any], build: bool | None, as_json: bool)
     """
     from quicksand.config import SandboxConfig
     from quicksand.host.paths import paths
-    from quicksand.images.building import build_if_missing
+    from quicksand.images.building import build_if_missing, suggested_options
     from quicksand.registry import Registry
     from quicksand.stats import allocated_size
     from quicksand.template_maker import warm as warm_up
@@ -50,7 +50,8 @@ def warm(image: str, machine: dict[str, Any], build: bool | None, as_json: bool)
     from quicksand_tui.model.amounts import seconds_text
     from quicksand_tui.model.text import clean
 
-    config = SandboxConfig.parse({"image": image, **machine})
+    usual = suggested_options(image, paths())
+    config = SandboxConfig.parse({**usual, "image": image, **machine})
     progress = StartProgress(image)
     build = False if as_json and build is None else build
 

@@ -10,10 +10,15 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from quicksand.errors import ImageNotFound
+from quicksand.config import SandboxConfig
+from quicksand.errors import ImageNotFound, QuicksandError
 from quicksand.host.paths import Paths
-from quicksand.images.resolve import ImageResolver
+from quicksand.images.resolve import ImageResolver, is_file
+from quicksand.images.store import ImageStore
 from quicksand.progress import Progress
 
 PACKAGE = "quicksand_images"
@@ -27,6 +32,36 @@ def buildable_images() -> tuple[str, ...]:
     from quicksand_images.recipe import recipe_names
 
     return recipe_names()
+
+
+def suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
+    """Return the options that the image ``name`` suggests for its machines: those in the store's
+    manifest or, if it is not built yet, in its recipe. An image that is missing or broken suggests
+    nothing: resolving it reports the error. Blocks for I/O."""
+    try:
+        return known_options(_suggestions(name, ImageStore(paths.images)))
+    except QuicksandError:
+        return {}
+
+
+def _suggestions(name: str, store: ImageStore) -> Mapping[str, Any]:
+    if is_file(name):
+        path = Path(name).expanduser()
+        return store.load(path).machine if path.is_dir() else {}
+    image = store.get(name)
+    if image is not None:
+        return image.machine
+    if name not in buildable_images():
+        return {}
+    from quicksand_images.recipe import load_recipe
+
+    return load_recipe(name).machine
+
+
+def known_options(suggested: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the suggestions that are options of this version's machines."""
+    known = SandboxConfig.__dataclass_fields__
+    return {name: value for name, value in suggested.items() if name in known}
 
 
 async def build_if_missing(

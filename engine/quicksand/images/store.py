@@ -24,6 +24,7 @@ from quicksand.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.host.files import map_os_errors, read_json, sync_dir, try_lock, write_json
 from quicksand.host.paths import make_private_dir
 from quicksand.host.removal import mark, remove
+from quicksand.images.suggested import check_suggested
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -54,6 +55,8 @@ class StoredImage:
     """The digest of its recipe, "" if unknown."""
     cmdline: str = ""
     """Additional words for the kernel's command line."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """What it suggests for machines where the user says nothing (`suggested`)."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By part ("disk", "kernel", "initrd"): name, size in bytes and sha256."""
     errors: tuple[str, ...] = ()
@@ -164,6 +167,7 @@ class ImageStore:
                 built=path.stat().st_mtime,
                 recipe=str(manifest.get("recipe", "")),
                 cmdline=str(manifest.get("cmdline", "")),
+                machine=check_suggested(manifest.get("machine", {})),
                 files=files,
             )
             if image.digest != image_digest(files, image.cmdline, image.recipe):
@@ -191,6 +195,10 @@ class ImageStore:
         store and atomically make them the current version; ``current=False`` does that only if the
         image has none. Raises ImageError, DiskSpaceError, PathError.
         """
+        try:
+            check_suggested(manifest.get("machine", {}))
+        except ValueError as error:
+            raise ImageError(f"the manifest of {manifest['name']!r} is wrong: {error}") from None
         files = {}
         for part in PARTS:
             name = str(manifest["files"][part]["name"])

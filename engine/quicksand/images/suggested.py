@@ -1,0 +1,26 @@
+"""What an image suggests for its machines: values for a few options where the user says nothing.
+
+A desktop needs more memory than the default, and a display. Nothing that lets a guest reach further
+can be suggested, since images come from elsewhere too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+KINDS: Mapping[str, type] = {"memory": str, "cpus": int, "enable_display": bool}
+"""The options that an image may suggest, and what their values are in JSON."""
+
+
+def check_suggested(values: object) -> Mapping[str, Any]:
+    """Return the suggestions among ``values``, without those that a later version may have added.
+    Raises ValueError for one of another kind; whether a machine can have it is checked with the
+    rest of its config."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"machine is not a table: {values!r}")
+    known = {name: value for name, value in values.items() if name in KINDS}
+    for name, value in known.items():
+        if type(value) is not KINDS[name]:
+            raise ValueError(f"machine.{name} cannot be {value!r}")
+    return known
