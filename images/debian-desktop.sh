@@ -70,19 +70,19 @@ NO_AT_BRIDGE=1
 GTK_A11Y=none
 END
 mkdir -p /usr/local/bin /usr/lib/quicksand
-cat >/usr/local/bin/on-desktop <<END
+cat >/usr/local/bin/on-desktop <<'END'
 #!/bin/sh
 # on-desktop COMMAND...: runs a command as the user of the desktop, in the session there.
-user=$USER_NAME
-uid=\$(id -u "\$user")
-runtime=/run/user/\$uid
-home=\$(getent passwd "\$user" | cut -d: -f6)
-set -- env HOME="\$home" USER="\$user" LOGNAME="\$user" DISPLAY=:0 XDG_RUNTIME_DIR="\$runtime" \\
-    DBUS_SESSION_BUS_ADDRESS="unix:path=\$runtime/bus" XDG_CURRENT_DESKTOP=XFCE \\
-    LIBGL_ALWAYS_SOFTWARE=1 NO_AT_BRIDGE=1 GTK_A11Y=none "\$@"
-[ "\$(id -u)" = "\$uid" ] && exec "\$@"
-cd "\$home"
-exec setpriv --reuid "\$uid" --regid "\$uid" --init-groups "\$@"
+uid=1000
+user=$(id -nu "$uid")
+home=$(getent passwd "$uid" | cut -d: -f6)
+runtime=/run/user/$uid
+set -- env HOME="$home" USER="$user" LOGNAME="$user" DISPLAY=:0 XDG_RUNTIME_DIR="$runtime" \
+    DBUS_SESSION_BUS_ADDRESS="unix:path=$runtime/bus" XDG_CURRENT_DESKTOP=XFCE \
+    LIBGL_ALWAYS_SOFTWARE=1 NO_AT_BRIDGE=1 GTK_A11Y=none "$@"
+[ "$(id -u)" = "$uid" ] && exec "$@"
+cd "$home"
+exec setpriv --reuid "$uid" --regid "$uid" --init-groups "$@"
 END
 cat >/usr/lib/quicksand/ready <<'END'
 #!/bin/sh

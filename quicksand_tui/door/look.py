@@ -13,10 +13,11 @@ from pathlib import Path
 
 from quicksand.errors import HistoryError, QuicksandError
 from quicksand.host.memory import available_memory
-from quicksand.host.paths import paths
-from quicksand.images.building import buildable_images
+from quicksand.host.paths import Paths, paths
+from quicksand.images.building import buildable_images, suggested_options
 from quicksand.images.resolve import ImageInfo, ImageResolver
 from quicksand.known_mounts import known_mounts
+from quicksand.machine_options import NO, YES
 from quicksand.mounts.mount import CIFS
 from quicksand.qemu.debs import is_apt_host
 from quicksand.registry import Registry
@@ -291,7 +292,10 @@ class Reader:
             except (OSError, QuicksandError) as error:
                 # One unreadable directory must not hide the usable images.
                 found = [ImageInfo(name="?", source="store", error=str(error))]
-            self._images = (*(_image(info) for info in found), *_not_built(found))
+            self._images = tuple(
+                replace(image, machine=_suggested(image.name, self._paths))
+                for image in (*map(_image, found), *_not_built(found))
+            )
             self._images_stamp = stamp
         return self._images
 
@@ -373,6 +377,15 @@ def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:
     return tuple(
         ImageView(name=name, source="recipe") for name in buildable_images() if name not in there
     )
+
+
+def _suggested(name: str, paths: Paths) -> dict[str, str]:
+    """Returns what an image suggests for its machines, as a user types it."""
+    typed = {True: YES, False: NO}
+    return {
+        keyword: typed[value] if isinstance(value, bool) else sanitise(str(value), limit=20)
+        for keyword, value in suggested_options(name, paths).items()
+    }
 
 
 def _image(info: ImageInfo) -> ImageView:

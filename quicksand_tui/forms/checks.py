@@ -251,7 +251,8 @@ def run_command(spec: NewSpec) -> str:
     for keyword, record in machine_records().items():
         text = spec.machine.get(keyword, "")
         # From a save, an option that is not given has the save's value, so defaults are given too.
-        if text and (spec.save or text != record.default_text):
+        usual = spec.suggested.get(keyword, record.default_text)
+        if text and (spec.save or text != usual):
             words += record.words(text)
     words.append("--detach")
     # A name that begins with a dash must not be taken for an option.

@@ -132,6 +132,12 @@ class _Origins:
     def address(self, key: str) -> str:
         return self._addresses.get(key, "")
 
+    def suggested(self, begin: str) -> Mapping[str, str]:
+        """Returns the options of the machine that an image suggests; a save suggests nothing."""
+        kind, key = _parse_begin(begin)
+        images = self._of[0] if self._of is not None and kind == IMAGE else ()
+        return next((image.machine for image in images if image.name == key), {})
+
 
 def _image_option(image: ImageView) -> Option:
     note = f"image {image.version}".strip() if image.is_built else "image, is built first: minutes"
@@ -159,6 +165,8 @@ def new_form(
         ports = _free_ports(last.machine.get(PORTS, ""), world)
         recent = replace(last, machine={**last.machine, PORTS: ports})
     at_first = _machine_at_first(chosen, recent, chosen == before.begin)
+    if recent is None or chosen != before.begin:
+        at_first |= _as_suggested({}, origins.suggested(chosen), at_first)
 
     def spec_of(values: Values) -> NewSpec:
         kind, key = _parse_begin(values["begin"])
@@ -167,7 +175,15 @@ def new_form(
             save=key if kind == SAVE else "",
             name=values["name"],
             machine=_machine_of(values),
+            suggested=origins.suggested(values["begin"]),
         )
+
+    def react(was: Values, now: Values) -> Mapping[str, str]:
+        ours, theirs = origins.suggested(now["begin"]), origins.suggested(was["begin"])
+        if was["begin"] != now["begin"] and (ours or theirs):
+            kind = _react(was, now, recent) if _is_save(was) != _is_save(now) else {}
+            return {**kind, **_as_suggested(theirs, ours, {**now, **kind})}
+        return _react(was, now, recent)
 
     usual = [record for record in machine_records().values() if record.is_usual]
     others = [record for record in machine_records().values() if not record.is_usual]
@@ -205,7 +221,7 @@ def new_form(
         problems=lambda values, now: find_problems(spec_of(values), now),
         look=lambda values: _look(values[PORTS]),
         remarks=_remarks,
-        react=lambda before, now: _react(before, now, recent),
+        react=react,
         shows_saves=True,
     )
     return form, spec_of
@@ -317,6 +333,26 @@ def _machine_at_first(begin: str, recent: Last | None, is_same: bool) -> dict[st
     values = {k: _text_at_first(r, is_save=is_save) for k, r in machine_records().items()}
     given = _preset_values(preset, recent, is_save=is_save)
     return {**values, MORE: NO, "preset": preset, **given}
+
+
+def _as_suggested(
+    before: Mapping[str, str], now: Mapping[str, str], values: Values
+) -> dict[str, str]:
+    """Returns the values to change when an image that suggests ``now`` takes the place of an origin
+    that suggested ``before``, whose suggestions go unless the user has changed them."""
+    records = machine_records()
+    given = {
+        keyword: _text_at_first(records[keyword], is_save=_is_save(values))
+        for keyword, text in before.items()
+        if values[keyword] == text
+    }
+    given.update(now)
+    if not given:
+        return {}
+    if any(not records[keyword].is_usual for keyword in now):
+        given[MORE] = YES
+    preset = next((p for p in PRESETS if _fits(p, {**values, **given}, None)), OWN)
+    return {**given, "preset": AS_SAVED if _is_save(values) else preset}
 
 
 def _preset_options(values: Values, recent: Last | None) -> tuple[Option, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -228,6 +229,8 @@ class ImageView:
     """"store", "package", or "recipe" if it is built when first needed."""
     error: str = ""
     """Why it cannot be used."""
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """The options that it suggests for its machines, as typed in a form, by their keywords."""
 
     @property
     def key(self) -> str:

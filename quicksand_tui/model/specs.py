@@ -47,6 +47,8 @@ class NewSpec:
     """The key of the save; "" for an image."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """Options of the machine by their keywords, as in {"memory": "1G"}."""
+    suggested: Mapping[str, str] = field(default_factory=dict)
+    """Those that the image suggests, which apply where ``machine`` has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ async def test_a_package_is_installed_as_root_by_who_is_not(
     shutil.copy(image.kernel, tmp_path / "base.kernel")
     shutil.copy(image.initrd, tmp_path / "base.initrd")
     tools = await disk.require_filesystem_tools(tmp_path)
-    size = Disk(size_bytes=2 * GIB, journal_mib=16)
+    size = Disk(size_bytes=2 * GIB, journal_mib=16, build_bytes=GIB)
     await disk.make_scratch(base, tmp_path / "base.qcow2", size, tools, binaries)
     said: list[str] = []
     async with in_vm.machine(tmp_path) as session:

@@ -144,8 +144,11 @@ def test_completion_has_it_before_it_is_built(empty: Paths) -> None:
 
 
 def test_the_app_offers_what_can_be_built(empty: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    (image,) = Reader().read(frozenset()).images
-    assert (image.name, image.is_built, image.error) == ("debian", False, "")
+    usual, desktop = Reader().read(frozenset()).images
+    assert (usual.name, usual.is_built, usual.error) == ("debian", False, "")
+    assert usual.machine == {}
+    assert (desktop.name, desktop.is_built) == ("debian-desktop", False)
+    assert desktop.machine == {"memory": "2G", "cpus": "2", "enable_display": "yes"}
     # On a host without apt it could not keep that promise.
     monkeypatch.setenv("PATH", "/nowhere")
     assert Reader().read(frozenset()).images == ()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import lzma
 import os
+import re
+import shutil
 import struct
+import subprocess
 import tarfile
 from pathlib import Path
 from uuid import UUID
+from xml.etree import ElementTree
 
 import pytest
 from quicksand.errors import DiskSpaceError, ImageError, ImageNotFound
@@ -22,7 +27,12 @@ from quicksand.images.store import ImageStore, StoredImage
 from quicksand_images import build, disk, kernel
 from quicksand_images.mmdebstrap import Builder, plan_mmdebstrap
 from quicksand_images.recipe import Recipe, find_recipe, load_recipe
-from quicksand_images.rootfs import RootTree, hook_environment, read_owners
+from quicksand_images.rootfs import (
+    RootTree,
+    configuring_script,
+    hook_environment,
+    read_owners,
+)
 from quicksand_images.sources import Mirrors, parse_sources
 
 XEN_ENTRY = struct.pack("<III4sQ", 4, 8, kernel.PVH_ENTRY_NOTE, b"Xen\0", 0x1000C43)
@@ -130,6 +140,71 @@ def test_our_own_recipe_is_right() -> None:
     assert recipe.arch is Architecture.X86_64
     assert recipe.disk.size_bytes == 8 * 1024**3
     assert "sudo" in recipe.system.packages
+
+
+def test_the_desktop_differs_in_kernel_machine_and_script() -> None:
+    usual, desktop = load_recipe("debian"), load_recipe("debian-desktop")
+    assert "cloud" in usual.kernel.package
+    assert "cloud" not in desktop.kernel.package
+    assert "virtio-gpu" in desktop.kernel.plain_modules
+    assert set(usual.system.packages) < set(desktop.system.packages)
+    assert desktop.machine == {"memory": "2G", "cpus": 2, "enable_display": True}
+    assert (usual.machine, usual.script) == ({}, "")
+    script = configuring_script(desktop)
+    assert desktop.script in script
+    # What the recipe adds is cleaned up with the rest.
+    assert script.endswith((Path(build.__file__).parent / "clean.sh").read_text())
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+
+
+def test_the_files_that_the_desktop_writes_are_well_formed() -> None:
+    script = load_recipe("debian-desktop").script
+    channels = re.findall(r"^channel \S+ <<'END'\n(.*?)^END$", script, re.DOTALL | re.MULTILINE)
+    assert len(channels) == 5
+    for text in channels:
+        ElementTree.fromstring(f"<channel>{text}</channel>")
+    (policies,) = re.findall(
+        r"policies\.json <<'END'\n(.*?)^END$", script, re.DOTALL | re.MULTILINE
+    )
+    assert json.loads(policies)["policies"]["DisableTelemetry"] is True
+    # Programs of the script itself, as the guest's shell will read them.
+    inner = re.findall(r"^(#!/bin/sh\n.*?)^END$", script, re.DOTALL | re.MULTILINE)
+    assert len(inner) == 2
+    for text in inner:
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+
+
+def test_a_changed_script_is_another_recipe(tmp_path: Path) -> None:
+    for name in ("debian-desktop.toml", "debian-desktop.sh"):
+        shutil.copy(find_recipe("debian-desktop").with_name(name), tmp_path / name)
+    path = tmp_path / "debian-desktop.toml"
+    first = build.recipe_digest(load_recipe(path))
+    assert first == build.recipe_digest(load_recipe("debian-desktop"))
+    with (tmp_path / "debian-desktop.sh").open("a") as file:
+        file.write("true\n")
+    assert build.recipe_digest(load_recipe(path)) != first
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('customize = "../x.sh"', "beside the recipe"),
+        ('customize = "/etc/passwd"', "beside the recipe"),
+        ('customize = "absent.sh"', "No such file"),
+        ('customize = "long.sh"', "more than"),
+        ("machine = 1", "not a table"),
+        ("machine = { memory = 2 }", "machine.memory"),
+        ('machine = { memory = "2X" }', "'2X'"),
+        ("machine = { cpus = 0 }", "cpus must be"),
+        ('machine = { network_mode = "full" }', "machine.network_mode is unknown"),
+    ],
+)
+def test_what_a_recipe_adds_is_checked(tmp_path: Path, line: str, why: str) -> None:
+    (tmp_path / "long.sh").write_bytes(b"#" * (64 * 1024 + 1))
+    path = tmp_path / "debian.toml"
+    path.write_text(f"{line}\n{find_recipe('debian').read_text()}")
+    with pytest.raises(ImageError, match=re.escape(why)):
+        load_recipe(path)
 
 
 def test_an_unknown_recipe_says_which_there_are() -> None:
@@ -324,9 +399,11 @@ async def test_a_full_disk_is_called_that(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(build, "_build", failing)
     with pytest.raises(DiskSpaceError):
         await build.build_image("debian", store=store)
-    monkeypatch.setattr(build, "SPACE_NEEDED", 2**62)
-    with pytest.raises(DiskSpaceError, match="MiB are free"):
-        await build.build_image("debian", store=store)
+    recipe = tmp_path / "debian.toml"
+    text = find_recipe("debian").read_text()
+    recipe.write_text(text.replace("[disk]", '[disk]\nbuild_space = "1000000G"'))
+    with pytest.raises(DiskSpaceError, match=r"1024000000 MiB .* MiB are free"):
+        await build.build_image(recipe, store=store)
     assert [path.name for path in store.root.iterdir()] == [".debian.lock"]
 
 

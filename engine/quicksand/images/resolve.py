@@ -19,7 +19,7 @@ from quicksand.images.store import ImageStore, StoredImage
 GROUP = "quicksand.images"
 """The entry-point group of image packages (fixed by the specification)."""
 
-SHIPPED = ("debian",)
+SHIPPED = ("debian", "debian-desktop")
 """Images that come with a recipe: built or not, these names mean them and no save."""
 
 
