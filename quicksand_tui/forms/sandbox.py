@@ -166,16 +166,17 @@ def new_form(
         recent = replace(last, machine={**last.machine, PORTS: ports})
     at_first = _machine_at_first(chosen, recent, chosen == before.begin)
     if recent is None or chosen != before.begin:
-        at_first |= _as_suggested({}, origins.suggested(chosen), at_first)
+        at_first |= _as_suggested({}, origins.suggested(chosen), {"begin": chosen, **at_first})
 
     def spec_of(values: Values) -> NewSpec:
         kind, key = _parse_begin(values["begin"])
+        suggested = origins.suggested(values["begin"])
         return NewSpec(
             image=origins.address(key) if kind == SAVE else key,
             save=key if kind == SAVE else "",
             name=values["name"],
-            machine=_machine_of(values),
-            suggested=origins.suggested(values["begin"]),
+            machine={**_declined(values, suggested), **_machine_of(values)},
+            suggested=suggested,
         )
 
     def react(was: Values, now: Values) -> Mapping[str, str]:
@@ -297,6 +298,17 @@ def _machine_of(values: Values) -> dict[str, str]:
         keyword: values[keyword]
         for keyword, record in machine_records().items()
         if values[keyword] and (record.is_usual or _shows_more(values))
+    }
+
+
+def _declined(values: Values, suggested: Mapping[str, str]) -> dict[str, str]:
+    """Returns the choices where the user takes the usual value and not what the image suggests. The
+    engine would take a value that is not given from the image."""
+    records = machine_records()
+    return {
+        keyword: records[keyword].default_text
+        for keyword in suggested
+        if records[keyword].choices and _shows_more(values)
     }
 
 

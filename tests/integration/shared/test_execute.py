@@ -39,6 +39,22 @@ async def test_it_runs_as_root_in_the_root_directory_with_a_sane_environment(vm:
     assert not [name for name in names if "QUICKSAND" in name.upper()]
 
 
+async def test_the_environment_of_the_whole_system_is_beside_that_of_a_command(vm: Sandbox) -> None:
+    text = 'DISPLAY=:7\nHOME=/nowhere\nPATH=/nowhere\nexport WORDS="a b"\nno line of it\n'
+    await vm.write_file("/etc/environment", text.encode())
+    try:
+        show = "echo $DISPLAY,$HOME,$WORDS,$PATH"
+        result = await vm.execute(show)
+        assert result.stdout.startswith(":7,/root,a b,/usr")
+        result = await vm.execute(show, user="quicksand", env={"DISPLAY": ":8"})
+        assert result.stdout.startswith(":8,/home/quicksand,a b,/usr")
+        # A pipe that nobody writes to holds nothing up.
+        await vm.execute("rm /etc/environment; mkfifo /etc/environment")
+        assert (await vm.execute("echo [$DISPLAY]", timeout=20)).stdout == "[]\n"
+    finally:
+        await vm.execute("rm -f /etc/environment")
+
+
 async def test_user_cwd_env_and_shell_are_taken_seriously(vm: Sandbox) -> None:
     result = await vm.execute("id -un; pwd; echo $A; echo $0", user="quicksand", env={"A": "b c"})
     assert result.stdout.splitlines()[:3] == ["quicksand", "/home/quicksand", "b c"]

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from quicksand_tui.forms import sandbox
+from quicksand_tui.forms.checks import run_command
 from quicksand_tui.forms.sandbox import NAME, Last, recall_last
 from quicksand_tui.model.sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
@@ -451,3 +452,55 @@ async def test_on_a_fresh_machine_n_begins_with_what_is_built_first() -> None:
         await pilot.press("enter")
         await until(lambda: service.made)
         assert service.made == [NewSpec(image="debian", name="debian-1", machine=USUAL)]
+
+
+DESKTOP = replace(
+    DEBIAN, name="desktop", machine={"memory": "2G", "cpus": "2", "enable_display": "yes"}
+)
+
+
+def shown(form: FormScreen) -> tuple[str, str, str, str]:
+    values = form.values
+    return values["memory"], values["cpus"], values["enable_display"], values["preset"]
+
+
+async def test_an_image_brings_its_suggestions_and_takes_them_away_again() -> None:
+    service = FakeService(replace(FULL, images=(DEBIAN, DESKTOP)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        assert shown(form) == ("512M", "1", "", "small")
+        await focus(form, "begin")
+        await pilot.press("right")
+        await until(lambda: shown(form) == ("2G", "2", "yes", "own"))
+        # What it suggests need not be said.
+        await until(lambda: "run desktop --name desktop-1 --detach" in screen_text(app))
+        put(form, cpus="1")
+        await until(lambda: "--cpus 1" in screen_text(app))
+        await pilot.press("left")
+        await until(lambda: shown(form)[:3] == ("512M", "1", ""))
+        await pilot.press("right")
+        await until(lambda: shown(form)[:3] == ("2G", "2", "yes"))
+        # The default of other images is something to say for this one.
+        put(form, memory="512M")
+        await until(lambda: "--memory 512M" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: service.made)
+    (made,) = service.made
+    assert dict(made.machine) == {**USUAL, "cpus": "2", "enable_display": "yes"}
+
+
+async def test_a_form_that_opens_at_an_image_has_its_suggestions_unless_it_was_used_last() -> None:
+    world = replace(FULL, images=(DEBIAN, DESKTOP))
+    own = Last(begin="image:desktop", image="desktop", machine={"memory": "1G", "cpus": "1"})
+    other = replace(own, begin="image:debian", image="debian")
+    found = []
+    for last in (None, other, own):
+        form, spec_of = sandbox.new_form(world, begin="image:desktop", last=last)
+        spec = spec_of({field.id: field.value for field in form.fields})
+        found.append((spec.machine["memory"], spec.machine.get("enable_display", "")))
+        without = {**{field.id: field.value for field in form.fields}, sandbox.MORE: "yes"}
+        declined = spec_of({**without, "enable_display": ""})
+        assert declined.machine["enable_display"] == "no"
+        assert "--no-display" in run_command(declined)
+    assert found == [("2G", "yes"), ("2G", "yes"), ("1G", "")]
