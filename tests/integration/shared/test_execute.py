@@ -41,7 +41,7 @@ async def test_it_runs_as_root_in_the_root_directory_with_a_sane_environment(vm:
 
 async def test_the_environment_of_the_whole_system_is_beside_that_of_a_command(vm: Sandbox) -> None:
     text = 'DISPLAY=:7\nHOME=/nowhere\nPATH=/nowhere\nexport WORDS="a b"\nno line of it\n'
-    await vm.write_file("/etc/environment", text.encode())
+    await vm.execute("cat >/etc/environment", stdin=text.encode())
     try:
         show = "echo $DISPLAY,$HOME,$WORDS,$PATH"
         result = await vm.execute(show)
