@@ -314,7 +314,7 @@ class Connection(Link):
 
     def _grant(self, header: Header) -> int:
         """Credits for the response to a request."""
-        charge = max(header.charge, 1) if self.pays_by_size else 1
+        charge = header.charge if self.pays_by_size else 1
         return self.window.grant(charge, header.credits)
 
     def _send(self, answers: list[Answer], session: Session | None) -> None:
@@ -322,6 +322,7 @@ class Connection(Link):
         whole = bytearray()
         data: Buffer = b""
         last = answers[-1]
+        is_joined = len(answers) > 1
         for answer in answers:
             header, reply = answer.header, answer.reply
             flags = headers.RESPONSE | header.flags & headers.RELATED
@@ -331,7 +332,7 @@ class Connection(Link):
                 if owner is not None and owner.key:
                     flags |= headers.SIGNED
             following = tail = 0
-            if len(answers) > 1:
+            if is_joined:
                 # Windows fills up the last one, too.
                 size = headers.SIZE + len(reply.body) + len(reply.data)
                 tail = pad(size)
@@ -341,11 +342,13 @@ class Connection(Link):
                 header, reply.status, answer.granted, flags, answer.async_id, following
             )
             whole += reply.body
-            if answer is last and not flags & headers.SIGNED:
-                data = bytes(reply.data) + bytes(tail) if tail and reply.data else reply.data
-                whole += bytes(tail) if not reply.data else b""
-            else:
-                whole += reply.data
+            if reply.data:
+                if answer is last and not flags & headers.SIGNED:
+                    data = bytes(reply.data) + bytes(tail) if tail else reply.data
+                    tail = 0
+                else:
+                    whole += reply.data
+            if tail:
                 whole += bytes(tail)
             if owner is not None and flags & headers.SIGNED:
                 signature = signing.sign(owner.key, owner.algorithm, memoryview(whole)[start:])

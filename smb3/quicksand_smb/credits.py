@@ -23,7 +23,7 @@ class Window:
 
     def take(self, first: int, count: int) -> bool:
         """Use up the numbers of one request. False: it bears numbers it may not bear."""
-        count = max(count, 1)
+        count = count or 1
         if first < self._low or first + count > self._high:
             return False
         if first == self._low and not self._used:  # as nearly always
@@ -43,10 +43,10 @@ class Window:
 
     def grant(self, charge: int, asked: int) -> int:
         """Credits for a response: as many as were used, and more as far as the window allows."""
-        given = max(asked, charge, 1)
+        given = asked if asked > charge else charge or 1
         room = self._most - (self._high - self._low)
         if given > room:
-            given = max(room, 0)
+            given = room if room > 0 else 0
         self._high += given
         return given
 

@@ -46,6 +46,8 @@ class Locks:
         return False
 
     def remove_all(self, owner: int) -> bool:
+        if not self._held:
+            return False
         before = len(self._held)
         self._held = [held for held in self._held if held.owner != owner]
         return len(self._held) != before

@@ -18,6 +18,7 @@ NO_MODE: Final = -1
 _ANY_MODE: Final = 0xFFFF
 """`ACL_NO_MODE` (fs/smb/client/cifsglob.h), which has 16 bits."""
 _INFO: Final = struct.Struct("<QQQQQQIQII")
+_LINKS: Final = struct.Struct("<III")
 _SPACE: Final = struct.Struct("<IIQQQQQQ")
 
 # The kind stands above the nine bits of permission and the three special ones.
@@ -55,10 +56,15 @@ def group_sid(gid: int) -> bytes:
     return sid(22, 2, gid)
 
 
+_ROOT: Final = owner_sid(0) + group_sid(0)
+
+
 def seen_owners(stat: Stat) -> bytes:
     """What a client with POSIX extensions takes for a file's owner and group. What belongs to the
     user who runs this server is its root's: git trusts nothing that is a stranger's."""
     mine = stat.uid == os.getuid()
+    if mine and stat.gid == os.getgid():
+        return _ROOT
     return owner_sid(0 if mine else stat.uid) + group_sid(
         0 if mine and stat.gid == os.getgid() else stat.gid
     )
@@ -66,7 +72,7 @@ def seen_owners(stat: Stat) -> bytes:
 
 def _links_and_mode(stat: Stat) -> bytes:
     mode = _KINDS[stat.kind] << 12 | stat.mode & 0o7777
-    return struct.pack("<III", stat.nlink, reparse_tag(stat.kind), mode) + seen_owners(stat)
+    return _LINKS.pack(stat.nlink, reparse_tag(stat.kind), mode) + seen_owners(stat)
 
 
 # The create context of a request carries the mode, its answer the owner

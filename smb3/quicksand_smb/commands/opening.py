@@ -28,7 +28,7 @@ from quicksand_smb.commands.plan import (
     SUPERSEDE,
     Plan,
 )
-from quicksand_smb.light import Final
+from quicksand_smb.light import Final, Sequence
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG, Dialect
@@ -115,16 +115,14 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
     request.chain.seen = handle, view
     return Reply(
         wire.encode_response(
-            wire.CreateResponse(
-                level_of(handle),
-                int(action),
-                view.times,
-                view.allocated,
-                fscc.size_of(stat),
-                view.attributes,
-                (handle.id, handle.id),
-                _contexts(request, plan, handle, stat),
-            )
+            level_of(handle),
+            int(action),
+            view.times,
+            view.allocated,
+            fscc.size_of(stat),
+            view.attributes,
+            (handle.id, handle.id),
+            _contexts(request, plan, handle, stat),
         )
     )
 
@@ -134,7 +132,7 @@ def _plan(request: Request, wanted: CreateRequest, share: Share) -> Plan:
     if wanted.impersonation > 3:
         raise Refusal(Status.BAD_IMPERSONATION_LEVEL)
     options = wanted.options
-    if any(name in wanted.contexts for name in wire.NOT_KEPT):
+    if wanted.contexts and any(name in wanted.contexts for name in wire.NOT_KEPT):
         raise Refusal(Status.OBJECT_NAME_NOT_FOUND)
     if wanted.access & _AUDITS:
         raise Refusal(Status.PRIVILEGE_NOT_HELD)
@@ -394,9 +392,11 @@ def reparse_symlink(text: bytes, *, relative: bool, unparsed: int = 0) -> bytes:
 
 def _contexts(
     request: Request, plan: Plan, handle: Handle, stat: Stat
-) -> tuple[tuple[bytes, bytes], ...]:
-    answers = []
+) -> Sequence[tuple[bytes, bytes]]:
+    answers: list[tuple[bytes, bytes]] = []
     wanted = plan.wanted.contexts
+    if not wanted and handle.grant is None:
+        return answers
     if wire.MAXIMAL_ACCESS in wanted:
         access = request.require_tree().access & handle.share.allowed(stat, plan.names)
         answers.append((wire.MAXIMAL_ACCESS, struct.pack("<II", 0, access)))
@@ -406,7 +406,7 @@ def _contexts(
         answers.append((wire.LEASE_NAME, wire.encode_lease(told_lease(handle.grant))))
     if plan.is_posix:
         answers.append((POSIX_TAG, posix.encode_create(stat)))
-    return tuple(answers)
+    return answers
 
 
 # [MS-SMB2] 3.3.5.10

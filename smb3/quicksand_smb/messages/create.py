@@ -2,7 +2,7 @@
 
 import struct
 
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.light import Final, NamedTuple, Sequence
 from quicksand_smb.wire import Buffer, Cursor, ProtocolError, area, decode_text, fields, pad
 
 _REQUEST: Final = struct.Struct("<HBBIQQIIIIIHHII")
@@ -55,17 +55,6 @@ Times = tuple[int, int, int, int]
 """FILETIMEs: created, accessed, written, changed."""
 
 
-class CreateResponse(NamedTuple):
-    oplock: int
-    action: int
-    times: Times
-    allocated: int
-    size: int
-    attributes: int
-    file_id: tuple[int, int]
-    contexts: tuple[tuple[bytes, bytes], ...]
-
-
 # [MS-SMB2] 2.2.13
 def decode_request(message: Buffer) -> CreateRequest:
     wanted = CreateRequest()
@@ -103,7 +92,7 @@ def decode_contexts(area: Buffer) -> dict[bytes, bytes]:
     raise ProtocolError("too many create contexts")
 
 
-def encode_contexts(contexts: tuple[tuple[bytes, bytes], ...]) -> bytes:
+def encode_contexts(contexts: Sequence[tuple[bytes, bytes]]) -> bytes:
     encoded = b""
     for index, (name, data) in enumerate(contexts):
         data_at = 16 + len(name) + pad(len(name))
@@ -146,12 +135,21 @@ def encode_lease(lease: LeaseRequest) -> bytes:
 
 
 # [MS-SMB2] 2.2.14
-def encode_response(response: CreateResponse) -> bytes:
-    contexts = encode_contexts(response.contexts) if response.contexts else b""
+def encode_response(
+    oplock: int,
+    action: int,
+    times: Times,
+    allocated: int,
+    size: int,
+    attributes: int,
+    file_id: tuple[int, int],
+    given: Sequence[tuple[bytes, bytes]],
+) -> bytes:
+    contexts = encode_contexts(given) if given else b""
     return _RESPONSE.pack(
-        89, response.oplock, 0, response.action, *response.times, response.allocated, response.size,
-        response.attributes, 0, *response.file_id, 152 if contexts else 0, len(contexts),
-    ) + (contexts or b"")  # fmt: skip
+        89, oplock, 0, action, *times, allocated, size, attributes, 0, *file_id,
+        152 if contexts else 0, len(contexts),
+    ) + contexts  # fmt: skip
 
 
 # [MS-SMB2] 2.2.15
