@@ -1,11 +1,17 @@
 """Measures a mounted directory from within a guest. Prints JSON.
 
 python bench/mounts.py [--turns N] [--only read,write,...] [--option NAME]... [--without NAME]...
+                       [--published DIRECTORY] [--tree N]
 
 Every figure is the median of several turns; `load` is the host's before and after, since others may
 compute at the same time, and `accelerator` says how the guest's processor is made. `disk_*` is the
 same work on the guest's own disk: what the guest itself takes for it. `--option` and `--without`
 change the options of the guest's client, to compare.
+
+`status` is `git status`, which looks at each file of a tree: with the host's own git, and a
+repository on the guest's disk. With `--published` it is done by turns on a second mount, which
+another server serves on another stream of QEMU's: the package `quicksand_smb` in DIRECTORY, as it
+is published (`pip download --no-deps quicksand-smb`, unpacked), mounted as its own engine does.
 """
 
 from __future__ import annotations
@@ -16,21 +22,33 @@ import io
 import json
 import os
 import random
+import re
+import shutil
+import socket
 import statistics
+import subprocess
+import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from quicksand import Mount, Sandbox
+from quicksand.config import SHARE_IP, SHARE_PORT
+from quicksand.host.paths import paths
+from quicksand.layout import SHARES, runtime_dir
 from quicksand.mounts import mounting
 
 LARGE, SMALL, FILES, TREE = 64, 8, 700, 20_000
 """MiB of a large file, and of one that is written in pieces of 4 KiB; files that are unpacked, and
 those of a tree that is looked at."""
-AT, DISK = "/mnt/bench", "/var/tmp/bench"
+AT, DISK, PUBLISHED = "/mnt/bench", "/var/tmp/bench", "/mnt/published"
+GIT = "/var/tmp/git"
+PUBLISHED_OPTIONS = "username=quicksand,password=,sec=none,vers=3.0,nosharesock"
+"""Those that the published engine mounts with."""
 COLD = "echo 3 > /proc/sys/vm/drop_caches"
 
 WRITE_SMALL = """
@@ -57,8 +75,9 @@ print(time.perf_counter() - begin)
 class Bench:
     """All measures, in one guest with one mount."""
 
-    def __init__(self, vm: Sandbox, host: Path, turns: int) -> None:
-        self.vm, self.host, self.turns = vm, host, turns
+    def __init__(self, vm: Sandbox, host: Path, given: argparse.Namespace) -> None:
+        self.vm, self.host, self.given = vm, host, given
+        self.turns: int = given.turns
 
     async def say(self, command: str) -> str:
         result = await self.vm.execute(command, timeout=600)
@@ -118,11 +137,8 @@ class Bench:
 
     async def walk(self) -> dict[str, float]:
         """A look at each of many files by its name, as `git status` has it."""
-        for number in range(TREE):
-            path = self.host / "tree" / f"d{number // 100:03}" / f"f{number % 100:02}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"x")
-        command = f"python3 /root/walk.py {AT}/tree {TREE}"
+        plant(self.host / "tree", self.given.tree)
+        command = f"python3 /root/walk.py {AT}/tree {self.given.tree}"
 
         async def cold() -> float:
             await self.say(COLD)
@@ -136,6 +152,98 @@ class Bench:
             "cold_s": await self.median(cold),
             "listed_s": await self.median(listed),
         }
+
+    async def status(self) -> dict[str, Any]:
+        """`git status` with nothing in the guest's caches, and again after two seconds, when the
+        guest asks anew."""
+        if not shutil.which("git"):
+            return {"installed": False}
+        git = await self._carry_git()
+        places = {"ours": f"{AT}/tree"}
+        if self.given.published is None:
+            return await self._compare(git, places)
+        async with self._serve_published(self.given.published):
+            return await self._compare(git, {**places, "published": f"{PUBLISHED}/tree"})
+
+    async def _compare(self, git: str, places: dict[str, str]) -> dict[str, Any]:
+        times: dict[str, list[float]] = {}
+        for _ in range(self.turns):
+            for name, tree in places.items():
+                command = f"{git} --work-tree={tree} status --porcelain > {DISK}/told"
+                cold = await self.seconds(command, before=COLD)
+                again = await self.seconds(command, before="sleep 2")
+                if told := await self.say(f"head -c 200 {DISK}/told"):
+                    raise RuntimeError(f"{name}: {told}")
+                times.setdefault(f"{name}_s", []).append(cold)
+                times.setdefault(f"{name}_again_s", []).append(again)
+        found = {name: round(statistics.median(each), 2) for name, each in times.items()}
+        if "published_s" in found:
+            for kind in ("s", "again_s"):
+                ratio = found[f"published_{kind}"] / found[f"ours_{kind}"]
+                found[f"published_to_ours_{kind.removesuffix('s')}ratio"] = round(ratio, 2)
+        return found
+
+    async def _carry_git(self) -> str:
+        """Plant a tree, take it into a repository, and bring that and the host's git into the
+        guest. Returns the words that start it there."""
+        tree, repository = self.host / "tree", self.host / "git"
+        plant(tree, self.given.tree)
+        git = ["git", f"--git-dir={repository}", f"--work-tree={tree}"]
+        who = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+        for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "all"], ["gc", "-q"]):
+            subprocess.run([*git, *words], check=True, cwd=tree)
+        program = shutil.which("git") or "git"
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        libraries = re.findall(r"(/\S+) \(0x", listed)
+        for path in (program, *libraries):
+            shutil.copy(path, repository / Path(path).name)
+        await self.say(f"rm -rf {GIT}; cp -r {AT}/git {GIT}")
+        loader = next(Path(path).name for path in libraries if "/ld-" in path)
+        # What differs between the two sides (inodes, owners, times of change) is not compared.
+        alike = "-c core.checkStat=minimal -c core.trustctime=false -c core.fileMode=false"
+        start = f"{GIT}/{loader} --library-path {GIT} {GIT}/git"
+        safe = "--no-optional-locks -c safe.directory=*"
+        return f"HOME={DISK} {start} {safe} {alike} --git-dir={GIT}"
+
+    @asynccontextmanager
+    async def _serve_published(self, packages: Path) -> AsyncIterator[None]:
+        """Mount the same directory by the server in ``packages``, on the last of the streams."""
+        number = SHARES - 1
+        config = self.host / "published.json"
+        config.write_text(json.dumps({"shares": {"RW": {"host_path": str(self.host)}}}))
+        machine = runtime_dir(paths(), self.vm.id).current()
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.connect(str(machine.share_socket(number)))
+            server = subprocess.Popen(
+                [sys.executable, "-m", "quicksand_smb", "--config", str(config)],
+                stdin=stream.fileno(),
+                stdout=stream.fileno(),
+                stderr=subprocess.DEVNULL,
+                env={"PYTHONPATH": str(packages)},
+                cwd=packages,
+            )
+        place = f"ip={SHARE_IP},port={SHARE_PORT + number}"
+        try:
+            await self.say(
+                f"mkdir -p {PUBLISHED}; mount -i -t cifs //{SHARE_IP}/RW {PUBLISHED} "
+                f"-o {PUBLISHED_OPTIONS},{place}"
+            )
+            yield
+            await self.say(f"umount {PUBLISHED}")
+        finally:
+            server.kill()
+            server.wait()
+
+
+def plant(tree: Path, count: int) -> None:
+    """So many files, a hundred in a directory, none of them changed lately."""
+    if tree.exists():
+        return
+    for number in range(count):
+        path = tree / f"d{number // 100:03}" / f"f{number % 100:02}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (1e9, 1e9))
 
 
 async def start(host: Path, *, turns: int) -> dict[str, float]:
@@ -166,7 +274,8 @@ def archive() -> bytes:
     return data.getvalue()
 
 
-async def measure(names: list[str], turns: int) -> dict[str, Any]:
+async def measure(given: argparse.Namespace) -> dict[str, Any]:
+    names, turns = given.only.split(","), given.turns
     found: dict[str, Any] = {"turns": turns, "processors": os.cpu_count()}
     found["load"] = [os.getloadavg()[0]]
     with tempfile.TemporaryDirectory() as directory:
@@ -177,7 +286,7 @@ async def measure(names: list[str], turns: int) -> dict[str, Any]:
         async with Sandbox(image="debian", mounts=mounts, ephemeral=True) as vm:
             found["accelerator"] = vm.accelerator
             found["options"] = (await vm.execute(f"grep {AT} /proc/mounts")).stdout.split()[3]
-            bench = Bench(vm, host, turns)
+            bench = Bench(vm, host, given)
             await bench.say(f"mkdir -p {DISK}")
             await vm.files.write("/root/small.py", WRITE_SMALL)
             await vm.files.write("/root/walk.py", WALK)
@@ -189,7 +298,7 @@ async def measure(names: list[str], turns: int) -> dict[str, Any]:
     return found
 
 
-MEASURES = ("start", "read", "write", "small", "unpack", "walk")
+MEASURES = ("start", "read", "write", "small", "unpack", "walk", "status")
 
 
 def main() -> None:
@@ -198,10 +307,12 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(MEASURES), help="which, by commas")
     parser.add_argument("--option", action="append", default=[], help="for the guest's client")
     parser.add_argument("--without", action="append", default=[], help="an option it has")
+    parser.add_argument("--published", type=Path, help="where the published server is unpacked")
+    parser.add_argument("--tree", type=int, default=TREE, help="files that are looked at")
     given = parser.parse_args()
     kept = [one for one in mounting.OPTIONS if one not in given.without]
     mounting.OPTIONS = (*kept, *given.option)
-    print(json.dumps(asyncio.run(measure(given.only.split(","), given.turns)), indent=1))
+    print(json.dumps(asyncio.run(measure(given)), indent=1))
 
 
 if __name__ == "__main__":

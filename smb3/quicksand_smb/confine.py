@@ -15,6 +15,8 @@ import os
 import struct
 import sys
 
+from quicksand_smb import seccomp  # before Landlock: later Python could not keep it compiled
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -150,8 +152,6 @@ def _no_new_privileges() -> str:
 
 def _seccomp() -> str:
     _libc()
-    from quicksand_smb import seccomp
-
     seccomp.install()
     return "all threads"
 

@@ -236,4 +236,9 @@ async def test_the_first_start_has_a_template_made_for_the_next(own_cache: Path)
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "template", vm.boot_timing.note
         assert await say(vm, "echo fine") == "fine"
+        # What its first mount would have waited for is there, and nothing else of a mount.
+        ciphers = await say(vm, "cat /proc/crypto")
+        assert "cmac(aes" in ciphers
+        assert "hmac(md5" in ciphers
+        assert await say(vm, "grep -c cifs /proc/mounts || true") == "0"
     assert len(list_templates(paths())) == 1
