@@ -74,16 +74,17 @@ def decode_request(message: Buffer) -> CreateRequest:
 
 
 # [MS-SMB2] 2.2.13.2
-def decode_contexts(area: Buffer) -> dict[bytes, bytes]:
+def decode_contexts(joined: Buffer) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    rest = memoryview(area)
+    rest = memoryview(joined)
     for _ in range(MOST_CONTEXTS):
-        cursor = Cursor(rest)
-        following, name_at, name_length, _, data_at, data_length = cursor.fields(_CONTEXT)
-        name = bytes(cursor.area(name_at, name_length, least=16))
+        if len(rest) < _CONTEXT.size:
+            raise ProtocolError("a create context is shorter than its head")
+        following, name_at, name_length, _, data_at, data_length = _CONTEXT.unpack_from(rest)
+        name = bytes(area(rest, name_at, name_length, 16))
         if name_length < 4:
             raise ProtocolError("a create context without a name")
-        found[name] = bytes(cursor.area(data_at, data_length, least=16))
+        found[name] = bytes(area(rest, data_at, data_length, 16))
         if not following:
             return found
         if following % 8 or following < 16 or following > len(rest):
@@ -94,16 +95,15 @@ def decode_contexts(area: Buffer) -> dict[bytes, bytes]:
 
 def encode_contexts(contexts: Sequence[tuple[bytes, bytes]]) -> bytes:
     encoded = b""
-    for index, (name, data) in enumerate(contexts):
-        data_at = 16 + len(name) + pad(len(name))
-        length = data_at + len(data)
-        last = index == len(contexts) - 1
-        length += 0 if last else pad(length)
-        encoded += (
-            _CONTEXT.pack(0 if last else length, 16, len(name), 0, data_at, len(data))
-            + name + bytes(pad(len(name))) + data
-        )  # fmt: skip
-        encoded += b"" if last else bytes(pad(len(encoded)))
+    left = len(contexts)
+    for name, data in contexts:
+        left -= 1
+        fill = pad(len(name))
+        data_at = 16 + len(name) + fill
+        tail = pad(data_at + len(data)) if left else 0
+        following = data_at + len(data) + tail if left else 0
+        head = _CONTEXT.pack(following, 16, len(name), 0, data_at, len(data))
+        encoded += head + name + bytes(fill) + data + bytes(tail)
     return encoded
 
 
