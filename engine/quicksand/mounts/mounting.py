@@ -81,6 +81,10 @@ OPTIONS = (
 )
 """Options of Linux's client (mount.cifs(8)), chosen by measurement (docs/internals/mounts.md)."""
 
+NO_FSYNC = ("nostrictsync",)
+"""For a mount without `Mount.fsync`: nothing is flushed at the server. With it the client flushes
+each file that is open and whose times are set, too, as `tar` does."""
+
 
 def check_possible(config: SandboxConfig) -> None:
     """Raise StateError if a sandbox can have no mounts."""
@@ -141,7 +145,12 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
         params = {
             "share": share_name(share.number),
             "target": share.mount.guest,
-            "options": [*OPTIONS, f"port={SHARE_PORT + share.number}", f"pass={secret}"],
+            "options": [
+                *OPTIONS,
+                *(() if share.mount.fsync else NO_FSYNC),
+                f"port={SHARE_PORT + share.number}",
+                f"pass={secret}",
+            ],
             "read_only": share.mount.readonly,
         }
         await ask("mount_share", params, MOUNT_S)

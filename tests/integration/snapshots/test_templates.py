@@ -55,8 +55,9 @@ facts["own name"] = [socket.gethostbyname(socket.gethostname()), socket.gethostn
 facts["users"] = open("/etc/passwd").read()
 facts["resolver"] = open("/etc/resolv.conf").read()
 facts["root"] = sorted(os.listdir("/"))
-# A template has the SMB client's modules already, so that no mount waits for them.
-needed = run("modprobe", "-D", "cifs") + run("modprobe", "-D", "nls_utf8")
+# A template has the SMB client's modules and ciphers already, so that no mount waits for them.
+ciphers = re.findall(r"^module +: (\S+)", open("/proc/crypto").read(), re.M)
+needed = "".join(run("modprobe", "-D", name) for name in ("cifs", "nls_utf8", *ciphers))
 client = {re.sub("-", "_", name) for name in re.findall(r"([^/]+)\.ko", needed)}
 facts["modules"] = sorted({line.split()[0] for line in open("/proc/modules")} - client)
 print(json.dumps(facts))

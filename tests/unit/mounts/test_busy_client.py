@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,10 +26,12 @@ class Client:
         self.busy = {share_name(number) for number in busy}
         self.why = why
         self.asked: list[str] = []
+        self.options: list[str] = []
 
     async def ask(self, method: str, params: dict[str, Any], _seconds: float) -> dict[str, Any]:
         assert method == "mount_share"
         self.asked.append(params["share"])
+        self.options = params["options"]
         if params["share"] in self.busy:
             raise AgentRefusedError(self.why, code="io")
         return {}
@@ -60,3 +63,15 @@ async def test_no_end_of_trying(
         await asyncio.wait_for(mounting.mount_served(machine, share, "secret", client.ask), 60)
     assert len(client.asked) == asked
     assert shares.list_shares(machine) == []
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+async def test_who_does_without_fsync_says_so(
+    machine: MachineDir, qemu: Qemu, data: Mount, fsync: bool
+) -> None:
+    client = Client()
+    wanted = replace(data, fsync=fsync)
+    share = await start_server(machine, wanted, "secret")
+    await mounting.mount_served(machine, share, "secret", client.ask)
+    assert ("nostrictsync" in client.options) is not fsync
+    assert [found.mount.fsync for found in shares.list_shares(machine)] == [fsync]

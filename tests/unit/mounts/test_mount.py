@@ -73,6 +73,10 @@ def test_other_things_are_no_mounts(value: object) -> None:
 def test_fields_are_checked() -> None:
     with pytest.raises(ConfigError, match="readonly"):
         Mount("/a", "/b", readonly="yes")
+    with pytest.raises(ConfigError, match="fsync"):
+        Mount("/a", "/b", fsync=0)
+    with pytest.raises(ConfigError, match="9p has fsync always"):
+        Mount("/a", "/b", type="9p", fsync=False)
     with pytest.raises(ConfigError, match="virtiofs"):
         Mount("/a", "/b", type="virtiofs")
 
@@ -94,10 +98,10 @@ def test_mounts_need_a_network_card() -> None:
 PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 
 
-@given(PATHS, PATHS, st.booleans())
-def test_what_is_written_is_read(host: str, guest: str, readonly: bool) -> None:
+@given(PATHS, PATHS, st.booleans(), st.booleans())
+def test_what_is_written_is_read(host: str, guest: str, readonly: bool, fsync: bool) -> None:
     try:
-        mount = Mount(f"/{host}", f"/mnt/{guest}", readonly)
+        mount = Mount(f"/{host}", f"/mnt/{guest}", readonly, fsync=fsync)
     except ConfigError:
         return  # with .. in it
     config = SandboxConfig.parse({"image": "x", "mounts": [mount]})
