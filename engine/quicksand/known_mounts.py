@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from quicksand.mounts import devices
 from quicksand.mounts.mount import Mount
-from quicksand.mounts.shares import read_shares
+from quicksand.mounts.shares import last_words, read_shares
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Entry
 
@@ -27,6 +27,8 @@ class KnownMount:
 
     mount: Mount
     state: MountState
+    reason: str = ""
+    """What its server last said when it ended; "" if it never has."""
 
 
 def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
@@ -35,11 +37,13 @@ def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
     config = () if entry.record is None else entry.record.config.mounts
     found = {mount.guest: KnownMount(mount, MountState.AT_START) for mount in config}
     if entry.run is not None:
-        for share in read_shares(registry.machine(entry.id)):
+        machine = registry.machine(entry.id)
+        for share in read_shares(machine):
             state = MountState.MOUNTED if share.is_served else MountState.NOT_SERVED
             known = found.get(share.mount.guest)
             if known is None or known.state is not MountState.MOUNTED:
-                found[share.mount.guest] = KnownMount(share.mount, state)
-        for mount in devices.mounted(registry.machine(entry.id)):
+                reason = last_words(machine, share.number)
+                found[share.mount.guest] = KnownMount(share.mount, state, reason)
+        for mount in devices.mounted(machine):
             found[mount.guest] = KnownMount(mount, MountState.MOUNTED)
     return [found[guest] for guest in sorted(found)]

@@ -44,6 +44,7 @@
             smbN.sock   the stream of one share to its server (mounts/)
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
+            smbN.sock.log  the last words of servers of the share that ended
             smb.past    its guest may have shares mounted from before its checkpoint
             9p.json     the directories that QEMU serves itself, and which of them are mounted
 """
@@ -214,6 +215,9 @@ class MachineDir:
 
     def share_lock(self, number: int) -> Path:
         return self.root / f"smb{number}.lock"
+
+    def share_log(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock.log"
 
     def share_record(self, number: int) -> Path:
         return self.root / f"smb{number}.json"

@@ -131,6 +131,7 @@ async def examine(*, fresh: bool) -> list[Check]:
         ("checkpoints", check_checkpoints),
         ("templates", check_templates),
         ("network", _network),
+        ("mounts", _mounts),
         ("leftovers", _leftovers),
         ("terminal", _terminal),
     ]
@@ -286,6 +287,32 @@ async def _leftovers() -> list[Check]:
     checks += await asyncio.to_thread(_strangers, registry)
     checks += await asyncio.to_thread(_processes)
     return checks or [Check("leftovers", Level.OK, f"none (user {os.getuid()})")]
+
+
+async def _mounts() -> list[Check]:
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+
+    return await asyncio.to_thread(_check_mounts, Registry(paths()))
+
+
+def _check_mounts(registry: Registry) -> list[Check]:
+    """Tells of mounts whose servers have ended, for good or to be begun anew."""
+    from quicksand.known_mounts import MountState, known_mounts
+
+    checks: list[Check] = []
+    live = [(entry, known_mounts(registry, entry)) for entry in registry.list() if entry.is_live]
+    for entry, mounts in live:
+        for known in mounts:
+            where, why = f"{entry.name}: {known.mount.guest}", known.reason or "it was killed"
+            if known.state is MountState.NOT_SERVED:
+                found = f"{where} is not served: {why}"
+                hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
+                checks.append(Check("mounts", Level.NOTE, found, hint))
+            elif known.reason:
+                checks.append(Check("mounts", Level.NOTE, f"{where} is served anew: {why}"))
+    count = sum(len(mounts) for _, mounts in live)
+    return checks or [Check("mounts", Level.OK, f"{count} in {len(live)} sandboxes that run")]
 
 
 def _recover_saves() -> None:

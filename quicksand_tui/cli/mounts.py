@@ -113,10 +113,11 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     too; one that is `not served` gives errors in the guest until it is unmounted.
     """
     from quicksand.host.paths import paths
-    from quicksand.known_mounts import known_mounts
+    from quicksand.known_mounts import MountState, known_mounts
     from quicksand.registry import Registry
 
     from quicksand_tui.cli.output import print_json, print_table, say
+    from quicksand_tui.model.text import clean
 
     registry = Registry(paths())
     if names:
@@ -128,6 +129,9 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
         print_json([_facts(name, known) for name, known in found])
         return
     print_table(HEADS, [_row(name, known) for name, known in found])
+    for name, known in found:
+        if known.state is MountState.NOT_SERVED and known.reason:
+            say(f"{clean(name)}: {clean(known.mount.guest)} is not served: {clean(known.reason)}")
     if not found:
         say("none: `quicksand-tui mount NAME HOST:GUEST` mounts a directory")
 
@@ -141,6 +145,7 @@ def _facts(name: str, known: KnownMount) -> dict[str, Any]:
         "readonly": mount.readonly,
         "type": mount.type,
         "state": known.state.value,
+        "reason": known.reason,
     }
 
 

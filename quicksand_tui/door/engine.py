@@ -52,6 +52,8 @@ ANSWER_S = 5.0
 """Seconds to wait for a guest to report about itself."""
 BUSIEST = 50
 """How many processes of a guest are shown."""
+NOTICE_LIMIT = 300
+"""Characters shown of what a start could not do."""
 COMMAND_LIMIT = 200
 USER_LIMIT = 32
 """Characters shown of a process's command and user."""
@@ -83,7 +85,7 @@ class Engine:
 
     # A sandbox's life
 
-    async def create(self, spec: NewSpec, report: Report) -> None:
+    async def create(self, spec: NewSpec, report: Report) -> tuple[str, ...]:
         sandbox: Sandbox | None = None
 
         def progress(stage: str, step: int, steps: int) -> None:
@@ -98,9 +100,9 @@ class Engine:
             **machine_keywords(spec),
         )
         report(_progress(sandbox.id))
-        await _start(sandbox)
+        return await _start(sandbox)
 
-    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> None:
+    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> tuple[str, ...]:
         sandbox = Sandbox.open(
             sandbox_id,
             progress_callback=lambda stage, step, steps: report(
@@ -108,7 +110,7 @@ class Engine:
             ),
         )
         report(_progress(sandbox_id))
-        await _start(sandbox, at=at)
+        return await _start(sandbox, at=at)
 
     async def stop(self, sandbox_id: str) -> None:
         await Sandbox.open(sandbox_id, to_end_it=True).stop()
@@ -329,7 +331,9 @@ def _progress(sandbox_id: str, stage: str = "", step: int = 0, steps: int = 0) -
     return Progress(sandbox_id, STAGES.get(stage, stage), step, steps)
 
 
-async def _start(sandbox: Sandbox, *, at: str = "") -> None:
+async def _start(sandbox: Sandbox, *, at: str = "") -> tuple[str, ...]:
+    """Returns what the start could not do, in words."""
     await sandbox.start(at=at or None)
     sandbox.detach()
     sandbox.close()
+    return tuple(sanitise(notice, limit=NOTICE_LIMIT) for notice in sandbox.notices)

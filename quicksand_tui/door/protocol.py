@@ -85,12 +85,13 @@ class Engine(Protocol):
 
     # A sandbox's life
 
-    async def create(self, spec: NewSpec, report: Report) -> None:
-        """Starts a new sandbox that outlives the app. The first report gives its id."""
+    async def create(self, spec: NewSpec, report: Report) -> tuple[str, ...]:
+        """Starts a new sandbox that outlives the app. The first report gives its id. Returns what
+        the start could not do, in words."""
 
-    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> None:
-        """Starts a stopped sandbox, at the checkpoint ``at`` if one is given; it outlives the
-        app."""
+    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> tuple[str, ...]:
+        """Starts a stopped sandbox, at the checkpoint ``at`` if one is given; it outlives the app.
+        Returns as `create`."""
 
     async def stop(self, sandbox_id: str) -> None:
         """Has the guest power down, and waits for it."""

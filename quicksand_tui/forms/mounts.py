@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,6 +140,19 @@ def complete_directory(typed: str) -> tuple[str, ...]:
     except (OSError, RuntimeError, ValueError):
         return ()
     return tuple(f"{head}{slash}{name}/" for name in names[:CANDIDATES_MAX])
+
+
+def complete_mounts(typed: str) -> tuple[str, ...]:
+    """Returns how a list of mounts, as a shell has words, can go on: in its last word the directory
+    of this host. Names that would have to be quoted are not offered. Waits for the disk."""
+    before, space, word = typed.rpartition(" ")
+    if not word or ":" in word or any(mark in word for mark in "'\"\\"):
+        return ()
+    return tuple(
+        f"{before}{space}{path}"
+        for path in complete_directory(word)
+        if shlex.quote(path.removeprefix("~")) == path.removeprefix("~")
+    )
 
 
 def _directories(place: Path, begin: str) -> list[str]:

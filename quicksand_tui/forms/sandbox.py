@@ -18,6 +18,7 @@ from quicksand_tui.forms.checks import (
     suggest_name,
 )
 from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.forms.mounts import complete_mounts
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import NewSpec
@@ -91,6 +92,7 @@ PRESETS = {
     "large": {"memory": "2G", "cpus": "4"},
 }
 LAST, OWN, AS_SAVED = "last", "own", "as saved"
+MOUNTS = "mounts"
 MORE = "more"
 """The switch for the options that are not usual. While it is off, those do not count."""
 IMAGE, SAVE = "image:", "save:"
@@ -271,6 +273,7 @@ def _machine_field(record: MachineOption, at_first: Mapping[str, str]) -> Field:
         limit=record.limit,
         is_short=record.split is None,
         options=(lambda _, values: _choices(record, values)) if record.choices else None,
+        complete=complete_mounts if record.keyword == MOUNTS else None,
         is_shown=None if record.is_usual else _shows_more,
     )
 

@@ -146,6 +146,7 @@ class Operations:
             verb=JobVerb.START,
             title=f"{spec.name} did not start",
             run=lambda engine, report: engine.create(spec, report),
+            tell=lambda notices: _told_of(spec.name, notices),
             command=run_command(spec),
         )
         self.begin(operation, sandbox_id=f"new:{spec.name}", name=spec.name, image=spec.image)
@@ -156,6 +157,7 @@ class Operations:
             JobVerb.START,
             "The sandbox did not start",
             lambda engine, report: engine.start(sandbox.id, report),
+            tell=lambda notices: _told_of(sandbox.name, notices),
         )
 
     def stop(self, sandbox: SandboxView) -> None:
@@ -281,7 +283,10 @@ class Operations:
             JobVerb.START,
             "The sandbox did not start",
             lambda engine, report: engine.start(sandbox.id, report, at=checkpoint.id),
-            tell=lambda _: f"{sandbox.name}: goes on from {_short(checkpoint)}",
+            tell=lambda notices: (
+                _told_of(sandbox.name, notices)
+                or f"{sandbox.name}: goes on from {_short(checkpoint)}"
+            ),
             command=command_line("start", names=[sandbox.name], at=checkpoint.name),
         )
 
@@ -544,6 +549,11 @@ class Operations:
             if logged is record:
                 self.log[index] = replace(record, outcome=ended.outcome, seconds=ended.seconds)
         self._host.jobs_changed()
+
+
+def _told_of(name: str, notices: tuple[str, ...]) -> str | None:
+    """Returns what a start could not do; None if the sandbox's row says enough."""
+    return f"{name} runs, but: {'; '.join(notices)}" if notices else None
 
 
 def _short(checkpoint: CheckpointView) -> str:

@@ -1,6 +1,10 @@
 """A server beside a virtual machine: it serves the Unix socket of a QEMU's guestfwd, and lives as
 long as that QEMU.
 
+The last words of a server that ended are kept in a file beside the socket, `LOG_SUFFIX`: what it
+wrote to standard error, at most `WORDS_MAX` bytes of it, and how it ended. Nothing of that goes to
+the guest.
+
 Three processes: the one that was started ends as soon as all is ready, so that nobody has to wait
 for the others; the attendant has no rights to lose and does nothing but wait; the server proper is
 confined, and is begun anew when it ends while QEMU lives. When QEMU ends its socket does, and with
@@ -25,6 +29,12 @@ if TYPE_CHECKING:
 RESTARTS = 20
 """As often is a server that ends begun anew within `PERIOD_S`; a guest may make it end."""
 PERIOD_S = 60.0
+
+LOG_SUFFIX = ".log"
+WORDS_MAX = 4096
+"""Bytes that are kept of what a server wrote."""
+LOG_MAX = 16384
+"""Bytes of the file; of more, the first are dropped."""
 
 _PR_SET_PDEATHSIG = 1
 _UNHEARD = 3
@@ -61,10 +71,17 @@ def _in_child(work: "Callable[[], None]") -> int:
     child = os.fork()
     if child:
         return child
+    status = 1
     try:
         work()
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - the process ends here, with these words
+        # Only the server proper has a standard error by now; the interpreter is not ended as usual.
+        import traceback
+
+        os.write(2, "".join(traceback.format_exception(error)).encode("utf-8", "replace"))
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
 def _connect(path: str) -> _socket.socket:
@@ -81,12 +98,16 @@ def _wait_on(socket: _socket.socket, house: House, path: str, report: int) -> No
         os.dup2(null, descriptor)
     ended: list[float] = []
     while len(ended) <= RESTARTS:
-        server = _in_child(lambda: _serve(socket, house, report))  # noqa: B023 - it runs at once
+        heard, said = os.pipe()
+        server = _in_child(lambda: _serve(socket, house, report, said))  # noqa: B023 - at once
+        os.close(said)
         if report >= 0:
             os.close(report)
             report = -1
+        words = _hear_out(heard)
         _, status = os.waitpid(server, 0)
-        if os.waitstatus_to_exitcode(status) == _UNHEARD:
+        code = os.waitstatus_to_exitcode(status)
+        if code == _UNHEARD:
             return
         now = time.monotonic()
         ended = [*(at for at in ended if now - at < PERIOD_S), now]
@@ -96,12 +117,46 @@ def _wait_on(socket: _socket.socket, house: House, path: str, report: int) -> No
             socket.send(HANG_UP)
         except OSError:
             return  # QEMU has ended, and with it the stream
+        _note_end(path + LOG_SUFFIX, words, code)
+    _write(path + LOG_SUFFIX, b"it ended too often, and is not begun anew\n")
 
 
-def _serve(socket: _socket.socket, house: House, report: int) -> None:
-    """The server proper."""
+def _hear_out(heard: int) -> bytes:
+    """Return the end of what is written to a pipe until all of its writers have ended."""
+    words = b""
+    while chunk := os.read(heard, 65536):
+        words = (words + chunk)[-WORDS_MAX:]
+    os.close(heard)
+    return words
+
+
+def _note_end(path: str, words: bytes, code: int) -> None:
+    how = f"signal {-code}" if code < 0 else f"status {code}"
+    head = time.strftime("%Y-%m-%d %H:%M:%S the server ended, ") + how
+    _write(path, head.encode() + b"\n" + words + b"\n" * (words[-1:] not in (b"", b"\n")))
+
+
+def _write(path: str, words: bytes) -> None:
+    """Append to the log, which stays small. Its absence keeps nobody from being served."""
+    try:
+        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            before = os.read(log, LOG_MAX)
+            os.lseek(log, 0, os.SEEK_SET)
+            os.write(log, kept := (before + words)[-LOG_MAX:])
+            os.ftruncate(log, len(kept))
+        finally:
+            os.close(log)
+    except OSError:
+        pass
+
+
+def _serve(socket: _socket.socket, house: House, report: int, said: int) -> None:
+    """The server proper; its standard error is the pipe `said`."""
     from quicksand_smb.server import serve_socket
 
+    os.dup2(said, 2)
+    os.close(said)
     _die_with_parent()
     gc.freeze()  # what is loaded stays
     gc.enable()

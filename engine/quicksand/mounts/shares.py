@@ -14,10 +14,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from quicksand.errors import ConfigError, StateError
-from quicksand.host.files import is_locked, map_os_errors, read_json, try_lock, write_json
+from quicksand.host.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.host.processes import holders_of, is_process, send_signal, start_of
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts.mount import Mount, decode_mount
+from quicksand.text import printable
+
+WORDS_MAX = 2000
+"""Bytes that are read of the last words of servers."""
+ENDED = "the server ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +106,17 @@ def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple
     raise StateError(
         f"{SHARES} directories are mounted, which is the most", hint="unmount one of them"
     )
+
+
+def last_words(machine: MachineDir, number: int) -> str:
+    """What the last server on a stream that ended said, in one line that can be printed; "" if none
+    has ended. Blocks for I/O."""
+    lines = tail(machine.share_log(number), limit=WORDS_MAX).splitlines()
+    begins = [at for at, line in enumerate(lines) if ENDED in line]
+    if not begins:
+        return printable(lines[-1]) if lines else ""
+    how, said = lines[begins[-1]], lines[begins[-1] + 1 :]
+    return printable(": ".join([how, *said[-1:]]))
 
 
 def may_be_mounted(machine: MachineDir) -> bool:

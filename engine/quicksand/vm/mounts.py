@@ -12,7 +12,7 @@ from quicksand.layout import MachineDir, runtime_dir
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
 from quicksand.mounts.mount import CIFS, NINEP, Mount
-from quicksand.mounts.shares import Share, list_shares, read_shares
+from quicksand.mounts.shares import Share, last_words, list_shares, read_shares
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
 
@@ -27,6 +27,8 @@ class MountHandle:
     type: str = CIFS
     is_served: bool = True
     """False once its server has ended; the guest then sees errors there."""
+    reason: str = ""
+    """What its server last said when it ended; "" if it never has."""
 
 
 class Mounts:
@@ -41,7 +43,10 @@ class Mounts:
 
     def list(self) -> Sequence[MountHandle]:
         machine = self._machine()
-        served = [_handle_of(share.mount, share.is_served) for share in read_shares(machine)]
+        served = [
+            _handle_of(share.mount, share.is_served, last_words(machine, share.number))
+            for share in read_shares(machine)
+        ]
         return [*served, *(_handle_of(mount) for mount in machine_devices.mounted(machine))]
 
     async def add(self, mount: Mount) -> MountHandle:
@@ -146,11 +151,12 @@ class Mounts:
             )
 
 
-def _handle_of(mount: Mount, is_served: bool = True) -> MountHandle:
+def _handle_of(mount: Mount, is_served: bool = True, reason: str = "") -> MountHandle:
     return MountHandle(
         host=mount.host,
         guest=mount.guest,
         readonly=mount.readonly,
         type=mount.type,
         is_served=is_served,
+        reason=reason,
     )

@@ -236,6 +236,8 @@ class FakeService(FakeSaves):
         self.world = world
         self.calls: list[str] = []
         self.made: list[NewSpec] = []
+        self.notices: tuple[str, ...] = ()
+        """What a start could not do."""
         """What `create` was asked for."""
         self.hold: asyncio.Event | None = None
         """Operations wait for it."""
@@ -283,7 +285,7 @@ class FakeService(FakeSaves):
         self.terminals.append(FakeTerminal(session, size, sink))
         return self.terminals[-1]
 
-    async def create(self, spec: NewSpec, report: Report) -> None:
+    async def create(self, spec: NewSpec, report: Report) -> tuple[str, ...]:
         self.made.append(spec)
         new_id = f"{len(self.calls):012x}"
         report(Progress(new_id))
@@ -292,11 +294,13 @@ class FakeService(FakeSaves):
         self._put(
             replace(WEB, id=new_id, name=spec.name, image=spec.image, created=NOW, started=NOW)
         )
+        return self.notices
 
-    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> None:
+    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> tuple[str, ...]:
         report(Progress(sandbox_id, "start QEMU", 4, 5))
         await self._operate(f"start {sandbox_id}" + (f" at {at}" if at else ""), report)
         self._change(sandbox_id, State.RUNNING)
+        return self.notices
 
     async def stop(self, sandbox_id: str) -> None:
         await self._operate(f"stop {sandbox_id}")

@@ -14,6 +14,7 @@ from quicksand_tui.actions.line import verbs_of
 from quicksand_tui.actions.registry import Scope, find_action
 from quicksand_tui.forms.mounts import (
     complete_directory,
+    complete_mounts,
     find_mount_problems,
     look_at_directory,
     mount_form,
@@ -142,6 +143,26 @@ def test_the_checks_are_those_of_the_engine(here: Path) -> None:
 )
 def test_directories_are_completed(here: Path, typed: str, found: tuple[str, ...]) -> None:
     assert complete_directory(typed) == found
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("", ()),
+        ("sr", ("src/", "srv/")),
+        ("src:/src:ro sr", ("src:/src:ro src/", "src:/src:ro srv/")),
+        ("src:/src ", ()),
+        ("src:/s", ()),
+        ("'sr", ()),
+        ("a", ()),
+        ("~", ("~/",)),
+    ],
+)
+def test_the_last_of_several_mounts_is_completed(
+    here: Path, typed: str, found: tuple[str, ...]
+) -> None:
+    (here / "a b").mkdir()
+    assert complete_mounts(typed) == found
 
 
 def test_a_name_that_cannot_be_typed_is_not_offered(here: Path) -> None:
@@ -334,3 +355,12 @@ async def test_clones_get_the_mounts_only_if_asked() -> None:
 def test_the_state_of_a_mount_has_a_word_and_a_glyph_of_its_own() -> None:
     texts = {mount_row(replace(SRC, state=state)).cells["state"].text for state in MountState}
     assert len({text[0] for text in texts}) == len(texts) == len(MountState)
+
+
+async def test_what_a_start_could_not_mount_is_told() -> None:
+    service = FakeService()
+    service.notices = ("not mounted at /mnt/data: /data cannot be mounted: No such file",)
+    async with shown(service) as (app, _):
+        app.operations.start(DB)
+        await until(lambda: toasts(app))
+        assert toasts(app) == [f"db runs, but: {service.notices[0]}"]

@@ -176,6 +176,7 @@ def test_mounts_of_the_next_start_are_listed(
         "readonly": False,
         "type": "cifs",
         "state": "at its start",
+        "reason": "",
     }
     assert (second["guest"], second["readonly"]) == ("/mnt/data", True)
     assert run(["mounts", "web"]) == Exit.OK

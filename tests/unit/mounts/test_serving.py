@@ -22,7 +22,7 @@ from quicksand.mounts.directories import check_directory
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import start_server
 from quicksand.mounts.shares import Share
-from quicksand_smb import HANG_UP
+from quicksand_smb import HANG_UP, attend
 
 from tests.conftest import our_processes, wait_for
 
@@ -287,3 +287,51 @@ def test_a_damaged_record_is_none(
     assert shares.list_shares(machine) == []
     path.write_text("no JSON")
     assert shares.list_shares(machine) == []
+
+
+async def test_the_last_words_of_a_server_are_kept_and_bounded(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    share = await start_server(machine, data, "secret")
+    stream = qemu.accept()
+    assert shares.last_words(machine, 0) == ""
+    for _ in range(2):
+        (server,) = children_of(share.pid)
+        os.kill(server, signal.SIGSEGV)
+        with contextlib.closing(stream):
+            while stream.recv(4096):
+                pass
+        stream = qemu.accept()
+        wait_for(lambda: machine.share_log(0).exists(), what="its last words")
+    stream.close()
+    wait_for(lambda: "signal 11" in shares.last_words(machine, 0), what="how it ended")
+    assert machine.share_log(0).stat().st_mode & 0o777 == 0o600
+
+
+def test_what_servers_said_is_one_line_that_can_be_shown(machine: MachineDir) -> None:
+    log = machine.share_log(0)
+    log.write_text("old\n2026-01-01 00:00:00 the server ended, status 1\nTraceback\nE: \x1b[2J\n")
+    assert (
+        shares.last_words(machine, 0) == "2026-01-01 00:00:00 the server ended, status 1: E: ?[2J"
+    )
+    log.write_text("x" * 100_000)
+    assert len(shares.last_words(machine, 0)) == shares.WORDS_MAX
+
+
+def test_the_log_of_servers_stays_small_and_is_no_link(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for number in range(20):
+        attend._write(str(log), b"%d" % number + b"x" * attend.WORDS_MAX)
+    assert log.stat().st_size == attend.LOG_MAX
+    assert log.read_bytes().endswith(b"19" + b"x" * attend.WORDS_MAX)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "elsewhere")
+    attend._write(str(link), b"words")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_of_what_is_written_the_end_is_heard() -> None:
+    heard, said = os.pipe()
+    os.write(said, b"a" * 10_000 + b"the end")
+    os.close(said)
+    assert attend._hear_out(heard) == (b"a" * 10_000 + b"the end")[-attend.WORDS_MAX :]
