@@ -10,21 +10,24 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from quicksand import SandboxConfig
 from quicksand.errors import MountError, StateError
 from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths
 from quicksand.host.processes import is_process, start_of
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts import mounting, shares
+from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import check_directory
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import start_server
 from quicksand.mounts.shares import Share
 from quicksand_smb import HANG_UP, attend
 
-from tests.conftest import our_processes, wait_for
+from tests.conftest import blank_record, our_processes, wait_for
 
 # A frame of four bytes of length, and the header of a NEGOTIATE with one dialect, 3.1.1 without its
 # contexts replaced by 2.1 ([MS-SMB2] 2.2.1, 2.2.3).
@@ -335,3 +338,33 @@ def test_of_what_is_written_the_end_is_heard() -> None:
     os.write(said, b"a" * 10_000 + b"the end")
     os.close(said)
     assert attend._hear_out(heard) == (b"a" * 10_000 + b"the end")[-attend.WORDS_MAX :]
+
+
+async def test_a_machine_remembers_that_its_guest_may_have_mounts(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    assert not shares.may_be_mounted(machine)
+    share = await start_server(machine, data, "secret")
+    shares.forget(machine, share)
+    assert shares.may_be_mounted(machine), "whether it is unmounted only the guest knows"
+    wait_for(lambda: not share.is_served, what="the server's end")
+
+
+@pytest.mark.parametrize("is_past", [True, False])
+async def test_a_guest_is_asked_for_old_mounts_only_if_there_can_be_some(
+    machine: MachineDir, qemu: Qemu, places: Paths, is_past: bool
+) -> None:
+    asked: list[str] = []
+
+    async def ask(method: str, _params: dict[str, Any], _seconds: float) -> dict[str, Any]:
+        asked.append(method)
+        return {"shares": []}
+
+    record = blank_record(SandboxConfig.parse({"image": "x"}))
+    mounts = MountsAtStart(record, places, is_past=is_past)
+    mounts.note(machine)
+    assert shares.may_be_mounted(machine) == is_past
+    await mounts.begin(machine)
+    await mounts.finish(machine, ask)
+    assert asked == ["shares"] * is_past
+    assert not shares.may_be_mounted(machine), "they are detached"
