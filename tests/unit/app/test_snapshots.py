@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -52,9 +53,11 @@ Compare = Callable[..., bool]
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A picture has everything, also what Textual draws a frame later behind a dialog."""
+    """A picture has everything, also what Textual draws a frame later behind a dialog, and what
+    is told for some seconds."""
     monkeypatch.setattr("textual.app.wait_for_idle", usual_wait)
     monkeypatch.setattr("textual.pilot.wait_for_idle", usual_wait)
+    monkeypatch.setattr(Notification, "time_left", 3600.0)
 
 
 def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
