@@ -79,9 +79,8 @@ def _confine(house: "House", path: str) -> None:
 
     gc.freeze()
     gc.enable()
-    shares = [(share.path, share.is_read_only) for share in house.shares.values()]
     readable = [*confine.module_directories(), os.path.dirname(os.path.abspath(path))]
-    for measure in confine.confine(shares, also_read=readable):
+    for measure in confine.confine(house.directories(), also_read=readable):
         if not measure.in_force:
             sys.stderr.write(f"quicksand_smb: not confined by {measure}\n")
 

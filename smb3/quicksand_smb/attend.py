@@ -160,7 +160,7 @@ def _serve(socket: _socket.socket, house: House, report: int, said: int) -> None
     _die_with_parent()
     gc.freeze()  # what is loaded stays
     gc.enable()
-    confine.confine([(share.path, share.is_read_only) for share in house.shares.values()])
+    confine.confine(house.directories())
     if report >= 0:
         try:
             os.write(report, b"ready")

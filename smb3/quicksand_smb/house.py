@@ -113,6 +113,14 @@ class House:
             if name not in self.shares and (made := open_share(one)):
                 self.shares[name] = made
 
+    def directories(self) -> list[tuple[str, bool]]:
+        """What is shared, as paths for `confine`, and whether it is only read. By descriptor: a
+        name may by now lead to what is not shared."""
+        return [
+            (share.store.own_path() or share.path, share.is_read_only)
+            for share in self.shares.values()
+        ]
+
     def end(self) -> None:
         """Close everything that is shared. Done twice, it does nothing."""
         for share in self.shares.values():

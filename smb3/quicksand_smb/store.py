@@ -132,6 +132,16 @@ class Store(Share):
         for node in nodes:
             node.close()
 
+    def own_path(self) -> str | None:
+        """A path for this process to the directory that was opened, whatever has become of its
+        name; None where there is no /proc."""
+        root = self._root.take()
+        try:
+            path = os.fsdecode(kernel.own_path(root))
+            return path if os.path.exists(path) else None
+        finally:
+            self._root.give()
+
     # Looking.
 
     @_mapped

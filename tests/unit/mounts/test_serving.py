@@ -23,11 +23,13 @@ from quicksand.mounts import mounting, shares
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import check_directory
 from quicksand.mounts.mount import Mount
-from quicksand.mounts.serving import start_server
+from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
 from quicksand_smb import HANG_UP, attend
 
 from tests.conftest import blank_record, our_processes, wait_for
+from tests.unit.smb_attack import raw
+from tests.unit.smb_attack.guest import Guest
 
 # A frame of four bytes of length, and the header of a NEGOTIATE with one dialect, 3.1.1 without its
 # contexts replaced by 2.1 ([MS-SMB2] 2.2.1, 2.2.3).
@@ -122,6 +124,32 @@ async def test_a_server_that_is_killed_is_begun_anew_and_the_guest_told(
         assert greets(stream)
     assert share.is_served
     stream.close()
+
+
+async def test_one_that_is_begun_anew_serves_the_directory_that_was_mounted(
+    machine: MachineDir, qemu: Qemu, data: Mount, tmp_path: Path
+) -> None:
+    """Its name leads elsewhere by now, to what the server may neither serve nor reach."""
+    Path(data.host, "file").write_text("mounted")
+    share = await start_server(machine, data, "secret")
+    stream = qemu.accept()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "private").touch()
+    Path(data.host).rename(tmp_path / "moved")
+    Path(data.host).symlink_to(tmp_path / "other")
+    (server,) = children_of(share.pid)
+    os.kill(server, signal.SIGKILL)
+    stream.close()
+    with qemu.accept() as stream:
+        assert stream.recv(4) == HANG_UP
+        guest = Guest(stream)
+        guest.negotiate(0x210)
+        guest.log_in("secret")
+        guest.connect(share_name(share.number))
+        guest.open("file", disposition=raw.OPEN)
+        guest.open("new", disposition=raw.NEW)
+    assert sorted(os.listdir(tmp_path / "moved")) == ["file", "new"]
+    share.end()
 
 
 async def test_without_its_attendant_there_is_no_server(
