@@ -83,7 +83,8 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, and no error of ours
 
 
 # DENIED never stands for a failure of ours: a Linux client answers ACCESS_DENIED to a rename by
-# deleting the target and trying again.
+# deleting the target and trying again (fs/smb/client/inode.c, cifs_rename2). It has no status for
+# EPERM.
 _OF_STORE: dict[Reason, Status] = {
     Reason.NOT_FOUND: Status.OBJECT_NAME_NOT_FOUND,
     Reason.NO_PATH: Status.OBJECT_PATH_NOT_FOUND,

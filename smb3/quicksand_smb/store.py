@@ -418,6 +418,21 @@ class Store(Share):
             self._drop(root, old_parent)
 
     @_mapped
+    def may_remove(self, root: int, names: Names) -> bool:
+        """Whether a name is there, in a directory in which this user may change names. Raises as
+        `look`."""
+        parent, name = self._parent(root, names)
+        try:
+            kernel.stat_at(parent, name)
+            as_effective = os.access in os.supports_effective_ids
+            changes = os.W_OK | os.X_OK
+            return os.access(kernel.own_path(parent), changes, effective_ids=as_effective)
+        except FileNotFoundError:
+            return False
+        finally:
+            self._drop(root, parent)
+
+    @_mapped
     def link(
         self,
         root: int,

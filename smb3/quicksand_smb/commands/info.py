@@ -245,7 +245,10 @@ def _rename(_: Request, handle: Handle, data: memoryview) -> None:
     try:
         share.store.rename(old, new, replace=wanted.replace, same_as=handle.node.stat())
     except StoreError as error:
-        raise _not_denied(error) from error
+        if error.reason is Reason.DENIED and share.store.may_remove(new):
+            # A Linux client that is told ACCESS_DENIED deletes the target and tries again.
+            raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
+        raise
     if share.watches:
         kind = notify.DIR_NAME if handle.is_directory else notify.FILE_NAME
         notify.tell_rename(share.watches, old, new, kind)
@@ -267,12 +270,6 @@ def _rename_stream(handle: Handle, wanted: fscc.RenameWish) -> None:
     del share.files[handle.file.key]
     handle.file.rename_stream(name)
     share.files[handle.file.key] = handle.file
-
-
-def _not_denied(error: StoreError) -> Exception:
-    """Returns SHARING_VIOLATION for a denied rename: a Linux client that is told ACCESS_DENIED
-    deletes the target and tries again."""
-    return Refusal(Status.SHARING_VIOLATION) if error.reason is Reason.DENIED else error
 
 
 def _check_children(handle: Handle) -> None:

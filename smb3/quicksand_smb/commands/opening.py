@@ -229,10 +229,19 @@ def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
             target = share.store.read_link(plan.names[: error.depth])
             rest = "\\".join(names.to_wire(one) for one in plan.names[error.depth :])
             raise _stopped(request, target, rest) from None
+        if error.reason is Reason.DENIED and plan.is_posix and _is_to_be_renamed(wanted):
+            # Linux would delete the target (see `info._rename`).
+            raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         if error.reason is Reason.DENIED and wanted.access & MAXIMUM_ALLOWED:
             wish.read = wish.write = False
             return share.store.open(plan.names, wish)
         raise
+
+
+def _is_to_be_renamed(wanted: CreateRequest) -> bool:
+    """Whether Linux opens a file so to rename it; one to be removed has one of these options."""
+    options = wanted.options & (wire.DELETE_ON_CLOSE | wire.DIRECTORY)
+    return wanted.access == DELETE and not options
 
 
 def _open_stream(share: Share, plan: Plan) -> tuple[Node, Action]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ SYMLINK = 0xA000000C
 DIRECTORY, FILE, REPARSE_POINT = 0x1, 0x40, 0x200000
 NO_MODE = 0xFFFF
 NO_EAS, BAD_NAME = 0xC0000052, 0xC0000033
+DENIED, WRITE_PROTECTED = 0xC0000022, 0xC00000A2
 SECURITY, OWNER, LIST = 3, 1, 4
 
 
@@ -148,3 +152,71 @@ def test_what_is_the_servers_own_is_roots_in_the_guest(monkeypatch: pytest.Monke
     assert posix.seen_owners(found) == posix.owner_sid(0) + posix.group_sid(0)
     monkeypatch.setattr(os, "getuid", lambda: 1001)
     assert posix.seen_owners(found) == posix.owner_sid(1000) + posix.group_sid(1000)
+
+
+DAC_OVERRIDE, DAC_READ_SEARCH = 1 << 1, 1 << 2
+
+
+@contextlib.contextmanager
+def heeding_modes() -> Iterator[None]:
+    """Without the capabilities by which root may do what a file's mode forbids (capset(2))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    head = struct.pack("<Ii", 0x20080522, 0)
+    held = ctypes.create_string_buffer(24)
+    assert libc.capget(head, held) == 0
+    effective, rest = struct.unpack("<I20s", held.raw)
+    fewer = struct.pack("<I20s", effective & ~(DAC_OVERRIDE | DAC_READ_SEARCH), rest)
+    assert libc.capset(head, fewer) == 0
+    yield
+    assert libc.capset(head, held.raw) == 0
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Path]:
+    """ "ours", and "fixed", in which the server may not change names, as for a plain user."""
+    for name in ("ours", "fixed"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    (tmp_path / "fixed").chmod(0o555)
+    with heeding_modes():
+        yield tmp_path
+    (tmp_path / "fixed").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("fixed/file", "ours/new", DENIED),
+        ("fixed/file", "ours/file", WRITE_PROTECTED),
+        ("ours/file", "fixed/new", DENIED),
+        ("ours/file", "fixed/file", DENIED),
+    ],
+)
+def test_a_denied_rename_says_so_only_where_linux_does_no_harm(
+    plain: Path, client: Client, old: str, new: str, told: int
+) -> None:
+    """Told that it is denied, it would delete the target and rename again."""
+    file = client.open(old, disposition=1, access=0x10000, contexts=c.posix_context(NO_MODE))
+    answer = client.ask(c.SET, c.set_info(file, 10, c.rename(new, replace=True)))
+    assert answer.status == told
+    assert (plain / "ours" / "file").read_text() == "ours"
+    assert (plain / "fixed" / "file").read_text() == "fixed"
+    client.close(file)
+    if told == DENIED and (plain / new).exists():
+        removing = c.create(
+            new, disposition=1, access=0x10000, options=0x1000, contexts=c.posix_context(NO_MODE)
+        )
+        opened = client.ask(c.CREATE, removing)
+        assert client.ask(c.CLOSE, c.close(opened.body[64:80])).status == DENIED
+
+
+def test_what_is_to_be_renamed_is_not_denied_where_it_cannot_be_reached(
+    plain: Path, client: Client
+) -> None:
+    (plain / "fixed").chmod(0)
+    for options, told in ((0, WRITE_PROTECTED), (0x1000, DENIED)):
+        wanted = c.create(
+            "fixed/file", disposition=1, access=0x10000, options=options,
+            contexts=c.posix_context(NO_MODE),
+        )  # fmt: skip
+        assert client.ask(c.CREATE, wanted).status == told
