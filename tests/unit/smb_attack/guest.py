@@ -217,7 +217,12 @@ def serving(place: Path, **config: Any) -> Iterator[Server]:
     (outside / "canary").write_bytes(b"alive")
     (fixed / "file").write_bytes(b"fixed")
     path, log = place / "config.json", place / "log"
-    shares = {"RW": {"path": str(share)}, "RO": {"path": str(fixed), "read_only": True}}
+    shares: dict[str, Any] = {
+        "RW": {"path": str(share)},
+        "RO": {"path": str(fixed), "read_only": True},
+        # As the kernel's client calls it in its recording.
+        "QUICKSAND0": {"path": str(share)},
+    }
     path.write_text(json.dumps({"shares": shares, "resynchronise": True} | config))
     log.touch()
     ours, theirs = socket.socketpair()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import select
 import time
+from pathlib import Path
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server
-from tests.unit.smb_attack.record import SESSIONS, frames
+from tests.unit.smb_attack.record import KERNELS, SESSIONS, frames
 
 SESSION_AT, TREE_AT, NEXT_AT, CHARGE_AT, COMMAND_AT, FLAGS_AT, NUMBER_AT = 40, 36, 20, 6, 12, 16, 24
 """[MS-SMB2] 2.2.1."""
@@ -28,10 +29,12 @@ NAMES = [
 ]
 
 
-def requests(name: str) -> list[bytes]:
+RECORDED = sorted((*SESSIONS.iterdir(), *KERNELS.iterdir()))
+
+
+def requests(recording: Path) -> list[bytes]:
     """What the client has said in a recording."""
-    recorded = frames((SESSIONS / f"{name}.bin").read_bytes())
-    return [frame for is_clients, frame in recorded if is_clients]
+    return [frame for is_clients, frame in frames(recording.read_bytes()) if is_clients]
 
 
 def messages(frame: bytes) -> list[bytes]:
@@ -86,7 +89,7 @@ class Hostile:
     def __init__(self, server: Server, seed: int) -> None:
         self._guest: Guest = server.guest
         self._chance = random.Random(seed)
-        self._recordings = [requests(path.stem) for path in sorted(SESSIONS.iterdir())]
+        self._recordings = [requests(path) for path in RECORDED]
         self.said = 0
 
     def play(self) -> None:

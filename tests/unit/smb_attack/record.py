@@ -17,6 +17,9 @@ from pathlib import Path
 from tests.unit.smb_attack.guest import serving
 
 SESSIONS = Path(__file__).parent / "sessions"
+KERNELS = Path(__file__).parent / "said"
+"""Of the same form, without answers: what the client of a kernel (Linux 6.12) has said to the
+server of a mount. Its login knows a secret that is gone, so it is answered otherwise now."""
 SAID = (
     "mkdir made; cd made; put {file} put; ls; get put {back}; allinfo put; rename put moved;"
     " ls m*; cd ..; allinfo made; put {file} other; hardlink other link; del other; del link;"

@@ -36,7 +36,7 @@ DECODERS = {
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_every_request_of_a_real_client_is_understood(name: str) -> None:
     seen = set()
-    for frame in requests(name):
+    for frame in requests(SESSIONS / f"{name}.bin"):
         ours = headers.split(memoryview(frame))
         assert [bytes(one) for one in ours] == messages(frame)
         for message in ours:
@@ -116,7 +116,7 @@ def test_five_minutes_of_spoiled_conversations_do_no_harm(tmp_path: Path) -> Non
 def test_a_decoder_that_checks_nothing_is_found_out() -> None:
     """Spoiling reaches the decoders: one that trusts its input fails on it."""
     chance = random.Random(1)
-    said = requests(RECORDINGS[0])
+    said = requests(SESSIONS / f"{RECORDINGS[0]}.bin")
     refused = 0
     for _ in range(2000):
         frame = spoiled(chance, chance.choice(said), said)

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
+import pkgutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import quicksand_smb
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand_smb import access, fscc, header, ntlm, posix, spnego
+from quicksand_smb import access, fscc, header, names, ntlm, posix, spnego
 from quicksand_smb.commands import ioctl as ioctl_command
 from quicksand_smb.credits import MOST, Window
 from quicksand_smb.messages import create, ioctl, lock, negotiate, query, readwrite, session
 from quicksand_smb.reasons import StoreError
-from quicksand_smb.wire import ProtocolError
+from quicksand_smb.wire import ProtocolError, decode_text
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
+
+
+def of_view(decode: Callable[[memoryview], object]) -> Callable[[bytes], object]:
+    """A decoder that reads a part of a message where it lies."""
+
+    @functools.wraps(decode)
+    def run(data: bytes) -> object:
+        return decode(memoryview(data))
+
+    return run
+
+
+def reparse(data: memoryview) -> object:
+    return ioctl_command._decode_reparse(data, is_posix=False)
+
 
 WHOLE: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "negotiate": (negotiate.decode_request, struct.pack("<HHHH", 36, 1, 1, 0)),
@@ -40,24 +60,26 @@ WHOLE: dict[str, tuple[Callable[[bytes], object], bytes]] = {
 PARTS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "header": (header.decode_header, b"\xfeSMB\x40\0"),
     "error": (header.decode_error, b"\x09\0"),
-    "frame": (lambda data: header.split(memoryview(data)), bytes(20) + b"\x48\0\0\0"),
+    "frame": (of_view(header.split), bytes(20) + b"\x48\0\0\0"),
     "preauth": (negotiate.decode_preauth, b"\1\0"),
     "signing": (negotiate.decode_signing, b"\1\0"),
     "contexts": (create.decode_contexts, struct.pack("<IHH", 32, 16, 4)),
+    "lease": (create.decode_lease, bytes(32)),
     "posix": (posix.decode_create, b""),
+    "text": (decode_text, b"a\0"),
     "validate": (ioctl.decode_validate, b""),
     "copy": (ioctl.decode_copy, bytes(24) + b"\2\0\0\0"),
     "duplicate": (ioctl.decode_duplicate, b""),
     "range": (ioctl.decode_range, b""),
-    "basic": (lambda data: fscc.decode_basic(memoryview(data)), b""),
-    "rename": (lambda data: fscc.decode_rename(memoryview(data)), bytes(16)),
-    "attributes": (lambda data: fscc.decode_attributes(memoryview(data)), b""),
+    "basic": (of_view(fscc.decode_basic), b""),
+    "rename": (of_view(fscc.decode_rename), bytes(16)),
+    "attributes": (of_view(fscc.decode_attributes), b""),
     "security": (
-        lambda data: access.decode(memoryview(data)),
+        of_view(access.decode),
         struct.pack("<BBHIIII", 1, 0, 4, 0, 0, 0, 20),
     ),
     "reparse": (
-        lambda data: ioctl_command._decode_reparse(memoryview(data), is_posix=False),
+        of_view(reparse),
         b"\x0c\0\0\xa0",
     ),
     "spnego first": (spnego.unwrap, b"\x60"),
@@ -65,6 +87,41 @@ PARTS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "ntlm 1": (ntlm.decode_negotiate, b"NTLMSSP\0\1\0\0\0"),
     "ntlm 3": (ntlm.decode_authenticate, b"NTLMSSP\0\3\0\0\0"),
 }
+
+
+def decoders() -> Iterator[tuple[str, object]]:
+    """Every function of the server that reads what a client has sent, by the name that those
+    have."""
+    for found in pkgutil.walk_packages(quicksand_smb.__path__, "quicksand_smb."):
+        if found.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(found.name)
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == found.name and name.startswith(("decode", "unwrap")):
+                yield f"{found.name}.{name}", function
+
+
+def test_every_decoder_gets_garbage() -> None:
+    known = [inspect.unwrap(decode) for decode, _ in (*WHOLE.values(), *PARTS.values())]
+    found = list(decoders())
+    assert len(found) > 30
+    assert [name for name, function in found if function not in known] == []
+
+
+@pytest.mark.parametrize("posix", [False, True])
+@given(text=st.text() | st.text("./\\:?*\0 \uf022\uf080\ud800a", max_size=20))
+def test_any_text_is_a_name_or_none(posix: bool, text: str) -> None:
+    """One that is taken comes back as it was, and leads nowhere else."""
+    try:
+        found = names.from_wire(text, posix=posix, separator="/" if posix else "\\")
+        path = names.host_path(found)
+    except StoreError:
+        return
+    assert not {b"", b".", b".."} & set(path)
+    assert not any(b"/" in part or b"\0" in part for part in path)
+    again = [names.to_wire(names.from_host(part), posix=posix) for part in path]
+    told = ("/" if posix else "\\").join(again)
+    assert names.from_wire(told, posix=posix, separator="/" if posix else "\\") == found
 
 
 @pytest.mark.parametrize("name", WHOLE)
