@@ -1,0 +1,69 @@
+"""The image `debian-desktop`, built if it is missing, and what a sandbox of it shows: `make soak`.
+It takes minutes, and half a gigabyte of the user's image store."""
+
+from __future__ import annotations
+
+import pytest
+from quicksand import Sandbox
+from quicksand.config import SandboxConfig
+from quicksand.host.paths import Paths
+from quicksand.images.building import build_if_missing, suggested_options
+from quicksand.registry import Registry
+from quicksand.template_maker import READY, warm
+
+pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
+
+IMAGE = "debian-desktop"
+PANEL = 28
+"""Pixels of the panel at the top of the screen."""
+
+BACKGROUND = (41, 61, 84)
+"""What `debian-desktop.sh` asks for, as 0.16, 0.24, 0.33."""
+
+
+async def say(sandbox: Sandbox, command: str) -> list[str]:
+    result = await sandbox.execute(command, timeout=300)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+class Pixels:
+    """A picture of the screen."""
+
+    def __init__(self, ppm: bytes) -> None:
+        head, size, _, self.data = ppm.split(b"\n", 3)
+        assert head == b"P6"
+        self.width, self.height = (int(word) for word in size.split())
+
+    def at(self, x: int, y: int) -> tuple[int, ...]:
+        """The red, green and blue at a place."""
+        start = 3 * (y * self.width + x)
+        return tuple(self.data[start : start + 3])
+
+
+async def test_a_sandbox_from_a_template_shows_the_desktop_at_once(places: Paths) -> None:
+    await build_if_missing(IMAGE, places, build=True)
+    config = SandboxConfig.parse({**suggested_options(IMAGE, places), "image": IMAGE})
+    await warm(Registry(places), config)
+    async with Sandbox(image=IMAGE, name="desk") as sandbox:
+        assert sandbox.boot_timing is not None
+        assert sandbox.boot_timing.mode == "template"
+        picture = Pixels(await sandbox.screenshot(format="ppm"))
+        assert (picture.width, picture.height) == (1280, 800)
+        assert picture.at(900, 600) == pytest.approx(BACKGROUND, abs=2)
+        panel = [picture.at(x, PANEL // 2) for x in range(300, 1200, 50)]
+        assert all(min(pixel) > 200 for pixel in panel)
+        # The host has another name now, and programs still reach the screen.
+        assert await say(sandbox, "hostname") == ["desk"]
+        assert (await say(sandbox, "xdotool getmouselocation --shell"))[2] == "SCREEN=0"
+        command = "on-desktop sh -c 'id -un; echo $HOME; xdpyinfo >/dev/null && echo $DISPLAY'"
+        assert await say(sandbox, command) == ["quicksand", "/home/quicksand", ":0"]
+
+
+async def test_without_a_display_it_is_ready_at_once_and_has_no_desktop(places: Paths) -> None:
+    await build_if_missing(IMAGE, places, build=True)
+    async with Sandbox(image=IMAGE, warm=False, enable_display=False) as sandbox:
+        await say(sandbox, READY)
+        await say(sandbox, "systemctl is-system-running --wait || true")
+        assert (await sandbox.execute("pgrep -x Xorg")).exit_code == 1
+        assert await say(sandbox, "systemctl --failed --no-legend") == []
