@@ -45,6 +45,7 @@
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
             smbN.sock.log  the last words of servers of the share that ended
+            smb.starts  a byte for each server that was started
             smb.past    its guest may have shares mounted from before its checkpoint
             9p.json     the directories that QEMU serves itself, and which of them are mounted
 """
@@ -221,6 +222,10 @@ class MachineDir:
 
     def share_record(self, number: int) -> Path:
         return self.root / f"smb{number}.json"
+
+    @property
+    def share_starts(self) -> Path:
+        return self.root / "smb.starts"
 
     @property
     def past_shares(self) -> Path:

@@ -18,7 +18,7 @@ from quicksand.host.processes import send_signal, start_of
 from quicksand.host.threads import to_the_end
 from quicksand.layout import MachineDir
 from quicksand.mounts.mount import Mount
-from quicksand.mounts.shares import Share, a_stream
+from quicksand.mounts.shares import Share, a_stream, count_start
 from quicksand.text import printable
 
 START_S = 20.0
@@ -57,6 +57,7 @@ async def start_server(
             hint="it was started by an older version, or has ended: start it again",
         )
     with a_stream(machine, avoid) as (number, lock):
+        count_start(machine)
         config = {
             "shares": {share_name(number): {"path": mount.host, "read_only": mount.readonly}},
             "secret": secret,

@@ -20,6 +20,9 @@ from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts.mount import Mount, decode_mount
 from quicksand.text import printable
 
+STARTS_MAX = 1000
+"""Servers that are started beside one QEMU. For each connection that the guest has closed QEMU
+keeps 256 KiB (docs/internals/mounts.md)."""
 WORDS_MAX = 2000
 """Bytes that are read of the last words of servers."""
 ENDED = "the server ended"
@@ -117,6 +120,19 @@ def last_words(machine: MachineDir, number: int) -> str:
         return printable(lines[-1]) if lines else ""
     how, said = lines[begins[-1]], lines[begins[-1] + 1 :]
     return printable(": ".join([how, *said[-1:]]))
+
+
+def count_start(machine: MachineDir) -> None:
+    """Count one more server beside a QEMU. Raises StateError if there were `STARTS_MAX`,
+    HostError."""
+    with map_os_errors(machine.root), machine.share_starts.open("ab") as file:
+        if file.tell() >= STARTS_MAX:
+            raise StateError(
+                f"{STARTS_MAX} directories were mounted since this QEMU was started, and it keeps "
+                "memory of each",
+                hint="stop the sandbox and start it, or revert to a checkpoint: both start another",
+            )
+        file.write(b"\n")
 
 
 def may_be_mounted(machine: MachineDir) -> bool:

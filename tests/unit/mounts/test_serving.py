@@ -396,3 +396,14 @@ async def test_a_guest_is_asked_for_old_mounts_only_if_there_can_be_some(
     await mounts.finish(machine, ask)
     assert asked == ["shares"] * is_past
     assert not shares.may_be_mounted(machine), "they are detached"
+
+
+async def test_a_qemu_gets_only_so_many_servers(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    machine.share_starts.write_bytes(b"\n" * (shares.STARTS_MAX - 1))
+    share = await start_server(machine, data, "secret")
+    for _ in range(2):
+        with pytest.raises(StateError, match="1000 directories were mounted"):
+            await start_server(machine, data, "secret")
+    assert share.is_served
