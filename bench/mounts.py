@@ -90,6 +90,12 @@ class Bench:
         words = f"{before}; a=$(date +%s%N); {command}; b=$(date +%s%N); echo $((b - a))"
         return int((await self.say(f"set -e; {words}")).split()[-1]) / 1e9
 
+    async def sent(self) -> int:
+        """Messages that the guest's client has sent so far, on all mounts; those joined to one
+        frame count each. No other work on the host changes it."""
+        text = await self.say("cat /proc/fs/cifs/Stats")
+        return sum(map(int, re.findall(r"^SMBs: (\d+)", text, re.MULTILINE)))
+
     async def median(self, work: Callable[[], Awaitable[float]], scale: float = 0) -> float:
         """Seconds; with ``scale``, as many of it a second."""
         took = statistics.median([await work() for _ in range(self.turns)])
@@ -123,7 +129,8 @@ class Bench:
         return {"mb_s": await self.median(once, size)}
 
     async def unpack(self) -> dict[str, float]:
-        """As root, who tries to keep owners, and without."""
+        """As root, who tries to keep owners, and without. The messages are those to clean up after
+        the turn before, too."""
         found = {}
         for name, where, words in (
             ("s", AT, "--no-same-owner"),
@@ -132,7 +139,11 @@ class Bench:
         ):
             clean = f"rm -rf {where}/u; mkdir {where}/u"
             command = f"tar xf /root/t.tar -C {where}/u {words}"
+            before = await self.sent()
             found[name] = await self.median(lambda: self.seconds(command, before=clean))  # noqa: B023
+            if where == AT:
+                sent = await self.sent() - before
+                found[f"{name.removesuffix('s')}messages"] = round(sent / self.turns)
         return found
 
     async def walk(self) -> dict[str, float]:
@@ -167,16 +178,20 @@ class Bench:
 
     async def _compare(self, git: str, places: dict[str, str]) -> dict[str, Any]:
         times: dict[str, list[float]] = {}
+        messages: dict[str, int] = {}
         for _ in range(self.turns):
             for name, tree in places.items():
                 command = f"{git} --work-tree={tree} status --porcelain > {DISK}/told"
+                before = await self.sent()
                 cold = await self.seconds(command, before=COLD)
+                messages[f"{name}_messages"] = await self.sent() - before
                 again = await self.seconds(command, before="sleep 2")
                 if told := await self.say(f"head -c 200 {DISK}/told"):
                     raise RuntimeError(f"{name}: {told}")
                 times.setdefault(f"{name}_s", []).append(cold)
                 times.setdefault(f"{name}_again_s", []).append(again)
-        found = {name: round(statistics.median(each), 2) for name, each in times.items()}
+        found: dict[str, float] = dict(messages)
+        found |= {name: round(statistics.median(each), 2) for name, each in times.items()}
         if "published_s" in found:
             for kind in ("s", "again_s"):
                 ratio = found[f"published_{kind}"] / found[f"ours_{kind}"]
