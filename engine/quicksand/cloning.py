@@ -250,11 +250,12 @@ def _make(
     config = source.config
     # Two processes cannot listen on the same host port, so each clone gets a free one.
     forwards = tuple(PortForward(0, forward.guest) for forward in config.port_forwards)
+    vnc_port = None if config.vnc_port is None else 0
     record = replace(
         source,
         id=id_,
         name=name or id_,
-        config=replace(config, port_forwards=forwards, mounts=mounts),
+        config=replace(config, port_forwards=forwards, vnc_port=vnc_port, mounts=mounts),
         created=time.time(),
         committed=False,
         discard=source.discard if name is None else False,

@@ -244,6 +244,13 @@ def _check_boot_timeout(timeout: object) -> None:
         )
 
 
+def _check_vnc_port(port: object) -> None:
+    if port is not None and (not isinstance(port, int) or isinstance(port, bool)):
+        raise ConfigError(f"vnc_port {port!r} is not a port", hint="0 to 65535")
+    if isinstance(port, int):
+        _check_port("VNC", port, lowest=0)
+
+
 def _check_forwards(forwards: Sequence[PortForward]) -> None:
     if len(forwards) > FORWARDS_MAX:
         raise ConfigError(f"{len(forwards)} port forwards are too many; {FORWARDS_MAX} is the most")
@@ -400,6 +407,21 @@ class SandboxConfig:
     )
     """Whether the machine has a screen, a keyboard and a pointer (display/), as a desktop image
     needs."""
+    vnc_port: int | None = option(
+        None,
+        "--vnc-port",
+        metavar="PORT",
+        label="VNC port",
+        help="Serve its screen to VNC viewers at this port of 127.0.0.1, with a password; "
+        "0 takes a free one.",
+        hint="none; 0 takes a free one",
+        limit=5,
+        read=_reader(int, "a port"),
+        limits=_check_vnc_port,
+        reaches=lambda port: "" if port is None else f"VNC at {port or 'any'} port",
+    )
+    """The port of the host's loopback at which QEMU serves the screen, too. Other users of the host
+    can reach it, but need the password. None for none."""
     agent_http: bool = option(
         False,
         "--agent-http",
@@ -431,6 +453,10 @@ class SandboxConfig:
             raise ConfigError(f"image must be a name or a path, not {self.image!r}")
         for record in options_of(type(self)):
             record.check(getattr(self, record.keyword))
+        if self.vnc_port is not None and not self.enable_display:
+            raise ConfigError(
+                "vnc_port needs a screen to serve", hint="enable_display=True gives it one"
+            )
         needs = {
             "port forwards need": self.port_forwards,
             "mounts need": any(mount.type != NINEP for mount in self.mounts),

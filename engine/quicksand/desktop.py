@@ -43,6 +43,18 @@ class Desktop:
         can open. After a revert it is another one."""
         return self._display.machine().vnc_socket
 
+    @property
+    def vnc_port(self) -> int | None:
+        """The port of 127.0.0.1 at which VNC viewers find the screen; None without the option
+        ``vnc_port`` or while the sandbox is stopped."""
+        return self._display.vnc_port()
+
+    @property
+    def vnc_password(self) -> str | None:
+        """The password of viewers at `vnc_port`, a secret that changes with every start; None
+        without that port."""
+        return self._display.vnc_password()
+
     @overload
     async def screenshot(
         self,

@@ -30,6 +30,7 @@
         keeper.sock             the keeper's socket for clients
         keeper.lock             flock'ed by the keeper while it lives
         current                 a symbolic link to the directory of the QEMU that runs
+        vnc.password            for viewers at a port, if one is asked for
         <number>/               one directory per machine (QEMU): each revert starts a new one
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           exists while the VM waits for space on the host's disk
@@ -39,6 +40,7 @@
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
             vnc.sock    QEMU's VNC server, if the machine has a screen (display/)
+            port.sock   QEMU's VNC server for a port, until it has that port
             input.lock  flock'ed by the client that uses its keyboard and pointer now
             input.json  where the pointer was moved to, and what is held down
             smbN.sock   the stream of one share to its server (mounts/)
@@ -196,6 +198,15 @@ class MachineDir:
     @property
     def vnc_socket(self) -> Path:
         return self.root / "vnc.sock"
+
+    @property
+    def vnc_port_socket(self) -> Path:
+        return self.root / "port.sock"
+
+    @property
+    def vnc_password(self) -> Path:
+        """One for all machines of the sandbox, in the directory above."""
+        return self.root.parent / "vnc.password"
 
     @property
     def input_lock(self) -> Path:

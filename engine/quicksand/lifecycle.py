@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from quicksand.agent.link import AgentLink
 from quicksand.boot_disk import finish_start, prepare_disk
 from quicksand.config import BootTiming
+from quicksand.display.vnc import serve_at
 from quicksand.errors import (
     AgentError,
     AgentUnreachableError,
@@ -184,6 +185,7 @@ async def _start(
         )
         undo.push_async_callback(_kill, process)
         listeners.close()
+        await serve_at(machine_dir, ports.vnc)
         watch.lap("launch_process_s")
         watch.begin("guest")
         undo.push_async_callback(mounts.give_up)
@@ -196,6 +198,7 @@ async def _start(
             token=secrets.token_hex(16) if memory is None else memory.token,
             run=head.run or new_id(),
             origin="" if node is None or node.hidden else node.tag,
+            vnc_port=ports.vnc,
         )
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")

@@ -26,6 +26,9 @@ from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots.records import BLANK, Head, Node
 
+VNC_PORT = 5900
+"""The port of VNC's first display (RFC 6143); forwards to the guest have no part in it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -46,6 +49,8 @@ class Ports:
     forwards: tuple[PortForward, ...]
     http: int | None
     """Leads to the agent's HTTP interface; None if that is off."""
+    vnc: int | None = None
+    """Leads to the screen; None if it is not asked for."""
 
 
 async def gather_parts(
@@ -122,6 +127,7 @@ def plan_machine(
         ),
         network=config.network_mode,
         display=config.enable_display,
+        vnc_port=config.vnc_port is not None,
         forwards=ports.forwards,
         mac=mac_address(record.id),
         aio="threads",
@@ -140,6 +146,7 @@ def make_run_state(
     token: str,
     run: str,
     origin: str = "",
+    vnc_port: int | None = None,
 ) -> RunState:
     """The `RunState` of a machine whose keeper and QEMU have the process ids ``pids``."""
     return RunState(
@@ -152,6 +159,7 @@ def make_run_state(
         accel_reason=parts.status.error or "",
         forwards=tuple((f.host, f.guest) for f in machine.forwards),
         http_port=machine.http_port,
+        vnc_port=vnc_port,
         started=time.time(),
         paused=False,
         qemu_command=(str(parts.binaries.system), *plan(machine, listeners.inherited)),
@@ -162,7 +170,10 @@ def pick_all_ports(record: Record) -> Ports:
     """Choose the host ports for a start. Raises PortInUseError."""
     config = record.config
     http = pick_port(PortForward(0, AGENT_HTTP_PORT)) if config.agent_http else None
-    return Ports(forwards=pick_ports(config.port_forwards), http=http)
+    vnc = None
+    if config.vnc_port is not None:
+        vnc = pick_port(PortForward(config.vnc_port, VNC_PORT))
+    return Ports(forwards=pick_ports(config.port_forwards), http=http, vnc=vnc)
 
 
 def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:

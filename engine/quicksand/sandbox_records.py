@@ -119,6 +119,8 @@ class RunState:
     """Unix time."""
     paused: bool
     qemu_command: tuple[str, ...]
+    vnc_port: int | None = None
+    """The host port at which the screen is served, too."""
 
     def to_json(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
@@ -140,6 +142,7 @@ class RunState:
                 started=float(value["started"]),
                 paused=bool(value["paused"]),
                 qemu_command=tuple(str(a) for a in value["qemu_command"]),
+                vnc_port=None if value.get("vnc_port") is None else int(value["vnc_port"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"bad state: {error!r}") from error

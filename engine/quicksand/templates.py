@@ -202,7 +202,8 @@ def _nearest(path: Path) -> Path:
 def _key(record: Record, parts: Parts) -> str:
     """A digest of everything that the machine consists of, except what is renewed after a start
     (names, addresses, ports) and the paths of files."""
-    neutral = replace(record, id="0" * 12, name=TAG)
+    config = replace(record.config, vnc_port=None)
+    neutral = replace(record, id="0" * 12, name=TAG, config=config)
     image = replace(
         parts.image,
         kernel=Path("kernel"),
@@ -216,7 +217,11 @@ def _key(record: Record, parts: Parts) -> str:
         SandboxDir(Path()),
     )
     sockets = Inherited(
-        qmp=range(QMP_MONITORS), agent=range(AGENT_PORTS), shares=range(SHARES), vnc=Path("vnc")
+        qmp=range(QMP_MONITORS),
+        agent=range(AGENT_PORTS),
+        shares=range(SHARES),
+        vnc=Path("vnc"),
+        vnc_port=Path("port"),
     )
     program = parts.binaries.system.stat()
     facts: list[Any] = [

@@ -224,15 +224,19 @@ def vnc_command(name: str, as_json: bool) -> int:
     """Show where a VNC viewer finds a sandbox's screen: a Unix socket that only you can open.
 
     TigerVNC takes its path: `vncviewer "$(quicksand-tui vnc NAME)"`. A viewer on another host
-    reaches it through SSH: `ssh -L 5900:PATH HOST`, and then localhost:5900.
+    reaches it through SSH: `ssh -L 5900:PATH HOST`, and then localhost:5900. With `run --vnc-port`
+    it is a port, and the password for it is shown, too.
     """
-    from quicksand_tui.cli.output import Exit, print_json
+    from quicksand_tui.cli.output import Exit, print_json, say
     from quicksand_tui.cli.runner import opened
 
     with opened(name, hint=PAUSED) as sandbox:
-        path = sandbox.vnc_socket
+        path, port, password = sandbox.vnc_socket, sandbox.vnc_port, sandbox.vnc_password
     if as_json:
-        print_json({"socket": str(path)})
-    else:
+        print_json({"socket": str(path), "port": port, "password": password})
+    elif port is None:
         print(path)
+    else:
+        print(f"127.0.0.1::{port}")
+        say(f"the password is {password}; without one, for you only: {path}")
     return Exit.OK

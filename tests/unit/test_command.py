@@ -26,7 +26,11 @@ GUESTFWD = [
 ]
 """The ways to the servers of mounts."""
 INHERITED = Inherited(
-    qmp=(10, 11), agent=(20, 21, 22), shares=(30, 31), vnc=Path("/run/a,b/vnc.sock")
+    qmp=(10, 11),
+    agent=(20, 21, 22),
+    shares=(30, 31),
+    vnc=Path("/run/a,b/vnc.sock"),
+    vnc_port=Path("/run/a,b/port.sock"),
 )
 PLAIN = Machine(
     name="/boxes/a,b",
@@ -432,7 +436,14 @@ def test_a_display_is_added_behind_all_other_devices(arch: Architecture) -> None
 def test_the_screen_is_served_at_a_unix_socket_only() -> None:
     arguments = plan(replace(PLAIN, display=True), INHERITED)
     found = parse_keyval(value(arguments, "-vnc"), "vnc")
-    assert found == {"vnc": "unix:/run/a,b/vnc.sock", "share": "ignore"}
+    assert found == {"vnc": "unix:/run/a,b/vnc.sock", "share": "ignore", "id": "screen"}
+
+
+def test_the_server_for_a_port_is_the_first_and_asks_for_a_password() -> None:
+    arguments = plan(replace(PLAIN, display=True, vnc_port=True), INHERITED)
+    first, second = (parse_keyval(found, "vnc") for found in values(arguments, "-vnc"))
+    assert second["vnc"] == "unix:/run/a,b/vnc.sock" and "password" not in second
+    assert first["vnc"] == "unix:/run/a,b/port.sock" and first["password"] == "on"
 
 
 # Layers

@@ -33,6 +33,7 @@ TEXTS = {
     "accel": "tcg",
     "disk_size": "20G",
     "boot_timeout": "2.5",
+    "vnc_port": "5901",
     "port_forwards": "8081:80, 22",
     "mounts": "'/srv/a b:/mnt/a:ro' /data:/mnt/data",
     "extra_qemu_args": "-device 'virtio-rng-pci,id=a b'",
@@ -213,7 +214,8 @@ def test_what_reaches_beyond_the_guest_is_not_taken_from_anybody(
 ) -> None:
     wanted = given(config, texts)
     found = confine(wanted)
-    reaching = {"network_mode", "port_forwards", "mounts", "agent_http", "extra_qemu_args", "rng"}
+    reaching = {"network_mode", "port_forwards", "mounts", "agent_http", "vnc_port"}
+    reaching |= {"extra_qemu_args", "rng"}
     for record in options_of(config):
         value = getattr(found, record.keyword)
         if record.keyword in reaching:

@@ -48,6 +48,9 @@ modules that inspect every call even without a policy (AppArmor, TOMOYO) are cod
 KEYBOARD, TABLET = "keyboard", "tablet"
 """Ids of the input devices."""
 
+VNC_WITH_PORT = "port"
+"""The id of the VNC server that gets a port."""
+
 GPU_MEMORY_MAX = 128 * 1024 * 1024
 """Bytes of pictures that a guest can have QEMU hold, such as three of 3840x2160. QEMU's
 default is 256 MiB (hw/display/virtio-gpu.c, max_hostmem)."""
@@ -58,14 +61,16 @@ AGENT_HTTP_PORT = 8300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """Descriptors of listening Unix sockets that QEMU inherits, and the place of the one that it
-    makes itself."""
+    """Descriptors of listening Unix sockets that QEMU inherits, and the places of those that it
+    makes itself: -vnc takes no descriptor (QEMU, ui/vnc.c)."""
 
     qmp: Sequence[int]
     agent: Sequence[int]
     shares: Sequence[int]
     vnc: Path
-    """Only a machine with a display makes it: -vnc takes no descriptor (QEMU, ui/vnc.c)."""
+    """Only a machine with a display makes it."""
+    vnc_port: Path
+    """Where a machine with ``vnc_port`` serves viewers until it has the port (display/vnc.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,8 @@ class Machine:
     network: NetworkMode
     display: bool = False
     """Whether it has a screen, a keyboard and a pointer."""
+    vnc_port: bool = False
+    """Whether its screen will be served at a port, too."""
     forwards: Sequence[PortForward]
     mac: str
     aio: str
@@ -133,7 +140,7 @@ def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -
         *_plan_disk(machine),
         *_plan_network(machine, inherited),
         *_plan_devices(machine.arch, inherited),
-        *(_plan_display(inherited) if machine.display else ()),
+        *(_plan_display(machine, inherited) if machine.display else ()),
         *_plan_directories(machine.directories),
         *_plan_monitors(inherited),
         *machine.extra,
@@ -339,7 +346,7 @@ def _plan_devices(arch: Architecture, inherited: Inherited) -> list[str]:
     return arguments
 
 
-def _plan_display(inherited: Inherited) -> list[str]:
+def _plan_display(machine: Machine, inherited: Inherited) -> list[str]:
     """Plan the screen, keyboard and pointer, and the VNC server that shows them.
 
     A virtio-gpu without VGA has no video memory of its own, which the state of the devices alone
@@ -350,9 +357,16 @@ def _plan_display(inherited: Inherited) -> list[str]:
     arguments = _json("-device", {"driver": "virtio-gpu-pci", "max_hostmem": GPU_MEMORY_MAX})
     arguments += _json("-device", {"driver": "virtio-keyboard-pci", "id": KEYBOARD})
     arguments += _json("-device", {"driver": "virtio-tablet-pci", "id": TABLET})
-    path = str(inherited.vnc).replace(",", ",,")
+    if machine.vnc_port:
+        # The first server is the one whose port display-update changes.
+        arguments += _vnc(inherited.vnc_port, f"id={VNC_WITH_PORT},password=on")
+    return arguments + _vnc(inherited.vnc, "id=screen")
+
+
+def _vnc(path: Path, options: str) -> list[str]:
+    name = str(path).replace(",", ",,")
     # share=ignore: a viewer that asks to be alone does not close the others.
-    return [*arguments, "-vnc", f"unix:{path},share=ignore"]
+    return ["-vnc", f"unix:{name},share=ignore,{options}"]
 
 
 def ninep_tag(number: int) -> str:

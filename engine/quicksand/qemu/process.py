@@ -49,7 +49,13 @@ class Listeners:
         except BaseException:
             self.close()
             raise
-        self.inherited = Inherited(qmp=qmp, agent=agent, shares=shares, vnc=machine.vnc_socket)
+        self.inherited = Inherited(
+            qmp=qmp,
+            agent=agent,
+            shares=shares,
+            vnc=machine.vnc_socket,
+            vnc_port=machine.vnc_port_socket,
+        )
         """The descriptors, which have the same numbers in QEMU."""
 
     def _bind(self, path: Path) -> int:

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Awaitable
 from typing import Any
 
+from quicksand.display.vnc import listen
 from quicksand.errors import (
     CheckpointNotFoundError,
     HistoryError,
@@ -192,6 +193,9 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     for rule in _rules(live):
         with contextlib.suppress(QuicksandError):
             await human(live.monitor, f"hostfwd_add net0 {rule}")
+    if live.run.vnc_port is not None:
+        with contextlib.suppress(QuicksandError):
+            await listen(live.monitor, live.machine, live.run.vnc_port)
     if not live.run.paused:
         with contextlib.suppress(QuicksandError):
             await live.monitor.execute("cont")

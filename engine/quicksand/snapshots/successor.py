@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Self
 
 from quicksand.agent.session import Session, connect, dial
+from quicksand.display.vnc import listen, stop_listening
 from quicksand.errors import HostError, MachineError, QemuDiedError
 from quicksand.host.files import PendingJson, map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
@@ -193,6 +194,7 @@ class Successor:
             started=live.run.started,
             forwards=live.run.forwards,
             http_port=live.run.http_port,
+            vnc_port=live.run.vnc_port,
         )
         publish_state(self._directory, run)
         await in_thread_to_the_end(self._reserved.put)
@@ -209,6 +211,9 @@ class Successor:
             host, _, _ = rule.partition("-")
             await human(self._live.monitor, f"hostfwd_remove net0 {host}")
             await human(self._monitor, f"hostfwd_add net0 {rule}")
+        if (port := self._live.run.vnc_port) is not None:
+            await stop_listening(self._live.monitor)
+            await listen(self._monitor, self._directory, port)
 
     async def _let_go(self) -> None:
         """Close this client's connections to it. Idempotent."""

@@ -59,6 +59,16 @@ class Display:
 
         return RfbClient.open(self.machine().vnc_socket)
 
+    def vnc_port(self) -> int | None:
+        return self._life.run.vnc_port if self._life.run is not None else None
+
+    def vnc_password(self) -> str | None:
+        if self.vnc_port() is None:
+            return None
+        with contextlib.suppress(OSError):
+            return self.machine().vnc_password.read_text("ascii")
+        return None
+
     # The screen
 
     async def picture(self, region: Region | None, scale: float | None) -> Picture:

@@ -25,6 +25,8 @@ class FakeBox:
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
         self.vnc_socket = Path("/run/web/vnc.sock")
+        self.vnc_port: int | None = None
+        self.vnc_password: str | None = None
 
     def __enter__(self) -> FakeBox:
         return self
@@ -165,6 +167,10 @@ def test_where_a_viewer_finds_the_screen(box: FakeBox, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "/run/web/vnc.sock\n"
     assert run(["vnc", "web", "--json"]) == Exit.OK
     assert json.loads(capsys.readouterr().out)["socket"] == "/run/web/vnc.sock"
+    box.vnc_port, box.vnc_password = 5901, "secret12"
+    assert run(["vnc", "web"]) == Exit.OK
+    told = capsys.readouterr()
+    assert told.out == "127.0.0.1::5901\n" and "secret12" in told.err
 
 
 def test_a_sandbox_that_does_not_run(places: Paths, capsys: pytest.CaptureFixture[str]) -> None:

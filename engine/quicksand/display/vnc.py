@@ -1,0 +1,66 @@
+"""A port of the host's loopback for VNC viewers, with a password, besides the Unix socket.
+
+QEMU has a second VNC server for it, which waits at a Unix socket, and lets nobody in, until it is
+given the password and the port: of the two QEMUs of a revert only one can have the port. The
+password is in a file that only this user can read, and stays the same until the sandbox stops.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import string
+
+from quicksand.errors import PortInUseError, StateError
+from quicksand.host.files import map_os_errors
+from quicksand.layout import MachineDir
+from quicksand.qemu.command import VNC_WITH_PORT
+from quicksand.qemu.qmp import Monitor
+
+PASSWORD_LENGTH = 8
+"""VNC uses no more (RFC 6143, 7.2.2)."""
+
+ALPHABET = string.ascii_letters + string.digits
+
+
+async def serve_at(machine: MachineDir, port: int | None) -> None:
+    """Have the QEMU of a sandbox that has just started serve at 127.0.0.1:``port``, with a new
+    password; None does nothing. Raises as `listen`."""
+    if port is None:
+        return
+    _make_password(machine)
+    monitor = await Monitor.connect(machine)
+    try:
+        await listen(monitor, machine, port)
+    finally:
+        await monitor.close()
+
+
+def _make_password(machine: MachineDir) -> None:
+    word = "".join(secrets.choice(ALPHABET) for _ in range(PASSWORD_LENGTH))
+    path = machine.vnc_password
+    with map_os_errors(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(word)
+
+
+async def listen(monitor: Monitor, machine: MachineDir, port: int) -> None:
+    """Have the QEMU of ``monitor`` listen at 127.0.0.1:``port`` with the sandbox's password. Raises
+    PortInUseError if it cannot, PathError, StateError, MachineError."""
+    with map_os_errors(machine.vnc_password):
+        word = machine.vnc_password.read_text("ascii")
+    await monitor.execute("set_password", protocol="vnc", display=VNC_WITH_PORT, password=word)
+    address = {"type": "inet", "host": "127.0.0.1", "port": str(port)}
+    try:
+        await monitor.execute("display-update", type="vnc", addresses=[address])
+    except StateError as error:
+        raise PortInUseError(
+            f"the screen cannot be served at the port {port}: {error}",
+            hint="choose another vnc_port, or 0 for any free one",
+        ) from error
+
+
+async def stop_listening(monitor: Monitor) -> None:
+    """Listen nowhere any more. Raises StateError, MachineError."""
+    await monitor.execute("display-update", type="vnc", addresses=[])
