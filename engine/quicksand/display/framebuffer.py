@@ -8,7 +8,7 @@ from typing import NamedTuple
 BYTES_PER_PIXEL = 4
 
 PIXELS_MAX = 2**24
-"""Pixels of a picture, 64 MiB. QEMU's VNC server cuts pictures to 5120x2160 (ui/vnc.h)."""
+"""Pixels of a picture, 64 MiB."""
 
 
 class Rect(NamedTuple):

@@ -120,8 +120,10 @@ async def test_pixels_and_pictures(vm: Sandbox, reports: Reports) -> None:
         whole = image.convert("RGB")
     part = await vm.screenshot(region=(10, 20, 30, 40), format="image")
     assert part.tobytes() == whole.crop((10, 20, 40, 60)).tobytes()
-    async with vm.display() as client:
+    async with vm.display() as client, vm.display() as other:
         await client.next_update()
+        await other.next_update()
+        assert other.frame == client.frame
         pixels = Image.frombytes("RGBX", whole.size, bytes(client.frame.pixels)).convert("RGB")
     assert pixels.tobytes() == whole.tobytes()
     await vm.wait_for_screen("stable", quiet=0.2)
