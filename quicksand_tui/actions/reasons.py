@@ -120,6 +120,15 @@ def shell_now(world: World, selection: Selection) -> str | None:
     return _no_guest(world, sandbox)
 
 
+def desktop(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if not sandbox.has_display:
+        return f"{sandbox.name} has no display: `run --display` makes one that has"
+    return None
+
+
 def run(world: World, selection: Selection) -> str | None:
     """A command needs only a guest that answers; jobs of the sandbox do not matter."""
     sandbox, why = _selected(world, selection)

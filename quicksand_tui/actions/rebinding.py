@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from quicksand_tui.actions.record import Action, Scope
+from quicksand_tui.actions.record import PREFIXED, Action, Scope
 from quicksand_tui.actions.registry import ACTIONS
 from quicksand_tui.model.keymap import (
     ALIKE,
@@ -140,7 +140,7 @@ class _KeyAssigner:
         return self.keep(action, given)
 
     def _is_reserved(self, key: str) -> bool:
-        return self.scope is not Scope.PANES and key in RESERVED
+        return self.scope not in PREFIXED and key in RESERVED
 
     def _why_not(self, action: Action, key: str, fixed: Sequence[str]) -> str:
         """Returns why an action cannot have a key; "" if it can."""
@@ -149,7 +149,7 @@ class _KeyAssigner:
             return f"{shown} is what a terminal sends for {ALIKE[key]}"
         if self._is_reserved(key) and key not in fixed:
             return f"{shown} cannot be given away: {RESERVED[key]}"
-        if self.scope is Scope.PANES and key == self.prefix.key:
+        if self.scope in PREFIXED and key == self.prefix.key:
             return f"{shown} is the prefix: typed twice it goes to the guest"
         holder = self.taken.get(key)
         if holder is None or holder is action:

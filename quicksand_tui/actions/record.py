@@ -25,6 +25,7 @@ class Group(StrEnum):
     SAVES = "Saves"
     TRASH = "Trash"
     PANES = "Shells: the prefix, and then"
+    DESKTOP = "Desktop: the prefix, and then"
     APP = "App"
 
 
@@ -39,6 +40,8 @@ class Scope(StrEnum):
     TRASH = "trash"
     PANES = "panes"
     """Its keys work only after the prefix."""
+    DESKTOP = "desktop"
+    """Likewise."""
 
 
 _SCOPES = {
@@ -48,7 +51,11 @@ _SCOPES = {
     Group.SAVES: Scope.SAVES,
     Group.TRASH: Scope.TRASH,
     Group.PANES: Scope.PANES,
+    Group.DESKTOP: Scope.DESKTOP,
 }
+PREFIXED = frozenset({Scope.PANES, Scope.DESKTOP})
+"""Scopes whose keys work only after the prefix."""
+
 """The scopes of groups of actions. All other groups belong to the main screen."""
 
 

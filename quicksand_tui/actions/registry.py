@@ -140,6 +140,36 @@ PANE_ACTIONS: tuple[Action, ...] = (
 )
 # fmt: on
 
+_desktop = Maker(Group.DESKTOP)
+
+# The table is formatted by hand, with each action in a row or two.
+# fmt: off
+DESKTOP_ACTIONS: tuple[Action, ...] = (
+    _desktop("zoom_in", "plus", "Show a part of the screen larger"),
+    _desktop("zoom_out", "minus", "Show more of it", footer=False),
+    _desktop("zoom_all", "0", "Show all of it"),
+    *(
+        _desktop(f"move_{side}", side, f"Move the part that is shown {way}",
+                 label=side, footer=False)
+        for side, way in (
+            ("left", "to the left"),
+            ("right", "to the right"),
+            ("up", "up"),
+            ("down", "down"),
+        )
+    ),
+    _desktop("save_picture", "s", "Save the screen as a PNG file here", label="save"),
+    _desktop("zoom", "z", "This part alone, or all of them"),
+    _desktop("checkpoint", "c", "Keep this instant: memory, processes and disk",
+             reasons.checkpoint, changes=True),
+    _desktop("revert", "u", "Choose a checkpoint to go back to", reasons.to_tree, changes=True),
+    _desktop("undo", "U", "Take the last revert back", reasons.undo, footer=False, changes=True),
+    _desktop("command", "colon", "Type a command, completed as you type", footer=False),
+    _desktop("help", "question_mark", "Show all keys"),
+    _desktop("back", "d", "Back to the sandboxes"),
+)
+# fmt: on
+
 COPY_MODE_KEYS: tuple[tuple[str, str], ...] = (
     ("h j k l", "one character or line; arrows too"),
     ("w b e", "to the next word, the one before, its end"),
@@ -171,6 +201,8 @@ ACTIONS: tuple[Action, ...] = (
              reasons.shell, verb="shell"),
     _sandbox("full_shell", "f", "One shell that has the terminal to itself",
              reasons.shell_now, verb="shell", footer=False),
+    _sandbox("desktop", "w", "Watch its screen, with mouse and keys",
+             reasons.desktop, verb="view"),
     _sandbox("execute", "exclamation_mark", "Run a command in it, or in all that are marked",
              reasons.each(reasons.run), label="run", verb="exec", footer=False),
     _sandbox("start", "a", "Start a stopped sandbox", reasons.each(reasons.start), verb="start"),
@@ -215,8 +247,8 @@ ACTIONS: tuple[Action, ...] = (
     _view("order", "o", "Order by state, name, age, CPU, memory, disk in turn",
           reasons.filter_, footer=False),
     _view("details", "i", "All there is to know about it", footer=False),
-    _view("next_tab", "right_square_bracket", "Details, shells, log, mounts, stats in turn",
-          footer=False),
+    _view("next_tab", "right_square_bracket",
+          "Details, shells, desktop, log, mounts, stats in turn", footer=False),
     _view("previous_tab", "left_square_bracket", "The same, backwards",
           label="tab before", footer=False),
     _view("zoom", "z", "This part alone, or all of them"),
@@ -265,6 +297,7 @@ ACTIONS: tuple[Action, ...] = (
     _mounts("back", "escape", "Back to the lists"),
     *SAVES_ACTIONS,
     *PANE_ACTIONS,
+    *DESKTOP_ACTIONS,
 )
 # fmt: on
 

@@ -38,6 +38,9 @@ UNFOCUSED_S = 0.5
 FOLLOW_S = 30.0
 """Seconds to wait for the machine that follows a revert."""
 
+RETRY_S = 2.0
+"""Seconds until a display that could not be reached is tried again."""
+
 POLL_S = 0.05
 MESSAGE_S = 4.0
 """Seconds for which a message is shown."""
@@ -127,16 +130,51 @@ class View:
                 await self._show_machine(machine)
                 return 0
             except DisplayError as error:
-                await self._follow(registry, machine, error)
+                if not await self._follow(registry, machine, error):
+                    return 0
 
-    async def _follow(self, registry: Registry, machine: MachineDir, error: DisplayError) -> None:
-        """Waits for the machine after a revert. Raises an error if there is none."""
+    async def _follow(self, registry: Registry, machine: MachineDir, error: DisplayError) -> bool:
+        """Waits for the machine after a revert; returns False if the user leaves. Raises an error
+        if there is none."""
+        waiting = asyncio.create_task(self._until_another(registry, machine, error))
+        leaving = asyncio.create_task(self._until_left())
+        text = f" The display is gone; waiting for another. {self._how_to_leave}"
+        await self._terminal.show_bar(text)
+        try:
+            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                return False
+            await waiting
+            return True
+        finally:
+            waiting.cancel()
+            leaving.cancel()
+            await asyncio.wait({waiting, leaving})
+
+    async def _until_left(self) -> None:
+        """Waits until the user leaves; what else is typed is for no screen."""
+        while True:
+            try:
+                events = await self._terminal.next_events()
+            except EOFError:
+                return
+            if any(event == Command(self._leave) for event in events):
+                return
+
+    @property
+    def _how_to_leave(self) -> str:
+        return f"ctrl-{self._prefix.key} {self._leave} leaves"
+
+    async def _until_another(
+        self, registry: Registry, machine: MachineDir, error: DisplayError
+    ) -> None:
         deadline = time.monotonic() + FOLLOW_S
-        await self._terminal.show_bar(" The display is gone; waiting for another…")
+        again = time.monotonic() + RETRY_S
         while True:
             entry = registry.inspect(self._sandbox.id)
             now = registry.machine(self._sandbox.id)
-            if now != machine and now.vnc_socket.exists():
+            is_due = now != machine or time.monotonic() > again
+            if is_due and now.vnc_socket.exists() and entry is not None and entry.is_live:
                 return
             if entry is None or not entry.is_live or time.monotonic() > deadline:
                 raise await self._why_gone(error)
@@ -292,5 +330,5 @@ class View:
         elif self._message:
             text = f" {name} · {self._message}"
         else:
-            text = f" {name} · {prefix} {self._leave} leaves · {prefix} and a key: zoom, save"
+            text = f" {name} · {self._how_to_leave} · {prefix} and a key: zoom, save"
         await self._terminal.show_bar(text.replace("·", "-") if ascii_only() else text)

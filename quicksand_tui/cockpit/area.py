@@ -12,13 +12,14 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from quicksand_tui.actions.registry import Scope
-from quicksand_tui.views.layout import Tab
+from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED, ROLES, state_text
 from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.shown import CommandRecord
+    from quicksand_tui.cockpit.desktop import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts import MountsPanel
     from quicksand_tui.cockpit.shells import Shells
@@ -63,6 +64,12 @@ class Area(Vertical):
         return Shells(self._service, ascii_only=self._ascii, id="shells-tab")
 
     @cached_property
+    def desktop(self) -> DesktopPanel:
+        from quicksand_tui.cockpit.desktop import DesktopPanel
+
+        return DesktopPanel(self._service, ascii_only=self._ascii, id="desktop")
+
+    @cached_property
     def logs(self) -> LogPanel:
         from quicksand_tui.cockpit.log import LogPanel
 
@@ -97,6 +104,7 @@ class Area(Vertical):
             return
         for tab, part in (
             (Tab.SHELLS, self.shells),
+            (Tab.DESKTOP, self.desktop),
             (Tab.LOG, self.logs),
             (Tab.MOUNTS, self.mounts),
             (Tab.STATS, self.stats),
@@ -124,6 +132,13 @@ class Area(Vertical):
             return None
         return self.mounts.selected_of(sandbox)
 
+    @property
+    def can_focus_tab(self) -> bool:
+        """Whether the tab that is shown has something to focus."""
+        if self._tab is Tab.SHELLS:
+            return self.shells.workspace is not None
+        return self._tab is not Tab.DESKTOP or self.desktop.can_take_focus
+
     def focus_tab(self) -> bool:
         """Focuses the tab; returns False if it has nothing to focus."""
         self.complete()
@@ -131,6 +146,10 @@ class Area(Vertical):
             if self.shells.workspace is None:
                 return False
             self.shells.focus_current()
+        elif self._tab is Tab.DESKTOP:
+            if not self.desktop.can_take_focus:
+                return False
+            self.screen.set_focus(self.desktop.view)
         elif self._tab is Tab.LOG:
             self.screen.set_focus(self.logs.view)
         elif self._tab is Tab.MOUNTS:
@@ -155,6 +174,7 @@ class Area(Vertical):
         else:
             self.shells.keep_only(ids | {held.id})
             self.shells.keep_deleted()
+        self.desktop.show(sandbox if self._tab is Tab.DESKTOP else None)
         self.logs.show(sandbox if self._tab is Tab.LOG else None)
         if self._tab is Tab.MOUNTS:
             self.mounts.show(world, sandbox)
@@ -162,12 +182,16 @@ class Area(Vertical):
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
         """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""
-        tabs = tuple(
-            (tab.value, tab.value.capitalize()) for tab in Tab if tab is not Tab.TREE or with_tree
-        )
+        with_desktop = sandbox is not None and sandbox.has_display
+        found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
+        tabs = tuple((tab.value, tab.value.capitalize()) for tab in found)
         if typing and (pane := self.shells.pane) is not None:
             style = "reverse" if pane.prefixed else MUTED
             leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=pane.prefixed)
+        elif self._tab is Tab.DESKTOP and self.desktop.view.has_focus:
+            prefixed = self.desktop.view.prefixed
+            style = "reverse" if prefixed else MUTED
+            leads = self._typing_leads(sandbox, prefixed=prefixed)
         elif sandbox is not None:
             style = STYLES[ROLES[sandbox.state]]
             leads = (f"{sandbox.name} {state_text(sandbox.state)}",)

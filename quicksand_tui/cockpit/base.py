@@ -24,6 +24,10 @@ class Asked(Message):
         self.action_id = action_id
 
 
+class DesktopChanged(Message):
+    """The desktop has its screen no longer, or waits for the key after the prefix."""
+
+
 class MountMoved(Message):
     """The cursor of the mounts is on another one."""
 

@@ -356,6 +356,7 @@ def _view(entry: Entry) -> SandboxView:
         memory_limit=record.config.memory_bytes,
         cpus=record.config.cpus,
         network=record.config.network_mode.value,
+        has_display=record.config.enable_display,
         discard=record.discard,
     )
     if run is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.jobs import CommandOutput, JobVerb
     from quicksand_tui.model.sandboxes import GuestView, RemovedView
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     )
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.pixels.keysyms import Stroke
+    from quicksand_tui.pixels.orders import Drawn
 
 
 class LogKind(StrEnum):
@@ -185,6 +189,34 @@ class Engine(Protocol):
         Raises OperationError if the guest does not answer."""
 
 
+class ScreenSink(Protocol):
+    """Where the pictures of a screen go; called on the engine's loop."""
+
+    def drawn(self, picture: Drawn) -> None:
+        """Takes a picture; the next one comes after it is told as drained."""
+
+    def gone(self, why: str) -> None:
+        """The screen is gone, or was never there; another may come, after a revert."""
+
+
+class GuestScreen(Protocol):
+    """A guest's screen that was opened."""
+
+    def order(self, **changes: Any) -> None:
+        """Changes fields of `quicksand_tui.pixels.orders.Order`."""
+
+    def press(self, strokes: Iterable[Stroke]) -> None: ...
+
+    def point(self, x: int, y: int, buttons: int) -> None:
+        """Moves the pointer to a pixel, with these buttons of VNC held."""
+
+    def save(self, path: Path, told: Callable[[str], None]) -> None:
+        """Writes the screen to a new PNG file; calls ``told``, on another thread, with "" or why
+        it could not."""
+
+    def close(self) -> None: ...
+
+
 T = TypeVar("T")
 
 
@@ -239,6 +271,9 @@ class Service(Protocol):
     ) -> GuestTerminal:
         """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
         Never raises: ``sink`` is told of failures."""
+
+    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
+        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
         """Opens a log, which may not exist yet."""

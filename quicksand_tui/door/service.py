@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from quicksand_tui.door import protocol
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.look import Reader
-    from quicksand_tui.door.protocol import LogKind, LogSource, Operation, Report
+    from quicksand_tui.door.protocol import (
+        GuestScreen,
+        LogKind,
+        LogSource,
+        Operation,
+        Report,
+        ScreenSink,
+    )
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.traffic import TrafficWatch
     from quicksand_tui.model.sandboxes import TrafficRates
@@ -127,6 +134,11 @@ class EngineService:
         return EngineTerminal(
             sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
         )
+
+    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
+        from quicksand_tui.door.desktop import EngineScreen
+
+        return EngineScreen(sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks)
 
     # The engine's thread
 

@@ -409,6 +409,7 @@ SCREENS = {
     Scope.SAVES: "The saves",
     Scope.TRASH: "The trash",
     Scope.PANES: "Shells, behind the prefix",
+    Scope.DESKTOP: "The desktop, behind the prefix",
 }
 
 

@@ -187,6 +187,7 @@ class SandboxView:
     disk: int | None = None
     """Allocated bytes."""
     network: str = ""
+    has_display: bool = False
     accel: str = ""
     accel_reason: str = ""
     """Why a faster accelerator is not used."""

@@ -7,11 +7,11 @@ their lowest bits, so that neighbours are equal more often.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
+from quicksand_tui.pixels.cells import LOWER, UPPER, Run, runs
 from quicksand_tui.pixels.choice import Colours
 from quicksand_tui.pixels.orders import PackedCells, pack_cells
 from quicksand_tui.terminal.style import XTERM_COLOURS
@@ -19,7 +19,6 @@ from quicksand_tui.terminal.style import XTERM_COLOURS
 if TYPE_CHECKING:
     from quicksand_tui.model.geometry import Rect
 
-UPPER, LOWER = "▀", "▄"
 KEPT_BITS = 0xF8
 """Five bits a colour: half the bytes, and no visible loss at this size."""
 
@@ -32,15 +31,6 @@ _CUBE = (0, 95, 135, 175, 215, 255)
 
 _SIXTEEN = [(value >> 16, value >> 8 & 255, value & 255) for value in XTERM_COLOURS[:16]]
 """xterm's defaults; a terminal's own may differ."""
-
-
-class Run(NamedTuple):
-    """Equal cells side by side."""
-
-    cells: int
-    upper: bytes
-    """Red, green and blue."""
-    lower: bytes
 
 
 class HalfCells:
@@ -135,11 +125,6 @@ class PackedRows(HalfCells):
             pack_cells(PackedCells(corner[1] + row, corner[0] + column, cells))
             for row, column, cells in self.changed(picture, part)
         )
-
-
-def runs(cells: list[bytes]) -> list[Run]:
-    """Returns cells as runs of equal ones."""
-    return [Run(len(list(same)), cell[:3], cell[3:]) for cell, same in groupby(cells)]
 
 
 def _differing(before: list[bytes], now: list[bytes]) -> tuple[int, int]:

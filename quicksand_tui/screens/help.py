@@ -13,6 +13,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import (
     ACTIONS,
     COPY_MODE_KEYS,
@@ -56,6 +57,7 @@ GROUPS = {
     Scope.SAVES: (Group.SAVES,),
     Scope.TRASH: (Group.TRASH,),
     Scope.PANES: (Group.PANES,),
+    Scope.DESKTOP: (Group.DESKTOP,),
 }
 
 COMMAND_LINE = (
@@ -94,8 +96,8 @@ def help_sections(scope: Scope, keymap: Keymap, why: Why) -> Iterator[Section]:
     for group in GROUPS[scope]:
         actions = (action for action in ACTIONS if action.group is group)
         title = group.value
-        if group is Group.PANES:
-            title = f"Shells: {keymap.prefix.text} and then"
+        if scope in PREFIXED:
+            title = f"{title.partition(':')[0]}: {keymap.prefix.text} and then"
         yield Section(title, tuple(_entry(action, keymap, why) for action in actions))
     if scope is Scope.PANES:
         yield Section("Copy mode", tuple(_key_line(*entry) for entry in COPY_MODE_KEYS))

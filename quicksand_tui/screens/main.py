@@ -12,10 +12,11 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.actions.shown import LISTS, hint_for
 from quicksand_tui.cockpit.area import Area
-from quicksand_tui.cockpit.base import Asked, MountMoved
+from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
@@ -46,7 +47,12 @@ USUAL_WIDTH = 70
 TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line besides counts and host."""
 
-AREA_SCOPES = {Tab.SHELLS: Scope.PANES, Tab.LOG: Scope.LOG, Tab.MOUNTS: Scope.MOUNTS}
+AREA_SCOPES = {
+    Tab.SHELLS: Scope.PANES,
+    Tab.LOG: Scope.LOG,
+    Tab.MOUNTS: Scope.MOUNTS,
+    Tab.DESKTOP: Scope.DESKTOP,
+}
 """The scopes of the tabs that have keys of their own."""
 
 CYCLE = (Part.LISTS, Part.TREE, Part.AREA)
@@ -250,7 +256,8 @@ class MainScreen(ActionScreen):
                 return
 
     @on(PaneChanged)
-    def _pane_changed(self, event: PaneChanged) -> None:
+    @on(DesktopChanged)
+    def _pane_changed(self, event: PaneChanged | DesktopChanged) -> None:
         event.stop()
         selection = self.selection
         self._show_bar(selection.sandbox)
@@ -383,8 +390,7 @@ class MainScreen(ActionScreen):
             # As a tab, the tree is reached through the main area.
             return not self.cockpit.arrangement().tree_is_tab or self.area.tab is Tab.TREE
         if part is Part.AREA:
-            no_shell = self.area.tab is Tab.SHELLS and self.area.shells.workspace is None
-            return self.area.tab is not Tab.TREE and not no_shell
+            return self.area.tab is not Tab.TREE and self.area.can_focus_tab
         return True
 
     def action_part(self, name: str) -> None:
@@ -433,7 +439,7 @@ class MainScreen(ActionScreen):
             return  # keys are now meant for the shell or the dialog that is opening
         action = find_action(action_id, Scope(scope))
         # The prefix shows that a key is a command, even if text follows it.
-        prefixed = action.scope is Scope.PANES
+        prefixed = action.scope in PREFIXED
         if not prefixed and self.host.refuses_text():
             return
         if prefixed or not action.careful:
@@ -493,6 +499,8 @@ class MainScreen(ActionScreen):
                 own = self.area.logs.handlers
             case Scope.MOUNTS:
                 own = self.area.mounts.handlers
+            case Scope.DESKTOP:
+                own = self.area.desktop.handlers
             case Scope.PANES:
                 own = self.area.shells.handlers
         return {**self.main_actions.handlers, **own}

@@ -11,7 +11,7 @@ from quicksand_tui.actions.registry import find_action
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.views.layout import Part, Tab, tabs_of
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Scope
@@ -91,6 +91,7 @@ class MainActions:
             "save": self.do_save,
             "shell": self.do_shell,
             "full_shell": self.do_full_shell,
+            "desktop": self.do_desktop,
             "execute": self.do_execute,
             "jobs": self.do_jobs,
             "mount": self.do_mount,
@@ -313,6 +314,13 @@ class MainActions:
             self._app.tell(f"{why}: the shell opens then, and gets what you type; esc leaves")
         screen.area.shells.open(sandbox)
 
+    def do_desktop(self) -> None:
+        if (sandbox := self._selection.sandbox) is None:
+            return
+        self._begin.note_command(find_action("desktop").command_for(sandbox.name))
+        self._screen.choose_tab(Tab.DESKTOP)
+        self._screen.go_to(Part.AREA)
+
     def do_full_shell(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
             self._app.full_shell.open(sandbox)
@@ -352,8 +360,12 @@ class MainActions:
 
     def _step_tab(self, by: int) -> None:
         screen = self._screen
-        with_tree = screen.cockpit.arrangement().tree_is_tab
-        tabs = [tab for tab in Tab if tab is not Tab.TREE or with_tree]
+        sandbox = self._selection.sandbox
+        tabs = tabs_of(
+            screen.area.tab,
+            with_tree=screen.cockpit.arrangement().tree_is_tab,
+            with_desktop=sandbox is not None and sandbox.has_display,
+        )
         at = tabs.index(screen.area.tab) if screen.area.tab in tabs else 0
         screen.choose_tab(tabs[(at + by) % len(tabs)])
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.world import Selection, World
+    from quicksand_tui.opening.probe import TerminalAbilities
     from quicksand_tui.ui.hands import Burst, Hands
     from quicksand_tui.views.happenings import Happening
 
@@ -127,6 +128,7 @@ class Host(Protocol):
     remembered: Remembered
     pane_memory: PaneMemory
     events: deque[Happening]
+    abilities: TerminalAbilities
 
     @property
     def dialogs(self) -> Dialogs: ...

@@ -25,9 +25,17 @@ class Tab(StrEnum):
     TREE = "tree"
     DETAILS = "details"
     SHELLS = "shells"
+    DESKTOP = "desktop"
+    """Only of sandboxes with a display."""
     LOG = "log"
     MOUNTS = "mounts"
     STATS = "stats"
+
+
+def tabs_of(shown: Tab, *, with_tree: bool, with_desktop: bool) -> tuple[Tab, ...]:
+    """Returns the tabs to choose from: the one that is shown is always among them."""
+    hidden = {Tab.TREE: not with_tree, Tab.DESKTOP: not with_desktop}
+    return tuple(tab for tab in Tab if tab is shown or not hidden.get(tab, False))
 
 
 THREE_COLUMNS = 150

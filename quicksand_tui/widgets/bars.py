@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import Action, Scope, in_scope
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.keymap import NO_KEYS
@@ -56,7 +57,7 @@ class ActionBar(Static):
     def show(self, world: World, selection: Selection, scope: Scope | None = None) -> None:
         """Shows the actions of ``scope`` first, then those of the bar's own whose keys are free."""
         actions = list(in_scope(scope or self._scope))
-        if scope not in (None, self._scope, Scope.PANES):
+        if scope not in (None, self._scope, *PREFIXED):
             taken = {key for action in actions for key in action.keys}
             actions += [a for a in in_scope(self._scope) if not taken.intersection(a.keys)]
         paused = {view.state for view in selection.sandboxes} == {State.PAUSED}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from quicksand.guest_traffic import GuestTraffic
@@ -13,7 +15,15 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.actions.registry import default_keymap
-from quicksand_tui.door.protocol import Engine, LogKind, Operation, Progress, Report, ShellView
+from quicksand_tui.door.protocol import (
+    Engine,
+    LogKind,
+    Operation,
+    Progress,
+    Report,
+    ScreenSink,
+    ShellView,
+)
 from quicksand_tui.home.config import Settings
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
@@ -30,6 +40,8 @@ from quicksand_tui.model.sandboxes import (
 from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
 from quicksand_tui.model.world import HostView, World
 from quicksand_tui.panes.content import LinkState, LinkStatus, Said, Sink
+from quicksand_tui.pixels.keysyms import Stroke
+from quicksand_tui.pixels.orders import Order
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.hands import Hands
 from tests.unit.app import fake_saves
@@ -227,6 +239,34 @@ class FakeTerminal:
         self.ended = True
 
 
+class FakeScreen:
+    """A screen in a guest: notes what is asked, and the test shows pictures."""
+
+    def __init__(self, sink: ScreenSink) -> None:
+        self.sink = sink
+        self.ordered = Order()
+        self.events: list[tuple[int, ...]] = []
+        """Keysym and down, or x, y and buttons."""
+        self.saved: list[Path] = []
+        self.closed = False
+
+    def order(self, **changes: Any) -> None:
+        self.ordered = replace(self.ordered, **changes)
+
+    def press(self, strokes: Iterable[Stroke]) -> None:
+        self.events += strokes
+
+    def point(self, x: int, y: int, buttons: int) -> None:
+        self.events.append((x, y, buttons))
+
+    def save(self, path: Path, told: Callable[[str], None]) -> None:
+        self.saved.append(path)
+        threading.Thread(target=told, args=("",)).start()
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class FakeService(FakeSaves):
     """A service and its engine in one. Shows ``world``; operations change it when the test lets
     them (or at once)."""
@@ -235,6 +275,7 @@ class FakeService(FakeSaves):
         super().__init__()
         self.world = world
         self.calls: list[str] = []
+        self.screens: list[FakeScreen] = []
         self.made: list[NewSpec] = []
         self.notices: tuple[str, ...] = ()
         """What a start could not do."""
@@ -284,6 +325,11 @@ class FakeService(FakeSaves):
         self.calls.append(f"terminal {sandbox_id} {session}".rstrip())
         self.terminals.append(FakeTerminal(session, size, sink))
         return self.terminals[-1]
+
+    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> FakeScreen:
+        self.calls.append(f"screen {sandbox_id}")
+        self.screens.append(FakeScreen(sink))
+        return self.screens[-1]
 
     async def create(self, spec: NewSpec, report: Report) -> tuple[str, ...]:
         self.made.append(spec)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from textual.keys import _character_to_key
 
 from quicksand_tui.actions.rebinding import Assignment, bind
+from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import (
     ACTIONS,
     Scope,
@@ -198,5 +199,5 @@ def test_whatever_is_assigned_no_two_actions_of_a_screen_have_one_key(
         given = [key for a in ACTIONS if a.scope is scope for key in keymap.keys_of(a)]
         assert len(given) == len(set(given))
     for action in ACTIONS:
-        usual = {key for key in action.keys if action.scope is not Scope.PANES and key in RESERVED}
+        usual = {key for key in action.keys if action.scope not in PREFIXED and key in RESERVED}
         assert usual <= set(keymap.keys_of(action))

@@ -1,0 +1,162 @@
+"""A guest's screen for the app: lives on the engine's loop, is ordered from the UI's thread, and
+goes on after a revert."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quicksand.errors import DisplayError, QuicksandError
+from quicksand.host.paths import paths
+from quicksand.registry import Registry
+from quicksand.sandbox import Sandbox
+
+from quicksand_tui.door.screen import Screen
+from quicksand_tui.model.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand.display.rfb import RfbClient
+    from quicksand.layout import MachineDir
+
+    from quicksand_tui.door.protocol import ScreenSink
+    from quicksand_tui.pixels.keysyms import Stroke
+
+RETRY_S = 2.0
+"""Seconds until a display that could not be reached is tried again."""
+
+POLL_S = 0.2
+"""Seconds between two looks for the machine that follows a revert."""
+
+ROWS = "rows"
+"""The worker's way: half cells as data, which the app draws itself."""
+
+
+class EngineScreen:
+    """The screen of one sandbox. Methods may be called from any thread, and do nothing once it is
+    closed."""
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        sink: ScreenSink,
+        *,
+        engine: asyncio.AbstractEventLoop,
+        tasks: set[asyncio.Task[Any]],
+    ) -> None:
+        self._id = sandbox_id
+        self._sink = sink
+        self._engine = engine
+        self._tasks = tasks
+        self._order: dict[str, Any] = {}
+        self._screen: Screen | None = None
+        self._client: RfbClient | None = None
+        self._sending = asyncio.Lock()
+        self._main: asyncio.Task[Any] | None = None
+        self._closed = False
+        self._call(self._begin)
+
+    # From any thread
+
+    def order(self, **changes: Any) -> None:
+        """Changes fields of `Order`."""
+        self._do(lambda: self._change(changes))
+
+    def press(self, strokes: Iterable[Stroke]) -> None:
+        found = list(strokes)
+        self._do(lambda: self._press(found))
+
+    def point(self, x: int, y: int, buttons: int) -> None:
+        """Moves the pointer to a pixel, with these buttons of VNC held."""
+        self._do(lambda: self._point(x, y, buttons))
+
+    def save(self, path: Path, told: Callable[[str], None]) -> None:
+        """Writes the screen to a new PNG file; calls ``told`` with "" or why it could not."""
+        self._do(lambda: self._save(path, told))
+
+    def close(self) -> None:
+        self._closed = True
+        self._call(self._end)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
+            self._engine.call_soon_threadsafe(function)
+
+    def _do(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._call(lambda: None if self._closed else self._start(make()))
+
+    # On the engine's loop
+
+    def _start(self, what: Coroutine[Any, Any, None]) -> None:
+        task = self._engine.create_task(what, name="quicksand-desktop")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _begin(self) -> None:
+        self._main = self._engine.create_task(self._run(), name="quicksand-desktop")
+        self._tasks.add(self._main)
+        self._main.add_done_callback(self._tasks.discard)
+
+    def _end(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    async def _run(self) -> None:
+        registry = Registry(paths())
+        while True:
+            machine = registry.machine(self._id)
+            try:
+                await self._show(machine.vnc_socket)
+            except (QuicksandError, OSError) as error:
+                self._sink.gone(sanitise(str(error.args[0]) if error.args else str(error)))
+            await self._until_another(registry, machine)
+
+    async def _until_another(self, registry: Registry, machine: MachineDir) -> None:
+        """Waits for the machine of a revert, or of another start; or a while, to try the same one
+        again."""
+        deadline = self._engine.time() + RETRY_S
+        while True:
+            await asyncio.sleep(POLL_S)
+            now = registry.machine(self._id)
+            is_due = now != machine or self._engine.time() > deadline
+            if is_due and now.vnc_socket.exists():
+                return
+
+    async def _show(self, socket: Path) -> None:
+        """Shows the screen of one QEMU. Raises QuicksandError when it is gone."""
+        with contextlib.closing(Sandbox.open(self._id)) as sandbox:
+            async with sandbox.display() as client, Screen.open(socket, ROWS) as screen:
+                self._client, self._screen = client, screen
+                try:
+                    await screen.change(**self._order, drained=0)
+                    while True:
+                        self._sink.drawn(await screen.next_drawn())
+                finally:
+                    self._client = self._screen = None
+
+    async def _change(self, changes: dict[str, Any]) -> None:
+        kept = {name: value for name, value in changes.items() if name != "drained"}
+        self._order.update(kept)
+        if self._screen is not None:
+            await self._screen.change(**changes)
+
+    async def _press(self, strokes: list[Stroke]) -> None:
+        async with self._sending:
+            with contextlib.suppress(DisplayError):  # the sink is told
+                for stroke in strokes:
+                    if self._client is not None:
+                        await self._client.key(stroke.keysym, stroke.down)
+
+    async def _point(self, x: int, y: int, buttons: int) -> None:
+        async with self._sending:
+            with contextlib.suppress(DisplayError):
+                if self._client is not None:
+                    await self._client.pointer(x, y, buttons)
+
+    async def _save(self, path: Path, told: Callable[[str], None]) -> None:
+        if self._screen is None:
+            told("there is no screen now")
+        else:
+            told(await self._screen.save(path))

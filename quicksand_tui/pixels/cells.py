@@ -1,0 +1,23 @@
+"""Half cells as values: what a viewer that draws them itself needs, without the library for
+pictures."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+UPPER, LOWER = "▀", "▄"
+
+
+class Run(NamedTuple):
+    """Equal cells side by side."""
+
+    cells: int
+    upper: bytes
+    """Red, green and blue."""
+    lower: bytes
+
+
+def runs(cells: list[bytes]) -> list[Run]:
+    """Returns cells as runs of equal ones."""
+    return [Run(len(list(same)), cell[:3], cell[3:]) for cell, same in groupby(cells)]
