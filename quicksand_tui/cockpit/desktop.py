@@ -237,8 +237,13 @@ class DesktopView(Widget, can_focus=True):
             if isinstance(event, Chord):
                 self.press(event)
 
+    @property
+    def _only_watches(self) -> bool:
+        """Whether nothing may be changed, the guest's screen neither."""
+        return cast("Host", self.app).world.read_only
+
     def press(self, chord: Chord) -> None:
-        if self._screen is not None:
+        if self._screen is not None and not self._only_watches:
             self._screen.press(strokes(chord))
 
     def on_key(self, event: events.Key) -> None:
@@ -280,7 +285,7 @@ class DesktopView(Widget, can_focus=True):
         self._place = place or self._place
         if place is not None or buttons != self._buttons:
             self._buttons = buttons
-            if self._screen is not None:
+            if self._screen is not None and not self._only_watches:
                 self._screen.point(*self._place, buttons)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:

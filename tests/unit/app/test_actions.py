@@ -174,7 +174,15 @@ def test_the_command_to_delete_is_another_for_one_that_runs() -> None:
 
 def test_what_changes_anything_is_refused_by_a_read_only_app() -> None:
     by_hand = {"main.open", "tree.go", "tree.checkpoint", "tree.undo"}
-    by_hand |= {"panes.checkpoint", "panes.revert", "panes.undo", "panes.close"}
+    by_hand |= {
+        "desktop.checkpoint",
+        "desktop.revert",
+        "desktop.undo",
+        "panes.checkpoint",
+        "panes.revert",
+        "panes.undo",
+        "panes.close",
+    }
     by_hand |= {"panes.split_beside", "panes.split_below", "trash.purge"}
     for action in ACTIONS:
         changes = bool(action.verb) and not find_verb(action.verb).reads

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from textual.geometry import Offset
 
+from quicksand_tui.home.config import ConfigFile, Settings
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.pixels.canvas import Canvas
@@ -175,3 +176,18 @@ async def test_a_stopped_sandbox_has_no_screen() -> None:
         await pilot.press("w")
         await until(lambda: "it has no screen now" in screen_text(app))
         assert not service.screens and app.main.part is Part.LISTS
+
+
+async def test_a_read_only_app_only_watches(tmp_path: Path) -> None:
+    service = FakeService(WATCHED)
+    settings = Settings(ConfigFile(tmp_path / "config.toml"), read_only=True)
+    async with shown(service, size=LARGE, settings=settings) as (app, pilot):
+        app.main.choose_tab(Tab.DESKTOP)
+        app.main.go_to(Part.AREA)
+        await until(lambda: bool(service.screens) and app.main.area.desktop.view.has_focus)
+        (screen,) = service.screens
+        Guest(screen).shows("red")
+        await until(lambda: screen.ordered.drained == 1)
+        await pilot.press("q", "enter")
+        await pilot.click(app.main.area.desktop.view)
+        assert not screen.events
