@@ -176,7 +176,7 @@ async def test_four_gigabytes(both: Both) -> None:
     with open(both.host / "f", "wb") as file:
         for number in range(4200):
             file.write(number.to_bytes(4, "big") * (MIB // 4))
-    assert (await both.run("sha256sum f", within=900)).split()[0] == hash_of(both.host / "f")
+    # Read and written, but not hashed there: an emulated guest would take minutes for that.
     await both.run("dd if=f of=g bs=1M conv=fsync status=none", within=900)
     assert hash_of(both.host / "g") == hash_of(both.host / "f")
 
