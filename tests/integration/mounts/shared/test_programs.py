@@ -19,6 +19,7 @@ from tests.integration.mounts.shared.conftest import Both
 pytestmark = pytest.mark.vm
 
 MIB = 1 << 20
+ROOT = Path(__file__).parents[4]
 
 
 def git(where: Path, *words: str) -> str:
@@ -86,6 +87,19 @@ async def test_git_clones_commits_and_is_clean_on_both_sides(both: Both, tmp_pat
         while "on the host" not in await both.run("cd clone && git log -1 --format=%s || true"):
             await asyncio.sleep(0.1)
     assert await both.run("cd clone && git status --porcelain") == ""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_a_real_repository_is_cloned_and_clean_on_both_sides(both: Both) -> None:
+    """This one, with its history."""
+    git(ROOT, "bundle", "create", "-q", str(both.host / "it.bundle"), "HEAD")
+    await both.run("git clone -q it.bundle clone", within=600)
+    assert await both.run("cd clone && git status --porcelain", within=120) == ""
+    clone = both.host / "clone"
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "rev-parse", "HEAD") == git(ROOT, "rev-parse", "HEAD")
+    assert git(clone, "fsck", "--strict") == ""
 
 
 async def test_a_file_made_a_moment_ago_is_no_program_for_git(both: Both) -> None:
