@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from quicksand.mounts import devices
 from quicksand.mounts.mount import Mount
-from quicksand.mounts.shares import last_words, read_shares
+from quicksand.mounts.shares import MountTraffic, last_words, read_shares, traffic_of
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Entry
 
@@ -29,6 +29,8 @@ class KnownMount:
     state: MountState
     reason: str = ""
     """What its server last said when it ended; "" if it never has."""
+    traffic: MountTraffic | None = None
+    """What it has carried; None for one that is not served, or by 9p."""
 
 
 def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
@@ -43,7 +45,8 @@ def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
             known = found.get(share.mount.guest)
             if known is None or known.state is not MountState.MOUNTED:
                 reason = last_words(machine, share.number)
-                found[share.mount.guest] = KnownMount(share.mount, state, reason)
+                traffic = traffic_of(machine, share.number) if share.is_served else None
+                found[share.mount.guest] = KnownMount(share.mount, state, reason, traffic)
         for mount in devices.mounted(machine):
             found[mount.guest] = KnownMount(mount, MountState.MOUNTED)
     return [found[guest] for guest in sorted(found)]

@@ -47,6 +47,7 @@
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
             smbN.sock.log  the last words of servers of the share that ended
+            smbN.sock.traffic  the bytes that the stream has carried
             smb.starts  a byte for each server that was started
             smb.past    its guest may have shares mounted from before its checkpoint
             9p.json     the directories that QEMU serves itself, and which of them are mounted
@@ -230,6 +231,9 @@ class MachineDir:
 
     def share_log(self, number: int) -> Path:
         return self.root / f"smb{number}.sock.log"
+
+    def share_traffic(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock.traffic"
 
     def share_record(self, number: int) -> Path:
         return self.root / f"smb{number}.json"

@@ -146,6 +146,8 @@ def _facts(name: str, known: KnownMount) -> dict[str, Any]:
         "type": mount.type,
         "state": known.state.value,
         "reason": known.reason,
+        "received": known.traffic.received if known.traffic else None,
+        "sent": known.traffic.sent if known.traffic else None,
     }
 
 

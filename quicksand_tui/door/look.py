@@ -42,6 +42,7 @@ from quicksand_tui.model.sandboxes import (
     MountView,
     SandboxView,
     State,
+    TrafficMeter,
     UseHistory,
 )
 from quicksand_tui.model.text import sanitise
@@ -164,6 +165,8 @@ class Reader:
         self._trees: dict[str, TreeReader] = {}
         self._cpu: dict[str, tuple[float, float]] = {}
         """By sandbox: (monotonic time, CPU seconds) of the last reading."""
+        self._meters: dict[str, dict[str, TrafficMeter]] = {}
+        """By sandbox and place in its guest: what a mount carries."""
         self._images_stamp: Stamp | None = None
         self._images: tuple[ImageView, ...] = ()
         self._host = HostView()
@@ -182,7 +185,7 @@ class Reader:
             self._next_usage = now + USAGE_EVERY_S
         error = ""
         try:
-            views = self._sandboxes(visible, due)
+            views = self._sandboxes(visible, due, now)
         except OSError as problem:
             views, error = (), f"{problem.filename}: {problem.strerror}"
         if due:
@@ -195,7 +198,7 @@ class Reader:
             error=sanitise(error),
         )
 
-    def _sandboxes(self, visible: frozenset[str], due: bool) -> tuple[SandboxView, ...]:
+    def _sandboxes(self, visible: frozenset[str], due: bool, now: float) -> tuple[SandboxView, ...]:
         found: dict[str, tuple[Stamp, SandboxView]] = {}
         for id_ in _directories(self._paths.sandboxes):
             roots = self._registry.place(id_).root, self._registry.machine(id_).root
@@ -208,7 +211,7 @@ class Reader:
                 view = self._with_usage(entry, _view(entry), known, visible)
                 # A directory that is mounted, or no longer, changes the stamp.
                 is_old = known is not None and same and id_ not in visible
-                mounts = known[1].mounts if known and is_old else self._mounts(entry)
+                mounts = known[1].mounts if known and is_old else self._mounts(entry, now)
                 view = replace(view, mounts=mounts)
             else:
                 continue
@@ -218,10 +221,17 @@ class Reader:
         self._known = found
         self._trees = {id_: tree for id_, tree in self._trees.items() if id_ in found}
         self._cpu = {id_: value for id_, value in self._cpu.items() if id_ in found}
+        self._meters = {id_: value for id_, value in self._meters.items() if id_ in found}
         views = [view for _, view in found.values()]
         return tuple(sorted(views, key=lambda view: (view.created or 0.0, view.id)))
 
-    def _mounts(self, entry: Entry) -> tuple[MountView, ...]:
+    def _mounts(self, entry: Entry, now: float) -> tuple[MountView, ...]:
+        meters = self._meters.setdefault(entry.id, {})
+        known_now = known_mounts(self._registry, entry)
+        for gone in meters.keys() - {known.mount.guest for known in known_now}:
+            del meters[gone]
+        for known in known_now:
+            meters.setdefault(known.mount.guest, TrafficMeter()).add(known.traffic, now)
         return tuple(
             MountView(
                 key=known.mount.guest,
@@ -230,8 +240,9 @@ class Reader:
                 readonly=known.mount.readonly,
                 type="" if known.mount.type == CIFS else known.mount.type,
                 state=MountState(known.state.value),
+                traffic=meters[known.mount.guest].rates,
             )
-            for known in known_mounts(self._registry, entry)
+            for known in known_now
         )
 
     def _tree(

@@ -147,6 +147,8 @@ class MountView:
     type: str = ""
     """How it is mounted; "" for the usual way."""
     state: MountState = MountState.MOUNTED
+    traffic: TrafficRates | None = None
+    """What goes through it; None until it was looked at twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

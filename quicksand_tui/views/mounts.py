@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.sandboxes import MountState
-from quicksand_tui.views.rows import PADDING, Cell, Column, Row, Words
+from quicksand_tui.views.rows import PADDING, Cell, Column, Row, Words, rates_text
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import MountView, SandboxView
@@ -18,12 +18,16 @@ ROLES = {
 }
 GLYPHS = {MountState.MOUNTED: "●", MountState.NOT_SERVED: "✗", MountState.AT_START: "○"}
 _PATH_MIN, _PATH_MAX = 8, 60
+_WITH_RATES = 70
+"""Cells from which on there is room for what goes through each mount."""
 
 
 def plan_mount_columns(width: int) -> tuple[Column, ...]:
     """Returns the columns that fit into ``width`` cells; the two paths share the rest."""
-    fixed = (Column("mode", "Mode", 5), Column("state", "State", 14))
-    if width < 48:
+    fixed: tuple[Column, ...] = (Column("mode", "Mode", 5), Column("state", "State", 14))
+    if width >= _WITH_RATES:
+        fixed = (*fixed, Column("rates", "To and from", 13))
+    elif width < 48:
         fixed = (Column("mode", "Mode", 5), Column("state", "", 1))
     left = width - sum(column.width + PADDING for column in fixed) - 2 * PADDING
     guest = max(_PATH_MIN, min(_PATH_MAX, left * 2 // 5))
@@ -38,6 +42,7 @@ def mount_row(mount: MountView) -> Row:
         "host": Cell(mount.host, "" if is_now else "muted", gives_way=True),
         "mode": Cell(mode_text(mount), "muted"),
         "state": Cell(f"{GLYPHS[mount.state]} {mount.state.value}", ROLES[mount.state]),
+        "rates": Cell(rates_text(mount.traffic) if is_now else "", "muted"),
     }
     return Row(mount.key, cells)
 

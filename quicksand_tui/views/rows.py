@@ -229,7 +229,7 @@ def sandbox_row(view: SandboxView, world: World) -> Row:
         "spark": Cell(sparkline(view.history.cpu, SPARK, top=100.0) if live else "", "accent"),
         "memory": Cell(memory, "" if view.memory_used is not None else "muted"),
         "disk": Cell(size_text(view.disk), "muted"),
-        "network": Cell(_rates_text(view.traffic) if live else ""),
+        "network": Cell(rates_text(view.traffic) if live else ""),
         "memory-spark": _small_spark(view.history.memory if live else (), view.memory_limit or 0),
         "disk-spark": _small_spark(view.history.disk if live else ()),
         "network-spark": _small_spark(view.traffic.history if live and view.traffic else ()),
@@ -239,7 +239,7 @@ def sandbox_row(view: SandboxView, world: World) -> Row:
     return Row(view.id, cells)
 
 
-def _rates_text(rates: TrafficRates | None) -> str:
+def rates_text(rates: TrafficRates | None) -> str:
     """Returns rates such as "↓1.2M ↑30K" in bytes per second; "" if unknown."""
     if rates is None:
         return ""

@@ -21,6 +21,7 @@ from quicksand_smb import HANG_UP, confine
 from quicksand_smb.config import Config
 from quicksand_smb.house import House
 from quicksand_smb.light import signal
+from quicksand_smb.traffic import SUFFIX, counted_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def _connect(path: str) -> _socket.socket:
 def _wait_on(socket: _socket.socket, house: House, path: str, report: int) -> None:
     """The attendant."""
     os.setsid()
+    house.traffic = counted_in(path + SUFFIX)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)

@@ -12,6 +12,7 @@ import _socket
 
 from quicksand_smb.header import MAGIC, SIZE, Command
 from quicksand_smb.light import Final
+from quicksand_smb.traffic import SENT
 from quicksand_smb.wire import ProtocolError
 
 LARGEST_FRAME: Final = (8 << 20) + (64 << 10)
@@ -31,8 +32,11 @@ _DONTWAIT: Final = getattr(_socket, "MSG_DONTWAIT", 0)
 
 
 class Frames:
-    def __init__(self, socket: _socket.socket, *, resynchronises: bool) -> None:
+    def __init__(
+        self, socket: _socket.socket, traffic: memoryview, *, resynchronises: bool
+    ) -> None:
         self._socket = socket
+        self._traffic = traffic
         self._resynchronises = resynchronises
         self._acknowledges = _QUICKACK if socket.family == _socket.AF_INET else None
         self._view = memoryview(bytearray(IN_PLACE + 4))
@@ -154,6 +158,7 @@ class Frames:
                 count = self._socket.recv_into(into)
         if not count:
             raise EOFError
+        self._traffic[SENT] += count
         if self._acknowledges is not None:
             # It lasts for one acknowledgement. Without it each small write waits 40 ms.
             self._socket.setsockopt(_socket.IPPROTO_TCP, self._acknowledges, 1)

@@ -9,6 +9,7 @@ from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
+from quicksand_smb.traffic import unseen
 
 if TYPE_CHECKING:
     from quicksand_smb.hostwatch import HostWatch
@@ -31,6 +32,8 @@ class House:
         self.lock = allocate_lock()
         self.config = config
         self.guid = os.urandom(16)
+        self.traffic = unseen()
+        """The bytes that the client has received and sent (traffic.py)."""
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}

@@ -7,6 +7,7 @@ from _thread import allocate_lock
 from quicksand_smb.connection import Connection, Frame
 from quicksand_smb.light import Final
 from quicksand_smb.reasons import StoreError
+from quicksand_smb.traffic import RECEIVED
 from quicksand_smb.wire import Buffer
 
 PATIENCE_S: Final = 60
@@ -21,12 +22,20 @@ _MORE: Final = getattr(_socket, "MSG_MORE", 0)
 class Sender:
     """One thread sends at a time. Who finds another at it leaves his replies to that one."""
 
-    def __init__(self, socket: _socket.socket, connection: Connection, *, is_patient: bool) -> None:
+    def __init__(
+        self,
+        socket: _socket.socket,
+        connection: Connection,
+        traffic: memoryview,
+        *,
+        is_patient: bool,
+    ) -> None:
         """`is_patient`: a client may pause for as long as it likes, as a paused machine does, and
         only who sends waits for it."""
         self._socket = socket
         self._is_patient = is_patient
         self._connection = connection
+        self._traffic = traffic
         self._turn = allocate_lock()
         self._sent = 0
         self._rest: Rest | None = None
@@ -78,11 +87,13 @@ class Sender:
         flags = (_MORE if rest.file else 0) | (0 if waits else _DONTWAIT)
         while rest.parts:
             try:
-                rest.sent(self._socket.sendmsg(rest.parts, (), flags))
+                count = self._socket.sendmsg(rest.parts, (), flags)
             except BlockingIOError:
                 if waits:
                     raise  # the time a client has to read is over
                 return False
+            self._traffic[RECEIVED] += count
+            rest.sent(count)
             if rest.conversation != self._connection.conversation:
                 return True
         if not rest.file:
@@ -98,6 +109,7 @@ class Sender:
             if not count:
                 # Somebody cut the file, or took the share away: the length was promised.
                 count = self._socket.send(_ZEROES[: min(left, len(_ZEROES))])
+            self._traffic[RECEIVED] += count
             offset += count
             left -= count
         return True

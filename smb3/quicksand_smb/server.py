@@ -49,8 +49,10 @@ class Stream:
         self.connection.on_drain = self._drain_for_other
         self.connection.can_send_files = hasattr(_socket, "AF_UNIX") and _can_send_files()
         socket.setblocking(True)
-        self._frames = Frames(socket, resynchronises=self._keeps_reading)
-        self._sender = Sender(socket, self.connection, is_patient=self._keeps_reading)
+        self._frames = Frames(socket, house.traffic, resynchronises=self._keeps_reading)
+        self._sender = Sender(
+            socket, self.connection, house.traffic, is_patient=self._keeps_reading
+        )
         # Under `_state`:
         self._state = allocate_lock()
         self._threads = 0

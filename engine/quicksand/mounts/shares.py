@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,6 +27,8 @@ keeps 256 KiB (docs/internals/mounts.md)."""
 WORDS_MAX = 2000
 """Bytes that are read of the last words of servers."""
 ENDED = "the server ended"
+TRAFFIC = struct.Struct("=QQ")
+"""Bytes that a guest has received and sent (quicksand_smb/traffic.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,25 @@ def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple
     raise StateError(
         f"{SHARES} directories are mounted, which is the most", hint="unmount one of them"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountTraffic:
+    """Bytes that a guest has received and sent on the stream of one mount since it was mounted:
+    those of files, and all that the protocol says about them."""
+
+    received: int
+    sent: int
+
+
+def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
+    """What a stream has carried; None if nobody counts. Blocks for I/O."""
+    try:
+        with machine.share_traffic(number).open("rb") as file:
+            received, sent = TRAFFIC.unpack(file.read(TRAFFIC.size))
+    except (OSError, struct.error):
+        return None
+    return MountTraffic(received=received, sent=sent)
 
 
 def last_words(machine: MachineDir, number: int) -> str:

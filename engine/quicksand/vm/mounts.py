@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quicksand.errors import ConfigError, MountError, QuicksandError, StateError
 from quicksand.layout import MachineDir, runtime_dir
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
 from quicksand.mounts.mount import CIFS, NINEP, Mount
-from quicksand.mounts.shares import Share, last_words, list_shares, read_shares
+from quicksand.mounts.shares import (
+    MountTraffic,
+    Share,
+    last_words,
+    list_shares,
+    read_shares,
+    traffic_of,
+)
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
 
@@ -29,6 +36,8 @@ class MountHandle:
     """False once its server has ended; the guest then sees errors there."""
     reason: str = ""
     """What its server last said when it ended; "" if it never has."""
+    traffic: MountTraffic | None = None
+    """What it has carried since it was mounted; None for 9p, and if nobody counts."""
 
 
 class Mounts:
@@ -44,7 +53,11 @@ class Mounts:
     def list(self) -> Sequence[MountHandle]:
         machine = self._machine()
         served = [
-            _handle_of(share.mount, share.is_served, last_words(machine, share.number))
+            replace(
+                _handle_of(share.mount, share.is_served),
+                reason=last_words(machine, share.number),
+                traffic=traffic_of(machine, share.number) if share.is_served else None,
+            )
             for share in read_shares(machine)
         ]
         return [*served, *(_handle_of(mount) for mount in machine_devices.mounted(machine))]
@@ -151,12 +164,11 @@ class Mounts:
             )
 
 
-def _handle_of(mount: Mount, is_served: bool = True, reason: str = "") -> MountHandle:
+def _handle_of(mount: Mount, is_served: bool = True) -> MountHandle:
     return MountHandle(
         host=mount.host,
         guest=mount.guest,
         readonly=mount.readonly,
         type=mount.type,
         is_served=is_served,
-        reason=reason,
     )

@@ -36,6 +36,7 @@ from quicksand_tui.model.sandboxes import (
     RemovedView,
     SandboxView,
     State,
+    TrafficRates,
 )
 from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
 from quicksand_tui.model.world import HostView, World
@@ -124,7 +125,12 @@ DAMAGED = CheckpointView(id="c0ffee00", tag="c0ffee00", name="c0ffee00", error="
 PAST = CheckpointTree(checkpoints=(DAMAGED, CLEAN, UPGRADED, TRIED, AUTO), head="c2")
 WEB_PAST = replace(WEB, tree=PAST)
 DB_PAST = replace(DB, tree=CheckpointTree(checkpoints=(CLEAN, UPGRADED), head="c2"))
-SRC = MountView(key="/mnt/src", host="/home/me/src", guest="/mnt/src")
+SRC = MountView(
+    key="/mnt/src",
+    host="/home/me/src",
+    guest="/mnt/src",
+    traffic=TrafficRates(received=12_400_000, sent=30_000),
+)
 DATA = MountView(key="/mnt/data", host="/data", guest="/mnt/data", readonly=True)
 GONE = MountView(key="/mnt/old", host="/old", guest="/mnt/old", state=MountState.NOT_SERVED)
 LATER = MountView(key="/srv", host="/srv/www", guest="/srv", state=MountState.AT_START)

@@ -24,7 +24,7 @@ from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import check_directory
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
-from quicksand.mounts.shares import Share
+from quicksand.mounts.shares import MountTraffic, Share, traffic_of
 from quicksand_smb import HANG_UP, attend
 
 from tests.conftest import blank_record, our_processes, wait_for
@@ -149,6 +149,46 @@ async def test_one_that_is_begun_anew_serves_the_directory_that_was_mounted(
         guest.open("file", disposition=raw.OPEN)
         guest.open("new", disposition=raw.NEW)
     assert sorted(os.listdir(tmp_path / "moved")) == ["file", "new"]
+    share.end()
+
+
+async def test_what_a_stream_carries_is_counted_by_whichever_server(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    machine.share_traffic(0).write_bytes(b"\xff" * 16)  # a mount before this one
+    share = await start_server(machine, data, "secret")
+    stream = qemu.accept()
+    assert traffic_of(machine, 0) == MountTraffic(received=0, sent=0)
+    greeting = 4 + len(NEGOTIATE)
+    assert greets(stream)
+    wait_for(lambda: traffic_of(machine, 0).received > 64, what="the answer is counted")  # type: ignore[union-attr]
+    first = traffic_of(machine, 0)
+    assert first is not None
+    assert first.sent == greeting
+    (server,) = children_of(share.pid)
+    files = {os.readlink(link) for link in Path(f"/proc/{server}/fd").iterdir()}
+    assert str(machine.share_traffic(0)) not in files, "it writes nothing else there"
+    os.kill(server, signal.SIGKILL)
+    stream.close()
+    with qemu.accept() as stream:
+        assert stream.recv(4) == HANG_UP
+        assert greets(stream)
+        twice = MountTraffic(received=2 * first.received, sent=2 * greeting)
+        wait_for(lambda: traffic_of(machine, 0) == twice, what="both are counted")
+    share.end()
+
+
+async def test_a_stream_whose_bytes_cannot_be_counted_is_served(
+    machine: MachineDir, qemu: Qemu, data: Mount, tmp_path: Path
+) -> None:
+    """The name is a link: nothing of ours, and nothing is written there."""
+    (tmp_path / "other").write_text("theirs")
+    machine.share_traffic(0).symlink_to(tmp_path / "other")
+    share = await start_server(machine, data, "secret")
+    with qemu.accept() as stream:
+        assert greets(stream)
+    assert (tmp_path / "other").read_text() == "theirs"
+    assert traffic_of(machine, 0) is None
     share.end()
 
 

@@ -153,6 +153,9 @@ async def test_a_large_file_arrives_whole_both_ways(both: Both) -> None:
     assert (await both.run("sha256sum from-host", within=150)).split()[0] == wanted
     await both.run("cp from-host from-guest && sync from-guest", within=150)
     assert hash_of(both.host / "from-guest") == wanted
+    traffic = both.vm.active_mounts[0].traffic
+    assert traffic is not None
+    assert min(traffic.received, traffic.sent) > size * MIB
 
 
 def hash_of(path: Path) -> str:
