@@ -269,9 +269,10 @@ def test_what_is_possible_with_a_mount() -> None:
 def test_a_hostile_path_fits_its_row(text: str) -> None:
     for width in (20, 40, 60, 100, 300):
         columns = plan_mount_columns(width)
-        assert {column.key for column in columns} == {"guest", "host", "mode", "state"}
+        shown = {column.key for column in columns}
+        assert shown - {"rates"} == {"guest", "host", "mode", "state"}
         row = mount_row(replace(SRC, host=sanitise(text), guest=sanitise(text)))
-        assert set(row.cells) == {column.key for column in columns}
+        assert shown <= set(row.cells)
 
 
 # The `:` line
