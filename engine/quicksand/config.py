@@ -415,6 +415,7 @@ class SandboxConfig:
         help="Serve its screen to VNC viewers at this port of 127.0.0.1, with a password; "
         "0 takes a free one.",
         hint="none; 0 takes a free one",
+        needs="enable_display",
         limit=5,
         read=_reader(int, "a port"),
         limits=_check_vnc_port,

@@ -51,6 +51,9 @@ class MachineOption:
     """The values to choose from, with a note on each; empty if any value can be typed."""
     is_usual: bool = False
     """Whether the form shows it at once, not only when the user asks for more."""
+    needs: str = ""
+    """The keyword of the switch without which it means nothing; the form shows it only with that
+    one."""
     split: Callable[[str], Sequence[str]] | None = None
     """Splits a typed text into words if the option takes several. Raises ConfigError."""
     read: Callable[[str], Any] = _same

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand.machine_options import NO, YES
@@ -274,12 +275,19 @@ def _machine_field(record: MachineOption, at_first: Mapping[str, str]) -> Field:
         is_short=record.split is None,
         options=(lambda _, values: _choices(record, values)) if record.choices else None,
         complete=complete_mounts if record.keyword == MOUNTS else None,
-        is_shown=None if record.is_usual else _shows_more,
+        is_shown=None if record.is_usual else partial(_shows, record),
     )
 
 
 def _shows_more(values: Values) -> bool:
     return values[MORE] == YES
+
+
+def _shows(record: MachineOption, values: Values) -> bool:
+    """Returns whether an option's field is shown."""
+    if record.needs and values[record.needs] != YES:
+        return False
+    return record.is_usual or _shows_more(values)
 
 
 def _choices(record: MachineOption, values: Values) -> tuple[Option, ...]:
@@ -300,7 +308,7 @@ def _machine_of(values: Values) -> dict[str, str]:
     return {
         keyword: values[keyword]
         for keyword, record in machine_records().items()
-        if values[keyword] and (record.is_usual or _shows_more(values))
+        if values[keyword] and _shows(record, values)
     }
 
 
