@@ -96,7 +96,43 @@ for class in Xfdesktop Xfce4-panel; do
     done
 done
 END
-chmod 0755 /usr/local/bin/on-desktop /usr/lib/quicksand/ready
+cat >/usr/lib/quicksand/warm <<'END'
+#!/bin/sh
+# Starts Firefox once and ends it, before a template is made: its profile and caches are then there,
+# and its files in memory. A Firefox that does not come, or does not go, is no reason to have no
+# template: it only starts more slowly.
+grep -qs '^0x03' /sys/bus/pci/devices/*/class || exit 0
+export DISPLAY=:0
+within() { # seconds, then a command that is tried every half second until it succeeds
+    end=$(($(date +%s) + $1))
+    shift
+    until "$@"; do
+        [ "$(date +%s)" -lt "$end" ] || return 1
+        sleep 0.5
+    done
+}
+window() { xdotool search --onlyvisible --class firefox >/dev/null 2>&1; }
+gone() { ! pgrep -f firefox-esr >/dev/null; }
+ticks() { # of all processors: those that were idle, and all
+    awk '/^cpu /{ print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 }' /proc/stat
+}
+calm() { # for two seconds nearly all time was idle
+    before=$(ticks)
+    sleep 2
+    set -- $before $(ticks)
+    [ $((10 * ($3 - $1))) -ge $((9 * ($4 - $2))) ]
+}
+setsid -f on-desktop firefox-esr >/dev/null 2>&1
+if within 240 window; then
+    # What Firefox does at its first start goes on for a while.
+    within 120 calm || :
+    xdotool key ctrl+q || :
+    within 60 gone || :
+fi
+pkill -f firefox-esr || :
+within 20 gone || pkill -KILL -f firefox-esr || :
+END
+chmod 0755 /usr/local/bin/on-desktop /usr/lib/quicksand/ready /usr/lib/quicksand/warm
 
 # --- Xfce, drawn by software
 settings=/etc/xdg/xfce4/xfconf/xfce-perchannel-xml
@@ -261,6 +297,7 @@ cat >/etc/firefox/policies/policies.json <<'END'
       "browser.cache.disk.enable": { "Value": false, "Status": "default" },
       "browser.sessionstore.resume_from_crash": { "Value": false, "Status": "default" },
       "browser.tabs.firefox-view": { "Value": false, "Status": "default" },
+      "browser.warnOnQuitShortcut": { "Value": false, "Status": "default" },
       "browser.toolbars.bookmarks.visibility": { "Value": "never", "Status": "default" },
       "datareporting.policy.dataSubmissionEnabled": { "Value": false, "Status": "default" },
       "dom.ipc.processPrelaunch.enabled": { "Value": false, "Status": "default" },

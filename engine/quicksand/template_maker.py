@@ -49,6 +49,14 @@ The agent answers long before that if a desktop has to come up."""
 READY_S = 600.0
 """Seconds that READY may take. A desktop takes a minute on a busy host that emulates."""
 
+WARM = "/usr/lib/quicksand/warm"
+"""A program that an image may have; it uses what will be used first, so that this is in the guest's
+page cache, and the files that a first use makes are there."""
+
+WARM_S = 600.0
+"""Seconds that WARM may take. Firefox takes half a minute to start on a host that emulates, and
+works on for as long."""
+
 SETTLE_S = 30.0
 """Seconds to wait for a guest to become idle, at most."""
 
@@ -158,6 +166,7 @@ async def _make(
         session = await machine.link.session()
         await _wait_until_ready(session)
         await _settle(session, identity(template))
+        await _warm_up(session)
         if config.network_mode is not NetworkMode.NONE:
             await _rehearse_mount(own, template, machine.link)
         # Taken while a client is connected: later clients take its place (`restore.wake`).
@@ -182,27 +191,48 @@ async def _make(
 async def _wait_until_ready(session: Session, limit_s: float = READY_S) -> None:
     """Run the image's READY, if it has one. Raises MachineError if that fails or takes longer than
     ``limit_s``, AgentError."""
-    command = f"[ ! -x {READY} ] || exec {READY}"
-    params = {"command": command, "timeout": limit_s}
-    reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
-    if reply.get("timed_out"):
+    if (code := await _run_if_there(session, READY, limit_s)) is None:
         raise MachineError(f"the guest was not ready after {limit_s:g} s: {READY} did not end")
-    if code := reply.get("exit_code"):
+    if code:
         raise MachineError(f"the guest did not become ready: {READY} ended with {code!r}")
+
+
+async def _warm_up(session: Session, limit_s: float = WARM_S) -> None:
+    """Run the image's WARM, if it has one, and wait until the guest is idle after it. Raises
+    MachineError if that fails or takes longer than ``limit_s``, AgentError."""
+    if (code := await _run_if_there(session, WARM, limit_s)) is None:
+        raise MachineError(f"the guest was not warm after {limit_s:g} s: {WARM} did not end")
+    if code:
+        raise MachineError(f"the guest did not become warm: {WARM} ended with {code!r}")
+    await _wait_until_idle(session)
+    await session.request("sync", {})
+
+
+async def _run_if_there(session: Session, program: str, limit_s: float) -> object:
+    """Run a program that an image may have; returns its exit code, 0 if there is none, or None if
+    it did not end within ``limit_s``. Raises AgentError."""
+    params = {"command": f"[ ! -x {program} ] || exec {program}", "timeout": limit_s}
+    reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
+    return None if reply.get("timed_out") else reply.get("exit_code") or 0
 
 
 async def _settle(session: Session, names: dict[str, str]) -> None:
     """Wait until the guest is idle after its boot, and leave in its memory little more than what
     the next start and the next command need."""
-    deadline = time.monotonic() + SETTLE_S
-    while await _idle_share(session) < IDLE and time.monotonic() < deadline:
-        pass
+    await _wait_until_idle(session)
     await session.request("sync", {})
     await session.request("drop_caches", {})
     # Each start renews the identity; doing it now brings the files into the page cache.
     await session.request("set_identity", {**names, "boot_id": "if_read"})
     for command in WARM_UP:
         await _say(session, command)
+
+
+async def _wait_until_idle(session: Session) -> None:
+    """Wait until the guest is idle, but for no longer than SETTLE_S."""
+    deadline = time.monotonic() + SETTLE_S
+    while await _idle_share(session) < IDLE and time.monotonic() < deadline:
+        pass
 
 
 async def _rehearse_mount(registry: Registry, template: Record, link: AgentLink) -> None:

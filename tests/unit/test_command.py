@@ -343,6 +343,11 @@ def test_each_accelerator_gets_a_cpu_that_it_has(
     assert arguments.count("-accel") == 1, "a second one would be a silent fallback"
 
 
+def test_programs_with_windows_get_room_for_their_translated_code() -> None:
+    machine = replace(PLAIN, accel=Accelerator.TCG, display=True)
+    assert "tcg,thread=multi,tb-size=1024" in plan(machine, INHERITED)
+
+
 @pytest.mark.parametrize("accel", Accelerator)
 def test_arm_guests_get_what_the_virt_machine_has(accel: Accelerator) -> None:
     arguments = plan(replace(ARM, accel=accel), INHERITED)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from quicksand.agent.session import Session
 from quicksand.errors import MachineError
-from quicksand.template_maker import READY, _wait_until_ready
+from quicksand.template_maker import READY, WARM, _wait_until_ready, _warm_up
 
 
 class FakeSession:
@@ -42,3 +42,18 @@ async def test_a_guest_that_does_not_become_ready_is_no_template(
 ) -> None:
     with pytest.raises(MachineError, match=why):
         await _wait_until_ready(cast("Session", FakeSession(**reply)), 7)
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ({"exit_code": 124, "timed_out": True}, "not warm after 7 s"),
+        ({"exit_code": 3, "timed_out": False}, "ended with 3"),
+    ],
+)
+async def test_nor_is_one_whose_warming_up_fails(reply: dict[str, Any], why: str) -> None:
+    session = FakeSession(**reply)
+    with pytest.raises(MachineError, match=why):
+        await _warm_up(cast("Session", session), 7)
+    ((_, params, _),) = session.asked
+    assert params["command"] == f"[ ! -x {WARM} ] || exec {WARM}"

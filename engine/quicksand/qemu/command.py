@@ -30,6 +30,10 @@ TB_SIZE_MIB = 128
 """TCG's buffer for translated code. QEMU's default is 1 GiB on 64-bit hosts; a guest's kernel and
 tools fit into this one, which bounds the memory of an idle sandbox."""
 
+TB_SIZE_DISPLAY_MIB = 1024
+"""The same for a machine with a display. When Firefox's first window is drawn, 700 MiB of code have
+been translated; if the buffer is full, QEMU discards all of it and begins again."""
+
 SLOW_IN_TCG = ("-erms", "-fsrm")
 """CPU features that make Linux and libc copy with `rep movsb`, which TCG emulates byte by byte."""
 
@@ -174,17 +178,18 @@ def _plan_machine(machine: Machine, platform: str) -> list[str]:
         arguments += ["-incoming", "defer"]
     if machine.incoming or machine.halted:
         arguments += ["-S"]
-    arguments += ["-machine", kind, *plan_cpu(machine.arch, machine.accel)]
+    arguments += ["-machine", kind, *plan_cpu(machine.arch, machine.accel, machine.display)]
     arguments += ["-m", f"{machine.memory_bytes // (1024 * 1024)}M", "-smp", str(machine.cpus)]
     return [*arguments, "-rtc", "base=utc"]
 
 
-def plan_cpu(arch: Architecture, accel: Accelerator) -> list[str]:
+def plan_cpu(arch: Architecture, accel: Accelerator, display: bool = False) -> list[str]:
     """Return the arguments for the accelerator and the CPU model."""
     match accel:
         case Accelerator.TCG:
             model = ",".join(("max", *SLOW_IN_TCG)) if arch is Architecture.X86_64 else "max"
-            return ["-accel", f"tcg,thread=multi,tb-size={TB_SIZE_MIB}", "-cpu", model]
+            size = TB_SIZE_DISPLAY_MIB if display else TB_SIZE_MIB
+            return ["-accel", f"tcg,thread=multi,tb-size={size}", "-cpu", model]
         case Accelerator.WHPX:
             return ["-accel", "whpx,kernel-irqchip=off", "-cpu", "max"]
         case _:
