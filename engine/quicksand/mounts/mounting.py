@@ -32,6 +32,7 @@ from quicksand.errors import (
 )
 from quicksand.host.files import map_os_errors
 from quicksand.host.paths import Paths
+from quicksand.host.threads import to_the_end
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts import shares
 from quicksand.mounts.directories import check_directory
@@ -154,8 +155,13 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
             "read_only": share.mount.readonly,
         }
         await ask("mount_share", params, MOUNT_S)
+    except AgentRefusedError:
+        shares.forget(machine, share)
+        raise
     except BaseException:
         shares.forget(machine, share)
+        # The guest may be mounting it still (see `remove_mount`).
+        await to_the_end(_hang_up(machine, [share.number]))
         raise
 
 
@@ -200,8 +206,12 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
                 f"{share.mount.guest} is in use in the guest",
                 hint="end the programs that use it, or unmount by force",
             ) from error
-        if error.code != "not_found":  # the guest may have unmounted it itself
+        if error.code != "not_found":
             raise MountError(f"{share.mount.guest} cannot be unmounted: {error}") from error
+        # The guest has unmounted it itself; or it is mounting it still, for a client that was
+        # killed. Its kernel would wait for the server then, and with it every further mount from
+        # the same address.
+        force = True
     shares.forget(machine, share)
     if force:
         await _hang_up(machine, [share.number])

@@ -19,6 +19,9 @@ from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
 
+SOON_S = 15.0
+"""A mount takes a fifth of a second. A kernel gives up a server that does not answer after 21."""
+
 CLIENT = """
 import asyncio, sys
 from quicksand import Sandbox
@@ -30,6 +33,30 @@ async def main():
         await vm.unmount(handle)
 asyncio.run(main())
 """
+
+IN_THE_MIDST = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from quicksand import Sandbox
+from quicksand.mounts import mounting
+
+start_server = mounting.start_server
+async def start(*args, **kwargs):
+    share = await start_server(*args, **kwargs)
+    server = Path(f"/proc/{share.pid}/task/{share.pid}/children").read_text().split()[0]
+    os.kill(int(server), signal.SIGSTOP)
+    return share
+mounting.start_server = start
+
+async def main():
+    vm = Sandbox.attach("box")
+    mounting_it = asyncio.create_task(vm.mount(sys.argv[1], "/mnt/data"))
+    while (await vm.execute("grep -q ':01BD 01 ' /proc/net/tcp")).exit_code:
+        await asyncio.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+"""Ends when the guest's kernel waits for the answer of a server, which has been stopped."""
 
 REVERTING = """
 import asyncio
@@ -80,6 +107,25 @@ async def test_who_is_killed_while_mounting_leaves_nothing_in_the_way(
             assert await say(vm, "cat /mnt/data/here") == "yes"
             await vm.unmount(handle)
             assert await say(vm, "ls /mnt/data; grep -c cifs /proc/mounts || true") == "0"
+        wait_for(lambda: servers(places) == 0, what="the end of all servers")
+
+
+async def test_who_is_killed_while_the_guest_waits_for_a_server_holds_nobody_up(
+    places: Paths, tmp_path: Path
+) -> None:
+    (tmp_path / "here").write_text("yes")
+    async with Sandbox(image="debian", name="box", ephemeral=True) as vm:
+        client = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", IN_THE_MIDST, str(tmp_path)
+        )
+        assert await client.wait() == -signal.SIGKILL
+        assert len(vm.active_mounts) == 1
+        async with asyncio.timeout(SOON_S):
+            await unmount_all(vm)
+            handle = await vm.mount(tmp_path, "/mnt/data")
+        assert await say(vm, "cat /mnt/data/here") == "yes"
+        await vm.unmount(handle)
+        assert await say(vm, "ls /mnt/data; grep -c cifs /proc/mounts || true") == "0"
         wait_for(lambda: servers(places) == 0, what="the end of all servers")
 
 
