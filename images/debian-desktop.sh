@@ -296,6 +296,7 @@ cat >/etc/firefox/policies/policies.json <<'END'
       "browser.aboutwelcome.enabled": { "Value": false, "Status": "default" },
       "browser.cache.disk.enable": { "Value": false, "Status": "default" },
       "browser.sessionstore.resume_from_crash": { "Value": false, "Status": "default" },
+      "browser.startup.couldRestoreSession.count": { "Value": -1, "Status": "default" },
       "browser.tabs.firefox-view": { "Value": false, "Status": "default" },
       "browser.warnOnQuitShortcut": { "Value": false, "Status": "default" },
       "browser.toolbars.bookmarks.visibility": { "Value": "never", "Status": "default" },
