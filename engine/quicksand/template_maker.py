@@ -13,13 +13,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.agent.link import AgentLink
 from quicksand.agent.session import Session
-from quicksand.config import NetworkMode, SandboxConfig
+from quicksand.config import SandboxConfig
 from quicksand.errors import (
     AgentRefusedError,
     MachineError,
-    MountError,
     QuicksandError,
     StateError,
 )
@@ -27,9 +25,8 @@ from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
 from quicksand.host.removal import make_marked, mark, remove
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import boot, remove_quietly
-from quicksand.mounts.rehearsal import rehearse_mount
 from quicksand.planning import gather_parts, identity
 from quicksand.progress import Progress
 from quicksand.registry import Registry
@@ -167,8 +164,6 @@ async def _make(
         await _wait_until_ready(session)
         await _settle(session, identity(template))
         await _warm_up(session)
-        if config.network_mode is not NetworkMode.NONE:
-            await _rehearse_mount(own, template, machine.link)
         # Taken while a client is connected: later clients take its place (`restore.wake`).
         node = await take_checkpoint(own, template, TAG)
     finally:
@@ -224,6 +219,8 @@ async def _settle(session: Session, names: dict[str, str]) -> None:
     await session.request("drop_caches", {})
     # Each start renews the identity; doing it now brings the files into the page cache.
     await session.request("set_identity", {**names, "boot_id": "if_read"})
+    with contextlib.suppress(AgentRefusedError):  # an image without the kernel's SMB client
+        await session.request("load_share_client", {})
     for command in WARM_UP:
         await _say(session, command)
 
@@ -233,17 +230,6 @@ async def _wait_until_idle(session: Session) -> None:
     deadline = time.monotonic() + SETTLE_S
     while await _idle_share(session) < IDLE and time.monotonic() < deadline:
         pass
-
-
-async def _rehearse_mount(registry: Registry, template: Record, link: AgentLink) -> None:
-    """Have the guest mount something once, so that the first mount of a sandbox is not slower than
-    the next. A guest that cannot has a template all the same."""
-    machine = runtime_dir(registry.paths, template.id).current()
-    empty = registry.paths.data / "empty"
-    make_private_dir(empty)
-    with contextlib.suppress(AgentRefusedError, MountError):  # no SMB client in the kernel
-        await link.request("load_share_client", {}, COMMAND_S)
-        await rehearse_mount(machine, empty, link.request)
 
 
 async def _idle_share(session: Session) -> float:
