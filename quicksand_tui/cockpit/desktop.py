@@ -324,6 +324,8 @@ class DesktopPanel(PartWidget, Vertical):
         self.ascii_only = ascii_only
         self.view = DesktopView(service, ascii_only=ascii_only)
         self._nothing = Static(markup=False, classes="nothing")
+        self._why: str | None = None
+        """What is said instead of a screen; None before the first look."""
         self._sandbox: SandboxView | None = None
 
     def compose(self) -> ComposeResult:
@@ -336,8 +338,10 @@ class DesktopPanel(PartWidget, Vertical):
         why = _no_screen(sandbox)
         self.view.watch_screen("" if sandbox is None or why else sandbox.id)
         self.view.display = not why
-        self._nothing.display = bool(why)
-        self._nothing.update(self.fit(why))
+        if why != self._why:
+            self._why = why
+            self._nothing.display = bool(why)
+            self._nothing.update(self.fit(why))
 
     @property
     def can_take_focus(self) -> bool:

@@ -186,6 +186,7 @@ async def test_a_read_only_app_only_watches(tmp_path: Path) -> None:
         app.main.go_to(Part.AREA)
         await until(lambda: bool(service.screens) and app.main.area.desktop.view.has_focus)
         (screen,) = service.screens
+        await until(lambda: screen.ordered.view(640, 400) is not None)
         Guest(screen).shows("red")
         await until(lambda: screen.ordered.drained == 1)
         await pilot.press("q", "enter")

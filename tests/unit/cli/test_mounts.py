@@ -177,6 +177,8 @@ def test_mounts_of_the_next_start_are_listed(
         "type": "cifs",
         "state": "at its start",
         "reason": "",
+        "received": None,
+        "sent": None,
     }
     assert (second["guest"], second["readonly"]) == ("/mnt/data", True)
     assert run(["mounts", "web"]) == Exit.OK
