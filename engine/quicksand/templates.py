@@ -34,7 +34,7 @@ from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.records import Head
 from quicksand.stats import allocated_size
 
-SCHEMA = 8
+SCHEMA = 9
 """Part of the key; to be raised when the contents of templates change."""
 
 TAG = "template"

@@ -6,6 +6,7 @@ mod base64;
 mod blocking;
 mod boot_times;
 mod channel;
+mod ciphers;
 mod closed;
 mod cmdline;
 mod command;

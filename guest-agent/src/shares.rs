@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::log::note;
 use crate::mountinfo::{self, Mount};
 use crate::params::{Params, wrong};
-use crate::{mounts, network, sys};
+use crate::{ciphers, mounts, network, sys};
 
 /// How directories are mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +36,16 @@ const TAG: &[u8] = b"quicksand9p";
 /// For how long a detached mount may stay in the list.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
-/// Loads the kernel's client, so that the first mount need not wait for it. Without one, mounts are
-/// refused later.
+/// Loads the kernel's client and what it computes with, so that the first mount need not wait for
+/// them. Without a client, mounts are refused later; what is missing of the rest, a mount asks for.
 pub fn load_client() -> Result<Value> {
     load_smb("cifs")?;
     load_smb("nls_utf8")?;
+    for name in ciphers::OF_SMB {
+        if let Err(error) = ciphers::assemble_hash(name) {
+            note(&format!("{name} is not there beforehand: {error}"));
+        }
+    }
     Ok(json!({}))
 }
 

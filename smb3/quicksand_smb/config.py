@@ -14,9 +14,9 @@ LARGEST: Final = 1 << 20
 """Bytes of a configuration."""
 
 
-LEASES: Final = ("none", "read", "all")
-"""Nothing; what they have read of files that no client writes, until the host changes these; or
-what they ask for, which is only true if nobody else changes the files."""
+LEASES: Final = ("none", "directories", "read", "all")
+"""Nothing; what they have read of directories, or of files that no client writes, until anybody
+changes these; or what they ask for of files, which is only true if nobody else changes them."""
 
 
 class ConfigError(Exception):

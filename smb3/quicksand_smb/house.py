@@ -4,6 +4,7 @@ import os
 from _thread import allocate_lock
 
 from quicksand_smb.config import Config, ShareConfig
+from quicksand_smb.kept import ask_back
 from quicksand_smb.leases import PATIENCE_S
 from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
 from quicksand_smb.shares import Share
@@ -75,20 +76,28 @@ class House:
     def watch(self, file: "File", node: Node) -> bool:
         """Tell the clients when the host changes a file of which they keep something. False: that
         cannot be found out."""
+        host = self._watch_host()
+        return host is not None and host.add(file, node)
+
+    def watch_directory(self, file: "File", node: Node, depth: int) -> bool:
+        """As `watch`, for a directory, what is in it, and the `depth` names of its path."""
+        host = self._watch_host()
+        return host is not None and host.add_directory(file, node, depth)
+
+    def _watch_host(self) -> "HostWatch | None":
         if self._host is None:
             from quicksand_smb.hostwatch import HostWatch
 
             try:
                 self._host = HostWatch(self._host_changed)
             except OSError:
-                return False
-        return self._host.add(file, node)
+                return None
+        return self._host
 
     def _host_changed(self, files: "list[File]") -> None:
         with self.lock:
             for file in files:
-                for grant in list(file.grants):
-                    grant.ask_back(0)
+                ask_back(file)
             talking = list(self.talking)
             self.talking.clear()
         for one in talking:

@@ -73,6 +73,7 @@ _renameat2 = _function("renameat2", _int, _text, _int, _text, _uint)
 _fallocate = _function("fallocate64", _int, _int, _off, _off)
 _utimensat = _function("utimensat", _int, _text, _text, _int)
 _futimens = _function("futimens", _int, _text)
+_fstatfs = _function("fstatfs", _int, _pointer)
 _inotify_init = _function("inotify_init1", _int)
 _inotify_add = _function("inotify_add_watch", _int, _text, _uint)
 _inotify_remove = _function("inotify_rm_watch", _int, _int)
@@ -185,6 +186,17 @@ def set_times(descriptor: int, accessed_ns: int | None, written_ns: int | None) 
             raise failed()
         if _utimensat(_AT_FDCWD, own_path(descriptor), times, 0) < 0:
             raise failed()
+
+
+def file_system(descriptor: int) -> int:
+    """What kind of file system an open file is in: `f_type` of statfs(2), Linux only; 0 elsewhere.
+    It is the first word of a structure of 120 bytes."""
+    if _fstatfs is None or not sys.platform.startswith("linux"):
+        return 0
+    found = ctypes.create_string_buffer(256)
+    if _fstatfs(descriptor, found) < 0:
+        raise failed()
+    return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
 
 def inotify() -> int:

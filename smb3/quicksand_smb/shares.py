@@ -3,6 +3,7 @@
 import os
 
 from quicksand_smb import fscc
+from quicksand_smb.kept import Kept
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Iterator
 from quicksand_smb.locks import Locks
 from quicksand_smb.messages.session import DISK, PIPE
@@ -84,6 +85,12 @@ class File:
         self.to_delete = False
         """The name goes with the last handle; until then nobody may open it."""
         self.is_removed = False
+
+    def end_watch(self) -> None:
+        """Changes of the host are told no more."""
+        if self.unwatch:
+            self.unwatch()
+            self.unwatch = None
 
     def end_watches(self) -> None:
         """[MS-FSA] 2.1.5.15.3: of a directory that is going nothing more is told."""
@@ -200,6 +207,7 @@ class Share:
         self.files: dict[tuple[int, int] | tuple[int, int, str], File] = {}
         """By device and inode; a stream has its name there, too."""
         self.watches: list[Watch] = []
+        self.kept = Kept()
         self._listings = 0
         self.serial = int.from_bytes(os.urandom(4), "little")
         self._remembered: dict[tuple[int, int], Remembered] = {}
@@ -318,8 +326,7 @@ class Share:
         finally:
             if not file.handles:
                 self.files.pop(file.key, None)
-                if file.unwatch:
-                    file.unwatch()
+                file.end_watch()
             if handle.listing:
                 self._listings -= 1
                 close = getattr(handle.listing.entries, "close", None)
@@ -355,6 +362,10 @@ class Share:
 
     def changed(self, names: Names, *, removed: bool = False, is_directory: bool = False) -> None:
         """Tell those who watch that a name came or went."""
+        if self.kept:
+            self.kept.changed_in(names[:-1])
+            if removed and is_directory:
+                self.kept.moved(names)
         if self.watches:
             from quicksand_smb import notify
 

@@ -51,6 +51,8 @@ DETACH_S = 20.0
 HANG_UP_S = 2.0
 """Seconds for QEMU to pass four bytes on; a busy host takes that long."""
 
+OPTION_IS_UNKNOWN = "(os error 22)"
+"""The end of the agent's message for EINVAL."""
 CLIENT_IS_BUSY = ("(os error 112)", "(os error 11)")
 """The ends of the agent's messages for EHOSTDOWN and EAGAIN. A client that was taken off a mount by
 force keeps its connection for a while, or as long as a program has a file open there; it tries to
@@ -81,6 +83,14 @@ OPTIONS = (
     "nodfs",
 )
 """Options of Linux's client (mount.cifs(8)), chosen by measurement (docs/internals/mounts.md)."""
+
+KEPT_DIRECTORIES = (
+    # Those of which the client keeps what it has read. 16 if nobody says so: a tree has more.
+    ("max_cached_dirs=1024",),
+    # The client is older than that option (Linux 6.7), and so are its mistakes with directories.
+    ("nohandlecache",),
+)
+"""Tried in this order."""
 
 NO_FSYNC = ("nostrictsync",)
 """For a mount without `Mount.fsync`: nothing is flushed at the server. With it the client flushes
@@ -143,18 +153,7 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
     try:
         # First, so that no other client takes it for what a killed one left.
         shares.note(machine, share)
-        params = {
-            "share": share_name(share.number),
-            "target": share.mount.guest,
-            "options": [
-                *OPTIONS,
-                *(() if share.mount.fsync else NO_FSYNC),
-                f"port={SHARE_PORT + share.number}",
-                f"pass={secret}",
-            ],
-            "read_only": share.mount.readonly,
-        }
-        await ask("mount_share", params, MOUNT_S)
+        await _ask_to_mount(share, secret, ask)
     except AgentRefusedError:
         shares.forget(machine, share)
         raise
@@ -163,6 +162,29 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
         # The guest may be mounting it still (see `remove_mount`).
         await to_the_end(_hang_up(machine, [share.number]))
         raise
+
+
+async def _ask_to_mount(share: Share, secret: str, ask: Ask) -> None:
+    for directories in KEPT_DIRECTORIES:
+        params = {
+            "share": share_name(share.number),
+            "target": share.mount.guest,
+            "options": [
+                *OPTIONS,
+                *directories,
+                *(() if share.mount.fsync else NO_FSYNC),
+                f"port={SHARE_PORT + share.number}",
+                f"pass={secret}",
+            ],
+            "read_only": share.mount.readonly,
+        }
+        try:
+            await ask("mount_share", params, MOUNT_S)
+            return
+        except AgentRefusedError as error:
+            is_last = directories is KEPT_DIRECTORIES[-1]
+            if is_last or not str(error).endswith(OPTION_IS_UNKNOWN):
+                raise
 
 
 def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:

@@ -21,6 +21,7 @@ SIGNING_ENABLED: Final = 1
 SIGNING_REQUIRED: Final = 2
 LEASING: Final = 2
 LARGE_MTU: Final = 4
+DIRECTORY_LEASING: Final = 0x20
 MOST_SESSIONS: Final = 64
 
 
@@ -45,6 +46,8 @@ def negotiate(request: Request) -> Reply:
         connection.has_leases = connection.house.config.leases != "none"
         connection.capabilities |= LEASING if connection.has_leases else 0
         connection.largest = LARGEST
+    if dialect >= Dialect.SMB300 and connection.house.config.leases == "directories":
+        connection.capabilities |= DIRECTORY_LEASING
     if dialect >= Dialect.SMB300 and dialect != Dialect.SMB311:
         connection.signs_with = Algorithm.AES_CMAC
     if dialect == Dialect.SMB311:

@@ -2,6 +2,7 @@
 
 from quicksand_smb import leases, streams
 from quicksand_smb.commands.plan import EMPTYING, Plan
+from quicksand_smb.house import House
 from quicksand_smb.light import Callable
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
@@ -74,10 +75,13 @@ def check_others(
         leases.tell_change(file, None)
 
 
-def wanted_grant(request: Request, wanted: CreateRequest) -> leases.Wanted | None:
+def wanted_grant(
+    request: Request, wanted: CreateRequest, *, is_directory: bool
+) -> leases.Wanted | None:
     """What a client asks to keep, where it may keep anything."""
     connection = request.connection
-    if connection.house.config.leases == "none":
+    kept = connection.house.config.leases
+    if kept == "none" or is_directory != (kept == "directories"):
         return None
     if wanted.oplock != leases.LEASE:
         state = leases.OPLOCKS.get(wanted.oplock, leases.NONE)
@@ -91,10 +95,12 @@ def wanted_grant(request: Request, wanted: CreateRequest) -> leases.Wanted | Non
     return leases.Wanted(said.state, key, said.version, parent, said.epoch)
 
 
-def most_kept(request: Request, file: File, handle: Handle) -> int:
+def most_kept(request: Request, plan: Plan, file: File, handle: Handle) -> int:
     """What a client may keep, as the configuration has it. What one writes nobody keeps, so that
     whatever is seen to change is the host's doing."""
     house = request.connection.house
+    if handle.is_directory:
+        return leases.READ if _keep_directory(house, plan, file, handle) else leases.NONE
     if house.config.leases == "all":
         return leases.EVERYTHING
     if any(one.access & (WRITE_DATA | APPEND_DATA) for one in (handle, *file.handles)):
@@ -102,6 +108,23 @@ def most_kept(request: Request, file: File, handle: Handle) -> int:
     if isinstance(handle.node, streams.StreamNode):
         return leases.NONE
     return leases.READ if house.watch(file, handle.node) else leases.NONE
+
+
+def _keep_directory(house: House, plan: Plan, file: File, handle: Handle) -> bool:
+    """Whether all that happens in a directory will be heard of."""
+    share, names = handle.share, plan.names
+    if file.unwatch is not None:
+        return share.kept.is_at(names, file)
+    if not share.kept.has_room_for(names):
+        return False
+    if not house.watch_directory(file, handle.node, len(names)):
+        return False
+    if share.store.where(handle.node) != names:
+        # The host has moved it before it was watched, or it has two paths.
+        file.end_watch()
+        return False
+    share.kept.add(names, file)
+    return True
 
 
 def level_of(handle: Handle) -> int:

@@ -249,6 +249,9 @@ def _rename(_: Request, handle: Handle, data: memoryview) -> None:
             # A Linux client that is told ACCESS_DENIED deletes the target and tries again.
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         raise
+    for names in (old, new):
+        share.kept.changed_in(names[:-1])
+        share.kept.moved(names)
     if share.watches:
         kind = notify.DIR_NAME if handle.is_directory else notify.FILE_NAME
         notify.tell_rename(share.watches, old, new, kind)

@@ -326,7 +326,8 @@ def _admit(
     if share.has_security and action is not Action.CREATED:
         access = _access_to(share, plan, stat)
         plan = Plan(wanted, plan.names, plan.stream, access, plan.mode)
-    keeps = wanted_grant(request, wanted)
+    is_directory = node.kind is Kind.DIRECTORY
+    keeps = wanted_grant(request, wanted, is_directory=is_directory)
     if keeps:
         leases.check_key(file, keeps, request.connection.house.leases)
     if action is not Action.CREATED:
@@ -346,14 +347,14 @@ def _admit(
     handle.mode = wanted.options & _KEPT_OPTIONS
     handle.is_posix = plan.is_posix
     handle.deletes = bool(wanted.options & wire.DELETE_ON_CLOSE)
-    if keeps and node.kind is Kind.FILE:
+    if keeps and (is_directory or node.kind is Kind.FILE):
         leases.grant(
             file,
             handle,
             keeps,
             request.connection,
             request.connection.house.leases,
-            most=most_kept(request, file, handle),
+            most=most_kept(request, plan, file, handle),
             empties=wanted.disposition in EMPTYING,
         )
     share.add(handle)

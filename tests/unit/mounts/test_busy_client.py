@@ -75,3 +75,39 @@ async def test_who_does_without_fsync_says_so(
     await mounting.mount_served(machine, share, "secret", client.ask)
     assert ("nostrictsync" in client.options) is not fsync
     assert [found.mount.fsync for found in shares.list_shares(machine)] == [fsync]
+
+
+class OldClient(Client):
+    """A guest whose client knows some options only."""
+
+    def __init__(self, *unknown: str) -> None:
+        super().__init__()
+        self.unknown = unknown
+
+    async def ask(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
+        reply = await super().ask(method, params, seconds)
+        if known := [one for one in self.options if one.partition("=")[0] in self.unknown]:
+            raise AgentRefusedError(
+                f"cifs: Unknown parameter '{known[0]}' (os error 22)", code="io"
+            )
+        return reply
+
+
+async def test_a_client_too_old_to_keep_directories_keeps_none(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    client = OldClient("max_cached_dirs")
+    share = await start_server(machine, data, "secret")
+    await mounting.mount_served(machine, share, "secret", client.ask)
+    assert "nohandlecache" in client.options
+    assert client.asked == [share_name(0)] * 2
+
+
+async def test_an_option_that_no_client_knows_is_the_reason_told(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    client = OldClient("max_cached_dirs", "posix")
+    share = await start_server(machine, data, "secret")
+    with pytest.raises(MountError, match="Unknown parameter 'posix'"):
+        await mounting.mount_served(machine, share, "secret", client.ask)
+    assert shares.list_shares(machine) == []

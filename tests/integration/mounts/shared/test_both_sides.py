@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -67,6 +68,49 @@ async def test_what_the_host_changes_the_guest_sees_soon(both: Both) -> None:
     await until(see("ls; ls sub"), "sub\nx")
     (both.host / "sub" / "x").unlink()
     await until(see("ls sub"), "")
+
+
+async def test_a_second_look_at_a_tree_asks_nothing_until_something_changes(both: Both) -> None:
+    for number in range(300):
+        file = both.host / f"d{number // 50}" / f"f{number}"
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+
+    async def sent() -> int:
+        stats = (await both.vm.execute("cat /proc/fs/cifs/Stats")).stdout
+        return sum(map(int, re.findall(r"^SMBs: (\d+)", stats, re.MULTILINE)))
+
+    async def look() -> str:
+        # What the client knows of a file by itself it believes for a second.
+        command = f"sleep 1.5; find {both.guest} -type f -newermt 2001-01-01 | wc -l"
+        return (await both.vm.execute(command)).stdout.strip()
+
+    assert await look() == "300"
+    before = await sent()
+    assert await look() == "300"
+    assert await sent() - before < 30
+    os.utime(both.host / "d3" / "f170", (1, 1))
+    (both.host / "d4" / "new").touch()
+    (both.host / "d5" / "f299").unlink()
+    (both.host / "d1").rename(both.host / "was")
+    (both.host / "d1").mkdir()
+    assert await look() == "299"
+    listed = await both.vm.execute(f"ls {both.guest}/d1; ls {both.guest}/was | wc -l")
+    assert listed.stdout.split() == ["50"]
+
+
+async def test_the_guest_sees_at_once_what_it_has_changed_itself(both: Both) -> None:
+    steps = (
+        "mkdir o; touch o/a; ls o",
+        "ls o; touch o/b; ls o",
+        "rm o/a; ls o",
+        "mv o/b o/c; ls o",
+        "mv o p; mkdir o; ls o; ls p",
+        "touch p/z; ls p",
+        "rm -r p; ls",
+    )
+    seen = [(await both.run(step)).split() for step in steps]
+    assert seen == [["a"], ["a", "a", "b"], ["b"], ["c"], ["c"], ["c", "z"], ["o"]]
 
 
 async def test_times_are_the_same_on_both_sides(both: Both) -> None:
