@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from quicksand.guest_files import GuestFile, GuestFiles
     from quicksand.guest_traffic import GuestTraffic
     from quicksand.host.arch import Architecture
-    from quicksand.images.named import AlpineSandbox, DebianSandbox, UbuntuSandbox
+    from quicksand.images.named import (
+        AlpineDesktopSandbox,
+        AlpineSandbox,
+        DebianDesktopSandbox,
+        DebianSandbox,
+        UbuntuDesktopSandbox,
+        UbuntuSandbox,
+    )
     from quicksand.images.resolve import ImageProvider, ResolvedImage
     from quicksand.qemu.accelerator import AcceleratorStatus
     from quicksand.runtime import (
@@ -48,12 +55,14 @@ __all__ = [
     "OS",
     "Accelerator",
     "AcceleratorStatus",
+    "AlpineDesktopSandbox",
     "AlpineSandbox",
     "Architecture",
     "BootTiming",
     "ChangeKind",
     "Checkpoint",
     "Command",
+    "DebianDesktopSandbox",
     "DebianSandbox",
     "Entry",
     "Event",
@@ -86,6 +95,7 @@ __all__ = [
     "ShellInfo",
     "Snapshot",
     "Status",
+    "UbuntuDesktopSandbox",
     "UbuntuSandbox",
     "detect_accelerator",
     "get_accelerator",
@@ -104,7 +114,14 @@ _HOMES = {
     "guest_files": ("GuestFile", "GuestFiles"),
     "guest_traffic": ("GuestTraffic",),
     "host.arch": ("Architecture",),
-    "images.named": ("AlpineSandbox", "DebianSandbox", "UbuntuSandbox"),
+    "images.named": (
+        "AlpineDesktopSandbox",
+        "AlpineSandbox",
+        "DebianDesktopSandbox",
+        "DebianSandbox",
+        "UbuntuDesktopSandbox",
+        "UbuntuSandbox",
+    ),
     "images.resolve": ("ImageProvider", "ResolvedImage"),
     "qemu.accelerator": ("AcceleratorStatus",),
     "sandbox_records": ("Entry", "Status"),

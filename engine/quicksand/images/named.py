@@ -26,3 +26,30 @@ class AlpineSandbox(Sandbox):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="alpine", **options)
+
+
+class DebianDesktopSandbox(Sandbox):
+    """A sandbox with the image "debian-desktop", and a display."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(image="debian-desktop", **_with_display(options))
+
+
+class UbuntuDesktopSandbox(Sandbox):
+    """A sandbox with a display and the image "ubuntu-desktop", which a package or your own recipe
+    has to provide."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(image="ubuntu-desktop", **_with_display(options))
+
+
+class AlpineDesktopSandbox(Sandbox):
+    """A sandbox with a display and the image "alpine-desktop", which a package or your own recipe
+    has to provide."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(image="alpine-desktop", **_with_display(options))
+
+
+def _with_display(options: dict[str, Any]) -> dict[str, Any]:
+    return {"enable_display": True, **options}
