@@ -132,7 +132,25 @@ fi
 pkill -f firefox-esr || :
 within 20 gone || pkill -KILL -f firefox-esr || :
 END
-chmod 0755 /usr/local/bin/on-desktop /usr/lib/quicksand/ready /usr/lib/quicksand/warm
+cat >/usr/lib/quicksand/fit-screen <<'END'
+#!/bin/sh
+# Gives the screen the size that the host asks for. The X server looks for new sizes when it is asked
+# for them, and may answer with those that it knew before: so it is asked until it has the new one.
+export DISPLAY=:0
+screen() { timeout 20 xrandr "$@" 2>/dev/null; }
+screen >/dev/null || exit 0
+for _ in 1 2 3 4 5; do
+    screen --output Virtual-1 --auto
+    # The size in use is marked with a star, the one that is asked for with a plus.
+    if screen | grep -q '\*+'; then break; fi
+done
+END
+mkdir -p /etc/udev/rules.d
+cat >/etc/udev/rules.d/90-quicksand-display.rules <<'END'
+ACTION=="change", SUBSYSTEM=="drm", ENV{HOTPLUG}=="1", RUN+="/usr/lib/quicksand/fit-screen"
+END
+chmod 0755 /usr/local/bin/on-desktop /usr/lib/quicksand/ready /usr/lib/quicksand/warm \
+    /usr/lib/quicksand/fit-screen
 
 # --- Xfce, drawn by software
 settings=/etc/xdg/xfce4/xfconf/xfce-perchannel-xml

@@ -1,44 +1,67 @@
 """Typing characters that a US keyboard does not have, with xdotool in the guest.
 
-xdotool gives a spare key the character and presses it (XTEST). A text with one such character is
-typed by xdotool as a whole: the X server has two ways in, and keeps no order between them.
+Spare keys are given the characters (see `spare_keys`), and xdotool presses them (XTEST). A text
+with one such character is typed by xdotool as a whole: the X server has two ways in, and keeps no
+order between them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 
 from quicksand.agent.session import Session
 from quicksand.display.keys import STROKES
+from quicksand.display.spare_keys import SpareKeys, missing, parts, xmodmap_lines
 from quicksand.errors import ConfigError, DisplayError
-from quicksand.execution import command_params, run, spawn
+from quicksand.execution import ExecuteResult, command_params, run, spawn
 
-TOOL = "xdotool"
-DELAY_MS = 12
-"""Between two characters. A program that gets a new character must fetch the changed keyboard map
-before the next change, else it sees the later character."""
+TOOLS = "xdotool xmodmap xprop"
+DELAY_MS = 1
+"""Between two characters."""
+
+AGAIN_S = 2.0
+"""Seconds to wait before a key gets another character: the last text may not be read yet."""
 
 START_S = 30.0
-"""Seconds for the tool's start, in an emulated guest that is busy."""
+"""Seconds for the tools' start, in an emulated guest that is busy."""
 
 CHARACTER_S = 0.5
 """Seconds for one character, at most."""
 
+JOINERS = "\u200c\u200d"
+"""Characters without a look of their own, of which emoji and words of some scripts are made."""
+
 NO_TOOL, NO_SCREEN = 97, 98
 
-SCRIPT = f"""\
-command -v {TOOL} >/dev/null || exit {NO_TOOL}
+FIND = f"""\
+for tool in {TOOLS}; do
+    command -v "$tool" >/dev/null || exit {NO_TOOL}
+done
 : "${{DISPLAY:=:0}}"
 export DISPLAY
+found=
 for cookie in "${{XAUTHORITY:-}}" /var/run/lightdm/root/:0 /home/*/.Xauthority; do
     if [ -n "$cookie" ]; then export XAUTHORITY="$cookie"; fi
-    if {TOOL} getmouselocation >/dev/null 2>&1; then
-        exec {TOOL} type --clearmodifiers --delay {DELAY_MS} --file -
-    fi
+    if xdotool getmouselocation >/dev/null 2>&1; then found=yes; break; fi
 done
-exit {NO_SCREEN}
+[ -n "$found" ] || exit {NO_SCREEN}
 """
-"""Finds the X server of the desktop, as root, and types what comes on stdin."""
+"""Finds the X server of the desktop, as root."""
+
+PROPERTY = "_QUICKSAND_KEYS"
+"""Of the X server's root window: what our keys were given. It goes with the server, as they do."""
+
+LOOK = FIND + f"xmodmap -pke && exec xprop -root -notype {PROPERTY}\n"
+TYPE = (
+    FIND
+    + f"""\
+if [ -n "$NEW_KEYS" ]; then printf %s "$NEW_KEYS" | xmodmap - || exit; fi
+xprop -root -f {PROPERTY} 8s -set {PROPERTY} "$ALL_KEYS" &&
+    exec xdotool type --clearmodifiers --delay {DELAY_MS} --file -
+"""
+)
+"""Types what comes on stdin."""
 
 
 def needs_tool(text: str) -> bool:
@@ -57,8 +80,9 @@ def check_text(text: str, limit: int) -> None:
             hint="write it to a file in the guest",
         )
     for character in text:
-        is_lone = "\ud800" <= character <= "\udfff"
-        if character not in STROKES and (is_lone or not character.isprintable()):
+        if character in STROKES or character in JOINERS:
+            continue
+        if "\ud800" <= character <= "\udfff" or not character.isprintable():
             raise ConfigError(
                 f"the character {character!r} cannot be typed",
                 hint='keys that are no characters are pressed: press_key("esc")',
@@ -66,24 +90,41 @@ def check_text(text: str, limit: int) -> None:
 
 
 async def type_any(session: Session, text: str) -> None:
-    """Type ``text`` by xdotool in the guest. Raises DisplayError if it has none, or no X server,
-    or does not end; AgentError."""
+    """Type ``text`` by xdotool in the guest. Raises DisplayError if it lacks a tool, an X server or
+    spare keys, or does not end; AgentError."""
+    said = await _execute(session, LOOK, text, stdin="")
+    keys = SpareKeys.parse(said.stdout, said.stdout.rpartition(PROPERTY)[2])
+    if not keys.count:
+        raise DisplayError("no key of the guest's keyboard is free for other characters")
+    for part in parts(text, keys.count):
+        new, again = keys.give(missing(part))
+        if again:
+            await asyncio.sleep(AGAIN_S)
+        env = {"NEW_KEYS": xmodmap_lines(new), "ALL_KEYS": keys.record}
+        await _execute(session, TYPE, part, stdin=part, env=env)
+
+
+async def _execute(
+    session: Session, script: str, text: str, *, stdin: str, env: dict[str, str] | None = None
+) -> ExecuteResult:
+    """Run a script for a text that is typed. Raises as `type_any`."""
     timeout = START_S + CHARACTER_S * len(text)
-    params = command_params(SCRIPT, timeout=timeout, cwd=None, shell="/bin/sh", user=None, env=None)
+    params = command_params(script, timeout=timeout, cwd=None, shell="/bin/sh", user=None, env=env)
     command = await spawn(session, params, stdin=True)
-    result = await run(command, stdin=text.encode(), on_stdout=None, on_stderr=None)
+    result = await run(command, stdin=stdin, on_stdout=None, on_stderr=None)
     if result.exit_code == 0 and not result.timed_out:
-        return
-    missing = "".join(dict.fromkeys(c for c in text if c not in STROKES))[:20]
+        return result
+    lacking = "".join(missing(text))[:20]
     if result.exit_code == NO_TOOL:
         raise DisplayError(
-            f"a US keyboard does not have {missing!r}, and the guest has no {TOOL} to type it",
-            hint=f"install {TOOL} in the guest; the image debian-desktop has it",
+            f"a US keyboard does not have {lacking!r}, and the guest does not have what types it: "
+            + TOOLS.replace(" ", ", "),
+            hint="install these in the guest; the image debian-desktop has them",
         )
     if result.exit_code == NO_SCREEN:
         raise DisplayError(
-            f"a US keyboard does not have {missing!r}, and {TOOL} finds no X server to type it",
+            f"a US keyboard does not have {lacking!r}, and xdotool finds no X server to type it",
             hint="wait until the guest's desktop is there",
         )
     why = "did not end" if result.timed_out else result.stderr.strip()[:500]
-    raise DisplayError(f"{TOOL} in the guest did not type the text: {shlex.quote(why)}")
+    raise DisplayError(f"xdotool in the guest did not type the text: {shlex.quote(why)}")

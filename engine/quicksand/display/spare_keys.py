@@ -1,0 +1,107 @@
+"""Keys of an X server's map that mean nothing on the guest's keyboard, and the characters that they
+were given.
+
+A program looks a key up in the map as it is when the program gets to the key, which in a busy guest
+is seconds after it was pressed. So a character stays on its key, and the key that was given one
+longest ago is the next to get another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from quicksand.display.keys import STROKES
+
+MAP_MAX = 100_000
+"""Characters of a map that are looked at."""
+
+LINE = re.compile(r"^keycode +([0-9]{1,3}) =(.*)$", re.MULTILINE)
+"""A key in what `xmodmap -pke` prints: its code and its meanings."""
+
+PAIR = re.compile(r"\b([0-9]{1,3}):([0-9a-f]{1,6})\b")
+"""A key and its character in our record."""
+
+CODES = range(8, 256)
+"""The codes of keys (X protocol, section 4)."""
+
+POINTS = 0x110000
+"""The code points of Unicode."""
+
+
+class SpareKeys:
+    """The spare keys of one X server."""
+
+    def __init__(self, free: Iterable[int], given: Iterable[tuple[int, str]] = ()) -> None:
+        self._free = list(free)
+        self._given = {character: code for code, character in given}
+        """The code of each character, in the order in which they were used last."""
+
+    @classmethod
+    def parse(cls, keymap: str, record: str) -> SpareKeys:
+        """What a guest says: the map as xmodmap prints it, and our record as xprop prints it. What
+        is no key in these is passed over, and keys that have lost their characters are free."""
+        lines = LINE.findall(keymap[:MAP_MAX])
+        free = {int(code) for code, meanings in lines if not meanings.strip()} & {*CODES}
+        used = {int(code) for code, meanings in lines if meanings.strip()} & {*CODES}
+        given = ((int(code), int(point, 16)) for code, point in PAIR.findall(record[:MAP_MAX]))
+        return cls(
+            sorted(free),
+            [(code, chr(point)) for code, point in given if code in used and point < POINTS],
+        )
+
+    @property
+    def count(self) -> int:
+        """How many characters they can have at once."""
+        return len(self._free) + len(self._given)
+
+    def give(self, characters: Iterable[str]) -> tuple[dict[int, str], bool]:
+        """Give keys to the characters, at most `count`, that have none. Returns the new characters
+        by their keys, and whether one of these had another character before."""
+        wanted = list(dict.fromkeys(characters))
+        for character in wanted:
+            if character in self._given:
+                self._given[character] = self._given.pop(character)  # used last
+        new, again = {}, False
+        for character in wanted:
+            if character in self._given:
+                continue
+            if self._free:
+                code = self._free.pop(0)
+            else:
+                code, again = self._given.pop(next(iter(self._given))), True
+            self._given[character] = code
+            new[code] = character
+        return new, again
+
+    @property
+    def record(self) -> str:
+        """The characters and their keys, as `parse` takes them from xprop."""
+        return " ".join(f"{code}:{ord(character):x}" for character, code in self._given.items())
+
+
+def xmodmap_lines(given: dict[int, str]) -> str:
+    """What has xmodmap give these characters to these keys, with shift and without: a letter alone
+    would be its small one without."""
+    return "".join(
+        f"keycode {code} = U{ord(character):04X} U{ord(character):04X}\n"
+        for code, character in given.items()
+    )
+
+
+def missing(text: str) -> list[str]:
+    """The characters of ``text`` that a US keyboard lacks, each once."""
+    return [character for character in dict.fromkeys(text) if character not in STROKES]
+
+
+def parts(text: str, count: int) -> Iterator[str]:
+    """Divide a text into parts that need at most ``count`` spare keys each."""
+    start, needed = 0, set[str]()
+    for place, character in enumerate(text):
+        if character in STROKES or character in needed:
+            continue
+        if len(needed) == count:
+            yield text[start:place]
+            start, needed = place, set()
+        needed.add(character)
+    yield text[start:]

@@ -1,0 +1,84 @@
+"""The keys that characters beyond a US keyboard are given."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quicksand.display.any_text import check_text
+from quicksand.display.keys import STROKES
+from quicksand.display.spare_keys import SpareKeys, missing, parts, xmodmap_lines
+
+from tests.conftest import examples
+
+KEYMAP = """\
+keycode   8 =
+keycode  24 = q Q q Q
+keycode  93 =
+keycode 222 = U1F600 U1F600
+keycode 230 = eacute eacute
+keycode 300 =
+key 5 =
+"""
+
+RECORD = '_QUICKSAND_KEYS = "222:1f600 230:e9"'
+
+
+def test_free_keys_come_first_and_then_those_used_longest_ago() -> None:
+    keys = SpareKeys.parse(KEYMAP, RECORD)
+    assert keys.count == 4
+    assert keys.give("aé".removeprefix("a")) == ({}, False)
+    assert keys.give("ß漢") == ({8: "ß", 93: "漢"}, False)
+    assert keys.record == "222:1f600 230:e9 8:df 93:6f22"
+    assert keys.give("é€") == ({222: "€"}, True)
+    assert keys.record == "8:df 93:6f22 230:e9 222:20ac"
+
+
+def test_what_the_next_call_needs_is_not_taken_away_for_it() -> None:
+    keys = SpareKeys([8, 9])
+    assert keys.give("ab") == ({8: "a", 9: "b"}, False)
+    assert keys.give("ca") == ({9: "c"}, True)
+
+
+def test_keys_that_have_lost_their_characters_are_free() -> None:
+    """As after a change of the layout."""
+    bare = KEYMAP.replace("= U1F600 U1F600", "=").replace("= eacute eacute", "=")
+    keys = SpareKeys.parse(bare, RECORD)
+    assert (keys.count, keys.record) == (4, "")
+
+
+@pytest.mark.parametrize("record", ["", "not found.", '"222:110000"', '"7:61 24a:62 :: 5: :61"'])
+def test_a_record_that_is_none(record: str) -> None:
+    assert SpareKeys.parse(KEYMAP, record).record == ""
+
+
+@settings(max_examples=examples(300))
+@given(st.text(alphabet=string.hexdigits + ": =\nkeycod", max_size=300), st.text(max_size=300))
+def test_whatever_a_guest_says_keys_are_keys(keymap: str, record: str) -> None:
+    keys = SpareKeys.parse(KEYMAP + keymap, RECORD + record)
+    new, _ = keys.give("äöü")
+    assert all(8 <= code < 256 for code in new)
+    assert SpareKeys.parse(keymap, keys.record).count >= 0
+
+
+def test_letters_stay_large() -> None:
+    assert xmodmap_lines({9: "É", 10: "\N{GRINNING FACE}"}) == (
+        "keycode 9 = U00C9 U00C9\nkeycode 10 = U1F600 U1F600\n"
+    )
+
+
+@settings(max_examples=examples(300))
+@given(st.text(), st.integers(1, 5))
+def test_a_text_is_divided_into_what_fits(text: str, count: int) -> None:
+    found = list(parts(text, count))
+    assert "".join(found) == text
+    assert all(len(missing(part)) <= count for part in found)
+    assert len(found) == 1 or len(missing(text)) > count
+
+
+def test_what_emoji_are_made_of_can_be_typed() -> None:
+    family = "\N{WOMAN}\u200d\N{PERSONAL COMPUTER} \N{HEAVY BLACK HEART}\ufe0f"
+    check_text(family, 10)
+    assert missing(family) == [c for c in family if c not in STROKES]
