@@ -25,6 +25,7 @@ SHOTS = {
     "tree": Shot(("revert",), of_sandbox=True, opens=False),
     "shells": Shot(("shell",), of_sandbox=True, opens=False),
     "log": Shot(("log",), of_sandbox=True, opens=False),
+    "desktop": Shot(("desktop",), of_sandbox=True, opens=False),
     "mounts": Shot(("mounts",), of_sandbox=True, opens=False),
     "stats": Shot(("previous_tab",), of_sandbox=True, opens=False),
     "new": Shot(("new",)),

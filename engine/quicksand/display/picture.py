@@ -54,6 +54,20 @@ class Format(StrEnum):
             ) from None
 
 
+def read_size(descriptor: int) -> tuple[int, int]:
+    """The width and height of the PPM file that QEMU wrote to ``descriptor``. Blocks. Raises
+    DisplayError for anything else."""
+    return _read_header(descriptor)[:2]
+
+
+def _read_header(descriptor: int) -> tuple[int, int, int]:
+    """The width, the height, and where the pixels begin."""
+    match = _HEADER.match(os.pread(descriptor, HEADER_MAX, 0))
+    if match is None:
+        raise DisplayError("QEMU did not write a picture")
+    return int(match[1]), int(match[2]), match.end()
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A picture of a screen."""
@@ -67,16 +81,12 @@ class Picture:
     def read_ppm(cls, descriptor: int) -> Picture:
         """Read the PPM file (P6) that QEMU wrote to ``descriptor``, from its beginning. Blocks.
         Raises DisplayError for anything else, or for a picture that is too large."""
-        head = os.pread(descriptor, HEADER_MAX, 0)
-        match = _HEADER.match(head)
-        if match is None:
-            raise DisplayError("QEMU did not write a picture")
-        width, height = int(match[1]), int(match[2])
+        width, height, start = _read_header(descriptor)
         if width * height > PICTURE_PIXELS_MAX:
             raise DisplayError(f"the guest's screen has {width}x{height} pixels, too many")
         wanted = width * height * 3
         with os.fdopen(os.dup(descriptor), "rb", 0) as file:
-            file.seek(match.end())
+            file.seek(start)
             rgb = file.read(wanted)
         if len(rgb) != wanted:
             raise DisplayError("QEMU did not write the whole picture")

@@ -40,9 +40,6 @@ BRISK_S = 0.25
 """Seconds after which a waiting client reminds QEMU. Without that, QEMU looks for changes less and
 less often while there are none, down to every 3 s (QEMU, GUI_REFRESH_INTERVAL_IDLE)."""
 
-SIZE_MAX = 5120, 2160
-"""Pixels to which QEMU's server cuts a larger screen off (QEMU, ui/vnc.h)."""
-
 VERSION = b"RFB 003.008\n"
 NO_SECURITY = 1
 REASON_MAX = 4096

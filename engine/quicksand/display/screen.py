@@ -5,24 +5,38 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from quicksand.display.picture import Picture
+from quicksand.display.picture import Picture, read_size
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir
 from quicksand.qemu.qmp import Monitor
 
+Result = TypeVar("Result")
+
 
 async def take_picture(machine: MachineDir) -> Picture:
     """The screen of the running machine, exactly as the guest has drawn it. Raises StateError,
-    MachineError."""
+    MachineError, DisplayError."""
+    return await _of_dump(machine, Picture.read_ppm)
+
+
+async def take_size(machine: MachineDir) -> tuple[int, int]:
+    """The width and height of that screen in pixels; VNC says the width as the next multiple of 16
+    (QEMU, ui/vnc.c, vnc_width), and not more than 5120x2160. Raises as `take_picture`."""
+    return await _of_dump(machine, read_size)
+
+
+async def _of_dump(machine: MachineDir, read: Callable[[int], Result]) -> Result:
+    """What ``read`` finds in the file that QEMU writes the screen to."""
     monitor = await Monitor.connect(machine)
     try:
         with _scratch() as (descriptor, path):
             await _dump(monitor, path)
-            return await in_thread_to_the_end(lambda: Picture.read_ppm(descriptor))
+            return await in_thread_to_the_end(lambda: read(descriptor))
     finally:
         await monitor.close()
 

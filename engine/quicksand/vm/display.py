@@ -96,14 +96,9 @@ class Display:
         return data
 
     async def size(self) -> tuple[int, int]:
-        from quicksand.display.rfb import SIZE_MAX
+        from quicksand.display.screen import take_size
 
-        async with self.connect() as client:
-            width, height = client.frame.width, client.frame.height
-        if width < SIZE_MAX[0] and height < SIZE_MAX[1]:
-            return width, height
-        picture = await self.picture(None, None)  # what VNC shows may be cut off
-        return picture.width, picture.height
+        return await take_size(self.machine())
 
     async def set_size(self, width: int, height: int) -> None:
         async with self.connect() as client:

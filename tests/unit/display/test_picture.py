@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from quicksand.display.picture import PICTURE_PIXELS_MAX, Format, Picture, write_picture
+from quicksand.display.picture import PICTURE_PIXELS_MAX, Format, Picture, read_size, write_picture
 from quicksand.errors import ConfigError, DisplayError, PathError
 
 RANDOM = Picture(37, 23, random.Random(1).randbytes(37 * 23 * 3))
@@ -59,6 +59,13 @@ def test_a_huge_screen_is_not_read() -> None:
         pytest.raises(DisplayError, match="16384x16384 pixels, too many"),
     ):
         Picture.read_ppm(descriptor)
+
+
+def test_its_size_alone_is() -> None:
+    with written(b"P6\n16384 16384\n255\n") as descriptor:
+        assert read_size(descriptor) == (16384, 16384)
+    with written(b"P7\n1 1\n255\n") as descriptor, pytest.raises(DisplayError):
+        read_size(descriptor)
 
 
 def test_a_part_is_cut_out() -> None:
