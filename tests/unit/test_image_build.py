@@ -169,7 +169,7 @@ def test_the_files_that_the_desktop_writes_are_well_formed() -> None:
     assert json.loads(policies)["policies"]["DisableTelemetry"] is True
     # Programs of the script itself, as the guest's shell will read them.
     inner = re.findall(r"^(#!/bin/sh\n.*?)^END$", script, re.DOTALL | re.MULTILINE)
-    assert len(inner) == 3
+    assert len(inner) == 4
     for text in inner:
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
 

@@ -162,7 +162,7 @@ async def test_past_present_and_copies(vm: Sandbox, reports: Reports, places: Pa
             assert len(await box.screenshot()) > 100
     finally:
         await copy.kill()
-    with pytest.raises(DisplayError, match="has no xdotool"):
+    with pytest.raises(DisplayError, match="does not have what types it: xdotool"):
         await vm.type_text("é")
     await vm.pause()
     assert len(await vm.screenshot()) > 100

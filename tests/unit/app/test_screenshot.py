@@ -6,6 +6,7 @@ import html
 import re
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.cli.run_cli import make_stopped, quicksand
 WORDS = {
     "main": "● running",
     "tree": "upgraded",
+    "desktop": "zoom all",
     "log": "console",
     "shells": "1 shell",
     "stats": "Within the guest",
@@ -45,7 +47,9 @@ def words(svg: str) -> str:
 
 @pytest.mark.parametrize("screen", SHOTS)
 async def test_every_screen_can_be_pictured(screen: str) -> None:
-    svg = await picture(FakeService(KEPT), ShotSpec(screen=screen, size=(100, 30)))
+    first, *rest = KEPT.sandboxes
+    world = replace(KEPT, sandboxes=(replace(first, has_display=True), *rest))
+    svg = await picture(FakeService(world), ShotSpec(screen=screen, size=(100, 30)))
     assert WORDS[screen] in words(svg)
 
 
