@@ -18,7 +18,8 @@
         memory/<id>.ram         a complete memory image: sparse, every page at its own address
         memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
         memory/<digest>.rom     the machine's firmware
-        checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index
+        checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index;
+                                with a display screen.png, a small picture of it
         console.log[.1]         the guest's console, the last two pieces
         qemu.log[.1]            QEMU's stderr, the last two pieces
         exit.json               how the last run ended
@@ -148,6 +149,9 @@ class SandboxDir:
 
     def digest(self, name: str) -> Path:
         return self.layers / f"{name}.sha256"
+
+    def screen(self, checkpoint: str) -> Path:
+        return self.checkpoints / checkpoint / "screen.png"
 
     @property
     def console_log(self) -> Path:

@@ -607,6 +607,12 @@ class Sandbox(Desktop):
         """All checkpoints, the oldest first. Raises OSError."""
         return self._checkpoints.list()
 
+    async def checkpoint_screen(self, tag: str) -> bytes | None:
+        """The guest's screen just before the checkpoint with that tag or id was taken: a PNG of at
+        most 320 pixels a side; None if there is none, as for a sandbox without a display. The
+        sandbox may be in any state. Raises CheckpointNotFoundError, HistoryError."""
+        return await self._checkpoints.screen(tag)
+
     async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
         """Pin a checkpoint, so that it cannot be deleted, or unpin it. Raises as
         `delete_checkpoint`."""

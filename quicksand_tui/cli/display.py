@@ -26,12 +26,18 @@ PAUSED = "a sandbox that does not run has no screen: `quicksand-tui start` start
 
 @command_of("screenshot")
 def screenshot_command(
-    name: str, file: str, region: str | None, scale: float | None, form: str | None
+    name: str,
+    file: str,
+    region: str | None,
+    scale: float | None,
+    form: str | None,
+    at: str | None,
 ) -> int:
     """Take a picture of a sandbox's screen. FILE is a PNG, or a PPM if it is called so; - is
     stdout.
 
-    A paused sandbox has its last picture.
+    A paused sandbox has its last picture. With --at the sandbox need not run; the picture is a PNG
+    of at most 320 pixels a side.
     """
     from pathlib import Path
 
@@ -44,22 +50,55 @@ def screenshot_command(
             "a picture is not written to a terminal",
             hint=f"name a file, or `quicksand-tui screenshot {name} - | …`",
         )
+    if at is not None and (part, scale, form) != (None, None, None):
+        raise ConfigError("the picture of a checkpoint is written as it is, a small PNG")
 
     async def main(signals: Signals) -> int:
+        if at is not None:
+            return await _write_kept(name, at, file)
         with opened(name, hint=PAUSED) as sandbox:
             if file != STANDARD:
                 await sandbox.screenshot(Path(file), region=part, scale=scale, format=form)
                 return Exit.OK
             kind: Literal["png", "ppm"] = "ppm" if form == "ppm" else "png"
             data = await sandbox.screenshot(region=part, scale=scale, format=kind)
-        from quicksand_tui.cli.streams import FdWriter
-
-        writer = FdWriter(sys.stdout.fileno())
-        await writer.write(data)
-        await writer.close()
+        await _write_out(data)
         return Exit.OK
 
     return run_async(main)
+
+
+async def _write_kept(name: str, tag: str, file: str) -> int:
+    """Writes the picture that a checkpoint has."""
+    import asyncio
+    import contextlib
+    from pathlib import Path
+
+    from quicksand.display.picture import write_picture
+    from quicksand.sandbox import Sandbox
+
+    from quicksand_tui.cli.output import Exit
+
+    with contextlib.closing(Sandbox.open(name)) as sandbox:
+        data = await sandbox.checkpoint_screen(tag)
+    if data is None:
+        raise ConfigError(
+            f"the checkpoint {tag!r} of {name!r} has no picture",
+            hint="those of a sandbox with a display have one (`run --display`)",
+        )
+    if file == STANDARD:
+        await _write_out(data)
+    else:
+        await asyncio.to_thread(write_picture, Path(file), data)
+    return Exit.OK
+
+
+async def _write_out(data: bytes) -> None:
+    from quicksand_tui.cli.streams import FdWriter
+
+    writer = FdWriter(sys.stdout.fileno())
+    await writer.write(data)
+    await writer.close()
 
 
 def _read_region(text: str | None) -> tuple[int, int, int, int] | None:

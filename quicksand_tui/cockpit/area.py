@@ -24,10 +24,15 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.mounts import MountsPanel
     from quicksand_tui.cockpit.shells import Shells
     from quicksand_tui.cockpit.stats import StatsPanel
+    from quicksand_tui.cockpit.then_and_now import ThenAndNow
     from quicksand_tui.door.protocol import Service
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
+
+
+SCREENS_ROWS_MIN = 16
+"""Rows of the area below which the facts have all of it, and no pictures are shown."""
 
 
 class Area(Vertical):
@@ -53,6 +58,7 @@ class Area(Vertical):
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
+        self._screens: ThenAndNow | None = None
         self._tab = Tab.DETAILS
         self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
         """The mounted tabs."""
@@ -125,6 +131,8 @@ class Area(Vertical):
         self._tab = tab
         for name, part in self._parts.items():
             part.display = name is tab
+        if self._screens is not None:
+            self._screens.show(None, None)  # until the details are shown again
 
     def selected_mount(self, sandbox: SandboxView | None) -> MountView | None:
         """Returns the mount of a sandbox under the cursor of the mounts, if they are shown."""
@@ -163,6 +171,7 @@ class Area(Vertical):
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
             self.details.show(world, selection)
+            self._show_screens(selection)
         if not self._is_complete:
             return
         ids = {view.id for view in world.sandboxes}
@@ -179,6 +188,20 @@ class Area(Vertical):
         if self._tab is Tab.MOUNTS:
             self.mounts.show(world, sandbox)
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
+
+    def _show_screens(self, selection: Selection) -> None:
+        """Shows the screen at the selected checkpoint beside the present one."""
+        checkpoint = selection.checkpoint if selection.in_tree else None
+        sandbox = selection.sandbox
+        if self._screens is None:
+            if checkpoint is None or sandbox is None or not sandbox.has_display:
+                return
+            from quicksand_tui.cockpit.then_and_now import ThenAndNow
+
+            self._screens = ThenAndNow(self._service, ascii_only=self._ascii, id="screens")
+            self.mount(self._screens)
+        has_room = self.size.height >= SCREENS_ROWS_MIN
+        self._screens.show(sandbox, checkpoint if has_room else None)
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
         """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""

@@ -6,13 +6,11 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.color import Color
 from rich.segment import Segment
-from rich.style import Style
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -25,10 +23,10 @@ from textual.widgets import Static
 
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, PartWidget
+from quicksand_tui.cockpit.half_cells import segments
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix, key_text
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip
-from quicksand_tui.pixels.cells import UPPER, runs
 from quicksand_tui.pixels.keysyms import KEYS, Chord, strokes
 from quicksand_tui.pixels.orders import Drawn, Order, parse_cells
 from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
@@ -221,13 +219,8 @@ class DesktopView(Widget, can_focus=True):
         if line is None:
             text = self.why[:width] if y == self.size.height // 2 else ""
             return Strip([Segment(f"{text:^{width}}", self.rich_style)], width)
-        segments = [
-            Segment(*_look(run.upper, run.lower, run.cells, ascii_only=self._ascii))
-            if run.upper
-            else Segment(" " * run.cells, self.rich_style)
-            for run in runs(line)
-        ]
-        return Strip(segments).adjust_cell_length(width, self.rich_style)
+        drawn = segments(line, self.rich_style, ascii_only=self._ascii)
+        return Strip(drawn).adjust_cell_length(width, self.rich_style)
 
     # Keys
 
@@ -421,15 +414,3 @@ def _chord_of(event: events.Key) -> Chord | None:
     return Chord(
         name, shift="shift" in modifiers, alt="alt" in modifiers, control="ctrl" in modifiers
     )
-
-
-@lru_cache(maxsize=1 << 14)
-def _style(upper: bytes, lower: bytes) -> Style:
-    return Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower))
-
-
-def _look(upper: bytes, lower: bytes, cells: int, *, ascii_only: bool) -> tuple[str, Style]:
-    if ascii_only:
-        mixed = bytes((one + other) // 2 for one, other in zip(upper, lower, strict=True))
-        return " " * cells, _style(mixed, mixed)
-    return UPPER * cells, _style(upper, lower)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from quicksand.errors import QuicksandError
+from quicksand.errors import HistoryError, QuicksandError
 from quicksand.guest_traffic import GuestTraffic
 from quicksand.host.paths import paths
 from quicksand.host.threads import in_thread_to_the_end
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.saves_look import Found
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec, Told
+    from quicksand_tui.pixels.cells import Cells
 
 STAGES = {
     "image": "find the image",
@@ -280,6 +281,24 @@ class Engine:
                 for process in busiest
             ),
         )
+
+    async def look_at_screen(
+        self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
+    ) -> Cells:
+        from quicksand_tui.pixels.small import fit, read_png
+
+        with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
+            if not at:
+                async with asyncio.timeout(ANSWER_S):
+                    image = await sandbox.screenshot(format="image")
+                return await asyncio.to_thread(fit, image, *room)
+            data = await sandbox.checkpoint_screen(at)
+        if data is None:
+            return ()
+        try:
+            return await asyncio.to_thread(lambda: fit(read_png(data), *room))
+        except ValueError as error:
+            raise HistoryError(f"the picture of the checkpoint cannot be shown: {error}") from error
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.keysyms import Stroke
     from quicksand_tui.pixels.orders import Drawn
 
@@ -180,6 +181,12 @@ class Engine(Protocol):
 
     async def look_inside(self, sandbox_id: str) -> GuestView:
         """Asks the guest of a running sandbox about its state. Raises TimeoutError."""
+
+    async def look_at_screen(
+        self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
+    ) -> Cells:
+        """Returns the screen of a sandbox in at most so many columns and rows: as it is now, or
+        with ``at`` as it was just before that checkpoint; () if the checkpoint has no picture."""
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

@@ -141,6 +141,8 @@ _SCREEN = _section(
         option("--format", Kind.CHOICE, "",
                "How it is written.  [default: what FILE's suffix says, else png]",
                name="form", choices=("png", "ppm")),
+        option("--at", Kind.CHECKPOINT, "TAG",
+               "The small picture that this checkpoint has, not the screen as it is now."),
         reads=True),
     _verb("type", "display", "Type a text on a sandbox's keyboard.",
         _SANDBOX,

@@ -3,10 +3,14 @@ pictures."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 UPPER, LOWER = "▀", "▄"
+
+Cells = tuple[tuple[bytes, ...], ...]
+"""Rows of cells: the upper pixel and the lower one, six bytes."""
 
 
 class Run(NamedTuple):
@@ -18,6 +22,6 @@ class Run(NamedTuple):
     lower: bytes
 
 
-def runs(cells: list[bytes]) -> list[Run]:
+def runs(cells: Sequence[bytes]) -> list[Run]:
     """Returns cells as runs of equal ones."""
     return [Run(len(list(same)), cell[:3], cell[3:]) for cell, same in groupby(cells)]

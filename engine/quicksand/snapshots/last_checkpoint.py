@@ -21,6 +21,7 @@ from quicksand.snapshots.taking import (
     start_capture,
     working_on,
 )
+from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
 from quicksand.stopping import stop_machine
 
 
@@ -54,8 +55,11 @@ async def end_with_checkpoint(
 
 async def _keep(live: Live, capture: Capture, what: str) -> Node:
     await capture.prepare()
+    has_display = live.record.config.enable_display
+    screen = await look_at_screen(live.machine, has_display=has_display)
     await capture.freeze(resume=False)
     shape = await find_shape(live)
+    await keep_thumbnail(screen, live.place, capture.id)
     tag = await asyncio.to_thread(automatic_tag, live.history, what)
     node = await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
     await capture.advance_head(node)

@@ -44,6 +44,8 @@ def import_node(origin: Origin, place: SandboxDir, **changes: Any) -> Node:
         if not source.exists():
             raise HistoryError(f"the checkpoint {node.tag!r} is damaged: {source} is missing")
         share_file(source, target)
+    if (screen := old.screen(node.id)).exists():
+        share_file(screen, place.screen(node.id))
     for changed in (place.layers, place.memory, place.checkpoints / node.id):
         sync_dir(changed)
     imported = replace(node, parent=None, **changes)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.display.vnc import listen
 from quicksand.errors import (
@@ -37,7 +37,11 @@ from quicksand.snapshots.taking import (
     start_capture,
     working_on,
 )
+from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
 from quicksand.stopping import end_strays
+
+if TYPE_CHECKING:
+    from quicksand.display.picture import Picture
 
 
 async def revert(
@@ -80,11 +84,14 @@ async def revert(
                 await live.monitor.execute("stop")
                 await successor.reserve()
             else:
+                has_display = live.record.config.enable_display
+                screen = await look_at_screen(live.machine, has_display=has_display)
                 await capture.freeze(resume=False)
                 await successor.reserve()
                 # The files are written while the new guest is resumed.
                 keeping = asyncio.create_task(
-                    _keep_present(live, node, capture, shape), name="quicksand-keep-present"
+                    _keep_present(live, node, capture, shape, screen),
+                    name="quicksand-keep-present",
                 )
             await successor.take_over()
         except BaseException:
@@ -152,12 +159,15 @@ async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
         )
 
 
-async def _keep_present(live: Live, node: Node, capture: Capture, shape: dict[str, Any]) -> Node:
+async def _keep_present(
+    live: Live, node: Node, capture: Capture, shape: dict[str, Any], screen: Picture | None
+) -> Node:
     """Store the state before the revert as an automatic checkpoint. The old QEMU is still there,
     paused. Raises HistoryError if that fails, since the revert itself has succeeded."""
     what = "before undo" if node.auto else f"before revert to {node.tag}"
     tag = automatic_tag(live.history, what)
     try:
+        await keep_thumbnail(screen, live.place, capture.id)
         return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
     except BaseException as error:
         await asyncio.shield(capture.forget())

@@ -24,6 +24,7 @@ from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import History
 from quicksand.snapshots.records import Node, check_tag
+from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
 from quicksand.snapshots.tiers import choose_tier
 
 
@@ -136,9 +137,12 @@ async def checkpoint_live(
     await live.keeper.ask("guard", on=not live.run.paused)
     try:
         await capture.prepare()
+        has_display = live.record.config.enable_display and not hidden
+        screen = await look_at_screen(live.machine, has_display=has_display)
         await capture.freeze(resume=not live.run.paused)
         await live.keeper.ask("guard", on=False)
         shape = await find_shape(live)
+        await keep_thumbnail(screen, live.place, capture.id)
         node = await capture.store(
             tag=tag, note=note, auto=False, hidden=hidden, tier_note="", shape=shape
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from quicksand.diskdiff.changes import FileChange
@@ -74,6 +75,12 @@ class Checkpoints:
 
     def list(self) -> list[Checkpoint]:
         return list_checkpoints(self._life.registry.history(self._life.id))
+
+    async def screen(self, tag: str) -> bytes | None:
+        from quicksand.snapshots.thumbnails import read_thumbnail
+
+        history = self._life.registry.history(self._life.id)
+        return await asyncio.to_thread(lambda: read_thumbnail(history.place, history.find(tag).id))
 
     async def delete(self, tag: str) -> None:
         from quicksand.snapshots.standby import forget_removed

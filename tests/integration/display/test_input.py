@@ -138,7 +138,12 @@ async def test_past_present_and_copies(vm: Sandbox, reports: Reports, places: Pa
     await vm.mouse_down()
     async with vm.display() as client:
         await client.next_update()
+        shown = await vm.screenshot(format="image")
         await vm.checkpoint("one")
+        small = await vm.checkpoint_screen("one")
+        assert small is not None
+        with Image.open(io.BytesIO(small), formats=("PNG",)) as image:
+            assert max(image.size) == min(320, max(shown.size))
         held = [report[1:] for report in await reports.until(LEFT_UP)]
         assert {(EV_KEY, 30, 0), (EV_KEY, LEFTSHIFT, 0)} <= set(held)
         await vm.mouse_move(3, 4)

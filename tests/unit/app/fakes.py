@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from PIL import Image
 from quicksand.guest_traffic import GuestTraffic
 from textual.events import Key
 from textual.pilot import Pilot
@@ -41,8 +42,10 @@ from quicksand_tui.model.sandboxes import (
 from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
 from quicksand_tui.model.world import HostView, World
 from quicksand_tui.panes.content import LinkState, LinkStatus, Said, Sink
+from quicksand_tui.pixels.cells import Cells
 from quicksand_tui.pixels.keysyms import Stroke
 from quicksand_tui.pixels.orders import Order
+from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.hands import Hands
 from tests.unit.app import fake_saves
@@ -303,6 +306,8 @@ class FakeService(FakeSaves):
         self.running = self.most_running = 0
         """Commands."""
         self.reports: list[Report] = []
+        self.pictures: dict[str, Image.Image] = {}
+        """Screens by checkpoint; "" is the present one."""
         self.terminals: list[FakeTerminal] = []
         self.deleted: dict[str, SandboxView] = {}
         """What is in the trash."""
@@ -487,6 +492,15 @@ class FakeService(FakeSaves):
             replace(s, tree=tree) if s.id == sandbox_id else s for s in self.world.sandboxes
         )
         self.world = replace(self.world, sandboxes=views)
+
+    async def look_at_screen(
+        self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
+    ) -> Cells:
+        self.calls.append(f"look {sandbox_id} {at}".rstrip())
+        if self.failure is not None:
+            raise OperationError(self.failure)
+        image = self.pictures.get(at)
+        return () if image is None else fit(image, *room)
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

@@ -27,6 +27,8 @@ class FakeBox:
         self.vnc_socket = Path("/run/web/vnc.sock")
         self.vnc_port: int | None = None
         self.vnc_password: str | None = None
+        self.kept: bytes | None = b"small"
+        """The picture of a checkpoint."""
 
     def __enter__(self) -> FakeBox:
         return self
@@ -34,10 +36,14 @@ class FakeBox:
     def __exit__(self, *_: object) -> None:
         return
 
+    def close(self) -> None:
+        return
+
     def __getattr__(self, name: str) -> Any:
         async def call(*words: Any, **more: Any) -> Any:
             self.done.append((name, *words, *sorted(more.items())))
-            return {"screenshot": b"picture", "query_mouse_position": (7, 9)}.get(name)
+            answers = {"screenshot": b"picture", "query_mouse_position": (7, 9)}
+            return {**answers, "checkpoint_screen": self.kept}.get(name)
 
         return call
 
@@ -144,6 +150,25 @@ def test_a_screenshot(box: FakeBox, capfdbinary: pytest.CaptureFixture[bytes]) -
         ("screenshot", Path("shot.png"), *part.items()),
         ("screenshot", *whole.items()),
     ]
+
+
+def test_the_picture_of_a_checkpoint(
+    box: FakeBox,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    monkeypatch.setattr("quicksand.sandbox.Sandbox.open", lambda _name: box)
+    path = tmp_path / "then.png"
+    assert run(["screenshot", "web", str(path), "--at", "one"]) == Exit.OK
+    assert path.read_bytes() == b"small"
+    assert run(["screenshot", "web", "-", "--at", "one"]) == Exit.OK
+    assert capfdbinary.readouterr().out == b"small"
+    assert ("checkpoint_screen", "one") in box.done
+    assert run(["screenshot", "web", "-", "--at", "one", "--scale", "2"]) == Exit.USAGE
+    box.kept = None
+    assert run(["screenshot", "web", "-", "--at", "one"]) == Exit.USAGE
+    assert b"'one' of 'web' has no picture" in capfdbinary.readouterr().err
 
 
 @pytest.mark.parametrize("region", ["1,2,3", "a,b,c,d", "1,2,3,-4"])

@@ -1,0 +1,118 @@
+"""The screen at a checkpoint beside the present one, below the checkpoint's facts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from rich.segment import Segment
+from textual import work
+from textual.strip import Strip
+from textual.widget import Widget
+
+from quicksand_tui.cockpit.half_cells import segments
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import clip, plain
+
+if TYPE_CHECKING:
+    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.pixels.cells import Cells
+
+AGAIN_S = 2.0
+"""Seconds between two looks at the present screen."""
+
+GAP = 2
+"""Columns between the two."""
+
+COLUMNS_MIN = 40
+"""Columns below which there is nothing to be recognised."""
+
+HAS_SCREEN = (State.RUNNING, State.PAUSED)
+
+
+class ThenAndNow(Widget):
+    """Draws two small pictures side by side in half cells. Hidden, it asks for nothing."""
+
+    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._service = service
+        self._ascii = ascii_only
+        self._wanted: tuple[str, str, bool] | None = None
+        """Ids of the sandbox and the checkpoint, and whether there is a present screen."""
+        self._heads = ("", "")
+        self._pictures: tuple[Cells, Cells] = ((), ())
+        self._whys = ("", "")
+        """What is said instead of a picture."""
+
+    def show(self, sandbox: SandboxView | None, checkpoint: CheckpointView | None) -> None:
+        """Shows a checkpoint of a sandbox with a display; None hides it."""
+        if sandbox is None or checkpoint is None or not sandbox.has_display or checkpoint.error:
+            self._want(None)
+            return
+        lives = sandbox.state in HAS_SCREEN
+        heads = (clip(checkpoint.tag, 40), "now" if lives else f"now it is {sandbox.state.value}")
+        if heads != self._heads:
+            self._heads = heads
+            self.refresh()
+        self._want((sandbox.id, checkpoint.id, lives))
+
+    def _want(self, wanted: tuple[str, str, bool] | None) -> None:
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        self.display = wanted is not None
+        self._put((), ())
+        self._ask_again()
+
+    def on_resize(self) -> None:
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        self.workers.cancel_group(self, "screens")
+        if self._wanted is not None and self.size.width >= COLUMNS_MIN and self.size.height > 1:
+            self._ask(*self._wanted)
+
+    @work(group="screens", exclusive=True)
+    async def _ask(self, sandbox_id: str, checkpoint_id: str, lives: bool) -> None:
+        room = ((self.size.width - GAP) // 2, self.size.height - 1)
+        then, why = await self._picture(sandbox_id, checkpoint_id, room)
+        self._put(then, self._pictures[1], why or ("" if then else "no picture was kept"))
+        while lives:
+            now, why_not = await self._picture(sandbox_id, "", room)
+            self._put(then, now, self._whys[0], why_not)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _picture(
+        self, sandbox_id: str, checkpoint_id: str, room: tuple[int, int]
+    ) -> tuple[Cells, str]:
+        """Returns a picture, or why there is none."""
+        try:
+            found = await self._service.ask(
+                "There is no picture",
+                lambda engine: engine.look_at_screen(sandbox_id, room, at=checkpoint_id),
+            )
+        except OperationError as error:
+            return (), error.failure.message
+        return found, ""
+
+    def _put(self, then: Cells, now: Cells, why: str = "", why_not: str = "") -> None:
+        found, whys = (then, now), (why, why_not)
+        if (found, whys) != (self._pictures, self._whys):
+            self._pictures, self._whys = found, whys
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = (self.size.width - GAP) // 2
+        line: list[Segment] = []
+        for head, cells, why in zip(self._heads, self._pictures, self._whys, strict=True):
+            text = head if y == 0 else why if y == 1 and not cells else ""
+            row = cells[y - 1] if 0 < y <= len(cells) else ()
+            line += segments(row, self.rich_style, ascii_only=self._ascii)
+            if not row:
+                line.append(Segment(clip(plain(text) if self._ascii else text, width)))
+            line.append(Segment(" " * max(0, width + GAP - Strip(line).cell_length)))
+        drawn = Strip(line).apply_style(self.rich_style)
+        return drawn.adjust_cell_length(self.size.width, self.rich_style)

@@ -1,0 +1,140 @@
+"""The screen at a checkpoint beside the present one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from quicksand_tui.cockpit import then_and_now
+from quicksand_tui.cockpit.then_and_now import GAP, ThenAndNow
+from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.ui.app import QuicksandApp
+from tests.unit.app.fakes import (
+    CLEAN,
+    KEPT,
+    UPGRADED,
+    WEB,
+    WEB_PAST,
+    FakeService,
+    screen_text,
+    select,
+    shown,
+    until,
+)
+from tests.unit.app.test_checkpoints import go_to, open_tree
+
+LARGE = (140, 44)
+WITH_SCREEN = replace(WEB_PAST, has_display=True)
+RED, BLUE, GREEN = (255, 0, 0), (0, 0, 255), (0, 255, 0)
+
+
+def world(sandbox: Any = WITH_SCREEN) -> FakeService:
+    service = FakeService(replace(KEPT, sandboxes=(sandbox,)))
+    service.pictures = {
+        UPGRADED.id: Image.new("RGB", (320, 200), RED),
+        "": Image.new("RGB", (320, 200), BLUE),
+    }
+    return service
+
+
+@asynccontextmanager
+async def in_tree(
+    service: FakeService, *, ascii_glyphs: bool = False
+) -> AsyncIterator[tuple[QuicksandApp, Any, Any]]:
+    async with shown(service, size=LARGE, ascii_glyphs=ascii_glyphs) as (app, pilot):
+        await select(pilot, WEB)
+        yield app, pilot, await open_tree(pilot)
+
+
+def sides(app: QuicksandApp, row: int = 1) -> list[set[tuple[int, ...]]]:
+    """The colours of the left half and of the right half of a row."""
+    view = app.query_one(ThenAndNow)
+    line = view.render_line(row)
+    width = (view.size.width - GAP) // 2
+    halves = line.crop(0, width), line.crop(width + GAP)
+    return [
+        {
+            tuple(segment.style.bgcolor.triplet)
+            for segment in half
+            if segment.style is not None
+            and segment.style.color is not None
+            and segment.style.color == segment.style.bgcolor
+            and segment.style.bgcolor is not None
+            and segment.style.bgcolor.triplet is not None
+        }
+        for half in halves
+    ]
+
+
+def is_seen(app: QuicksandApp) -> bool:
+    return any(view.display for view in app.query(ThenAndNow))
+
+
+async def test_both_are_shown_and_the_present_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(then_and_now, "AGAIN_S", 0.01)
+    service = world()
+    async with in_tree(service) as (app, _, _):
+        await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
+        assert "upgraded" in screen_text(app)
+        assert "now" in screen_text(app)
+        service.pictures[""] = Image.new("RGB", (320, 200), GREEN)
+        await until(lambda: sides(app) == [{RED}, {GREEN}])
+        # The picture of the past is read once, though the present is looked at again and again.
+        assert service.calls.count(f"look {WEB.id} {UPGRADED.id}") <= 2
+
+
+async def test_a_checkpoint_without_a_picture_says_so() -> None:
+    service = world()
+    async with in_tree(service) as (app, pilot, panel):
+        await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
+        await go_to(pilot, panel, CLEAN.id)
+        await until(lambda: "no picture was kept" in screen_text(app))
+        await until(lambda: sides(app, 3) == [set(), {BLUE}])
+
+
+async def test_a_failure_is_told_in_its_place() -> None:
+    service = world()
+    service.failure = Failure(title="t", message="the disk is gone")
+    async with in_tree(service) as (app, _, _):
+        await until(lambda: "the disk is gone" in screen_text(app))
+
+
+async def test_a_stopped_sandbox_has_no_present_screen() -> None:
+    service = world(replace(WITH_SCREEN, state=State.STOPPED))
+    async with in_tree(service) as (app, _, _):
+        await until(lambda: is_seen(app) and sides(app) == [{RED}, set()])
+        assert "now it is stopped" in screen_text(app)
+        assert f"look {WEB.id}" not in service.calls
+
+
+async def test_without_a_display_nothing_is_asked() -> None:
+    service = world(WEB_PAST)
+    async with in_tree(service) as (app, pilot, panel):
+        await go_to(pilot, panel, CLEAN.id)
+        assert not is_seen(app)
+        assert not [call for call in service.calls if call.startswith("look")]
+
+
+async def test_it_rests_while_it_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(then_and_now, "AGAIN_S", 0.01)
+    service = world()
+    async with in_tree(service) as (app, pilot, _):
+        await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
+        await pilot.press("l")
+        await until(lambda: not is_seen(app))
+        asked = len(service.calls)
+        for _ in range(5):
+            await pilot.pause()
+        assert not [call for call in service.calls[asked:] if call.startswith("look")]
+
+
+async def test_ascii_screens_have_colours_only() -> None:
+    async with in_tree(world(), ascii_glyphs=True) as (app, _, _):
+        await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
+        assert "▀" not in screen_text(app)
