@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 QUICKSAND := .venv/bin/quicksand-tui
 
-.PHONY: help run python setup test check unit vm e2e tools agent soak screenshots clean
+.PHONY: help run python setup test check unit vm e2e tools agent soak screenshots screenshots-desktop clean
 
 help:            ## show this
 	@sed -n 's/^\([a-z0-9]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -44,6 +44,9 @@ soak: tools      ## the tests that take longer than CI allows, and fresh draws f
 
 screenshots: setup ## the README's pictures, from real sandboxes
 	@$(PYTHON) scripts/screenshots.py
+
+screenshots-desktop: setup
+	@$(PYTHON) scripts/desktop_screenshots.py
 
 clean:           ## remove what can be made again in this checkout
 	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis guest-agent/target

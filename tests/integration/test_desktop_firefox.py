@@ -83,6 +83,6 @@ async def test_firefox_comes_back_with_its_text_by_a_revert(places: Paths) -> No
 
         await sandbox.revert("open")
         await wait_for_page(sandbox, shown=True)
-        assert (await sandbox.execute("pgrep -f firefox-esr")).exit_code == 0
+        assert (await sandbox.execute("pgrep -f '[f]irefox-esr'")).exit_code == 0
         # It is not a picture only: the program goes on.
         assert await copy_address(sandbox) == TEXT
