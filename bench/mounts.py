@@ -4,14 +4,15 @@ python bench/mounts.py [--turns N] [--only read,write,...] [--option NAME]... [-
                        [--published DIRECTORY] [--tree N]
 
 Every figure is the median of several turns; `load` is the host's before and after, since others may
-compute at the same time, and `accelerator` says how the guest's processor is made. `disk_*` is the
+compute at the same time, and `accelerator` says how the guest's processor is made. `disk` is the
 same work on the guest's own disk: what the guest itself takes for it. `--option` and `--without`
 change the options of the guest's client, to compare.
 
-`status` is `git status`, which looks at each file of a tree: with the host's own git, and a
-repository on the guest's disk. With `--published` it is done by turns on a second mount, which
-another server serves on another stream of QEMU's: the package `quicksand_smb` in DIRECTORY, as it
-is published (`pip download --no-deps quicksand-smb`, unpacked), mounted as its own engine does.
+With `--published` everything is done by turns on a second mount, too, which another server serves
+on another stream of QEMU's: the package `quicksand_smb` in DIRECTORY, as it is published (`pip
+download --no-deps quicksand-smb`, unpacked), mounted as its own engine does. `wire` is what QEMU's
+network carries between the guest and a program of the host's that does nothing else: the ceiling of
+`read` (down) and `write` (up).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,21 @@ os.fsync(file)
 os.close(file)
 print(time.perf_counter() - begin)
 """
+WIRE = """
+import socket, sys, time
+count, buffer = int(sys.argv[3]), bytearray(1 << 20)
+stream = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+stream.sendall(b"d")
+begin, left = time.perf_counter(), count
+while left:
+    left -= stream.recv_into(buffer)
+print(count / 1e6 / (time.perf_counter() - begin))
+begin = time.perf_counter()
+for _ in range(count >> 20):
+    stream.sendall(buffer)
+stream.recv(1)
+print(count / 1e6 / (time.perf_counter() - begin))
+"""
 WALK = """
 import os, sys, time
 names = [f"d{n // 100:03}/f{n % 100:02}" for n in range(int(sys.argv[2]))]
@@ -73,11 +89,11 @@ print(time.perf_counter() - begin)
 
 
 class Bench:
-    """All measures, in one guest with one mount."""
+    """All measures, in one guest. Each is one turn at one place: the mount, or another one."""
 
     def __init__(self, vm: Sandbox, host: Path, given: argparse.Namespace) -> None:
         self.vm, self.host, self.given = vm, host, given
-        self.turns: int = given.turns
+        self.git = ""
 
     async def say(self, command: str) -> str:
         result = await self.vm.execute(command, timeout=600)
@@ -96,107 +112,102 @@ class Bench:
         text = await self.say("cat /proc/fs/cifs/Stats")
         return sum(map(int, re.findall(r"^SMBs: (\d+)", text, re.MULTILINE)))
 
-    async def median(self, work: Callable[[], Awaitable[float]], scale: float = 0) -> float:
-        """Seconds; with ``scale``, as many of it a second."""
-        took = statistics.median([await work() for _ in range(self.turns)])
-        return round(scale / took if scale else took, 2)
-
-    async def read(self) -> dict[str, float]:
+    async def prepare(self, names: Sequence[str]) -> None:
+        """Bring what the measures need."""
+        await self.say(f"mkdir -p {DISK}")
+        await self.vm.files.write("/root/small.py", WRITE_SMALL)
+        await self.vm.files.write("/root/walk.py", WALK)
+        await self.vm.files.write("/root/wire.py", WIRE)
+        await self.vm.files.write("/root/t.tar", archive())
         (self.host / "large").write_bytes(os.urandom(LARGE << 20))
-        size = (LARGE << 20) / 1e6
-        dd = "dd if={}/large of=/dev/null bs=1M status=none"
-        read = dd.format(AT)
         await self.say(f"cp {AT}/large {DISK}/large")
-        return {
-            "mb_s": await self.median(lambda: self.seconds(read, before=COLD), size),
-            "again_mb_s": await self.median(lambda: self.seconds(read), size),
-            "disk_again_mb_s": await self.median(lambda: self.seconds(dd.format(DISK)), size),
-        }
-
-    async def write(self) -> dict[str, float]:
-        size = (LARGE << 20) / 1e6
-        command = f"dd if=/dev/zero of={AT}/written bs=1M count={LARGE} conv=fsync status=none"
-        return {"mb_s": await self.median(lambda: self.seconds(command), size)}
-
-    async def small(self) -> dict[str, float]:
-        """Writes of 4 KiB, with one fsync in the end."""
-        size = (SMALL << 20) / 1e6
-        command = f"python3 /root/small.py {AT}/small {SMALL << 8}"
-
-        async def once() -> float:
-            return float(await self.say(command))
-
-        return {"mb_s": await self.median(once, size)}
-
-    async def unpack(self) -> dict[str, float]:
-        """As root, who tries to keep owners, and without. The messages are those to clean up after
-        the turn before, too."""
-        found = {}
-        for name, where, words in (
-            ("s", AT, "--no-same-owner"),
-            ("with_owners_s", AT, ""),
-            ("disk_s", DISK, ""),
-        ):
-            clean = f"rm -rf {where}/u; mkdir {where}/u"
-            command = f"tar xf /root/t.tar -C {where}/u {words}"
-            before = await self.sent()
-            found[name] = await self.median(lambda: self.seconds(command, before=clean))  # noqa: B023
-            if where == AT:
-                sent = await self.sent() - before
-                found[f"{name.removesuffix('s')}messages"] = round(sent / self.turns)
-        return found
-
-    async def walk(self) -> dict[str, float]:
-        """A look at each of many files by its name, as `git status` has it."""
         plant(self.host / "tree", self.given.tree)
-        command = f"python3 /root/walk.py {AT}/tree {self.given.tree}"
+        if "status" in names and shutil.which("git"):
+            self.git = await self._carry_git()
 
-        async def cold() -> float:
-            await self.say(COLD)
-            return float(await self.say(command))
-
-        async def listed() -> float:
-            await self.say(COLD)
-            return await self.seconds(f"find {AT}/tree -size 1 | wc -l")
-
+    async def compare(self, name: str, places: dict[str, str]) -> dict[str, dict[str, float]]:
+        """The medians of a measure's turns, which are taken at all places alternately."""
+        turns: dict[str, list[dict[str, float]]] = {place: [] for place in places}
+        for _ in range(self.given.turns):
+            for place, where in places.items():
+                turns[place].append(await getattr(self, name)(where))
         return {
-            "cold_s": await self.median(cold),
-            "listed_s": await self.median(listed),
+            place: {key: round(statistics.median(one[key] for one in each), 2) for key in each[0]}
+            for place, each in turns.items()
         }
 
-    async def status(self) -> dict[str, Any]:
-        """`git status` with nothing in the guest's caches, and again after two seconds, when the
-        guest asks anew."""
-        if not shutil.which("git"):
-            return {"installed": False}
-        git = await self._carry_git()
-        places = {"ours": f"{AT}/tree"}
-        if self.given.published is None:
-            return await self._compare(git, places)
-        async with self._serve_published(self.given.published):
-            return await self._compare(git, {**places, "published": f"{PUBLISHED}/tree"})
+    async def wire(self, _: str) -> dict[str, float]:
+        """MB/s from the host to the guest and back, with nothing but bytes on a stream."""
+        number, count = SHARES - 2, LARGE << 20
+        with self._stream(number) as stream:
+            host = asyncio.create_task(asyncio.to_thread(_carry, stream, count))
+            words = f"{SHARE_IP} {SHARE_PORT + number} {count}"
+            down, up = (await self.say(f"python3 /root/wire.py {words}")).split()
+            await host
+        return {"down_mb_s": float(down), "up_mb_s": float(up)}
 
-    async def _compare(self, git: str, places: dict[str, str]) -> dict[str, Any]:
-        times: dict[str, list[float]] = {}
-        messages: dict[str, int] = {}
-        for _ in range(self.turns):
-            for name, tree in places.items():
-                command = f"{git} --work-tree={tree} status --porcelain > {DISK}/told"
-                before = await self.sent()
-                cold = await self.seconds(command, before=COLD)
-                messages[f"{name}_messages"] = await self.sent() - before
-                again = await self.seconds(command, before="sleep 2")
-                if told := await self.say(f"head -c 200 {DISK}/told"):
-                    raise RuntimeError(f"{name}: {told}")
-                times.setdefault(f"{name}_s", []).append(cold)
-                times.setdefault(f"{name}_again_s", []).append(again)
-        found: dict[str, float] = dict(messages)
-        found |= {name: round(statistics.median(each), 2) for name, each in times.items()}
-        if "published_s" in found:
-            for kind in ("s", "again_s"):
-                ratio = found[f"published_{kind}"] / found[f"ours_{kind}"]
-                found[f"published_to_ours_{kind.removesuffix('s')}ratio"] = round(ratio, 2)
-        return found
+    def _stream(self, number: int) -> socket.socket:
+        """The host's end of one of QEMU's streams."""
+        machine = runtime_dir(paths(), self.vm.id).current()
+        stream = socket.socket(socket.AF_UNIX)
+        stream.connect(str(machine.share_socket(number)))
+        return stream
+
+    async def read(self, where: str) -> dict[str, float]:
+        dd = f"dd if={where}/large of=/dev/null bs=1M status=none"
+        cold = await self.seconds(dd, before=COLD)
+        return {
+            "mb_s": (LARGE << 20) / 1e6 / cold,
+            "again_mb_s": (LARGE << 20) / 1e6 / await self.seconds(dd),
+        }
+
+    async def write(self, where: str) -> dict[str, float]:
+        command = f"dd if=/dev/zero of={where}/written bs=1M count={LARGE} conv=fsync status=none"
+        return {"mb_s": (LARGE << 20) / 1e6 / await self.seconds(command)}
+
+    async def small(self, where: str) -> dict[str, float]:
+        """Writes of 4 KiB, with one fsync in the end."""
+        took = float(await self.say(f"python3 /root/small.py {where}/small {SMALL << 8}"))
+        return {"mb_s": (SMALL << 20) / 1e6 / took}
+
+    async def unpack(self, where: str) -> dict[str, float]:
+        """Without giving files their owners, as any user does."""
+        await self.say(f"rm -rf {where}/u; mkdir {where}/u")
+        before = await self.sent()
+        took = await self.seconds(f"tar xf /root/t.tar -C {where}/u --no-same-owner")
+        return {"s": took, "messages": await self.sent() - before}
+
+    async def owners(self, where: str) -> dict[str, float]:
+        """As `unpack`, by root, who gives files their owners."""
+        await self.say(f"rm -rf {where}/u; mkdir {where}/u")
+        before = await self.sent()
+        took = await self.seconds(f"tar xf /root/t.tar -C {where}/u")
+        return {"s": took, "messages": await self.sent() - before}
+
+    async def walk(self, where: str) -> dict[str, float]:
+        """A look at each of many files by its name, as `git status` has it; and of all that are
+        listed, at first and after two seconds, when a client by itself asks anew."""
+        await self.say(COLD)
+        cold = float(await self.say(f"python3 /root/walk.py {where}/tree {self.given.tree}"))
+        find = f"find {where}/tree -size 1 | wc -l"
+        return {
+            "cold_s": cold,
+            "listed_s": await self.seconds(find, before=COLD),
+            "listed_again_s": await self.seconds(find, before="sleep 2"),
+        }
+
+    async def status(self, where: str) -> dict[str, float]:
+        """`git status` with nothing in the guest's caches, and again after two seconds."""
+        if not self.git:
+            return {"is_installed": 0}
+        command = f"{self.git} --work-tree={where}/tree status --porcelain > {DISK}/told"
+        before = await self.sent()
+        cold = await self.seconds(command, before=COLD)
+        messages = await self.sent() - before
+        again = await self.seconds(command, before="sleep 2")
+        if told := await self.say(f"head -c 200 {DISK}/told"):
+            raise RuntimeError(f"{where}: {told}")
+        return {"s": cold, "messages": messages, "again_s": again}
 
     async def _carry_git(self) -> str:
         """Plant a tree, take it into a repository, and bring that and the host's git into the
@@ -221,14 +232,21 @@ class Bench:
         return f"HOME={DISK} {start} {safe} {alike} --git-dir={GIT}"
 
     @asynccontextmanager
+    async def served_by(self, packages: Path | None) -> AsyncIterator[dict[str, str]]:
+        """The places to measure at."""
+        if packages is None:
+            yield {"ours": AT}
+            return
+        async with self._serve_published(packages):
+            yield {"ours": AT, "published": PUBLISHED}
+
+    @asynccontextmanager
     async def _serve_published(self, packages: Path) -> AsyncIterator[None]:
         """Mount the same directory by the server in ``packages``, on the last of the streams."""
         number = SHARES - 1
         config = self.host / "published.json"
         config.write_text(json.dumps({"shares": {"RW": {"host_path": str(self.host)}}}))
-        machine = runtime_dir(paths(), self.vm.id).current()
-        with socket.socket(socket.AF_UNIX) as stream:
-            stream.connect(str(machine.share_socket(number)))
+        with self._stream(number) as stream:
             server = subprocess.Popen(
                 [sys.executable, "-m", "quicksand_smb", "--config", str(config)],
                 stdin=stream.fileno(),
@@ -248,6 +266,18 @@ class Bench:
         finally:
             server.kill()
             server.wait()
+
+
+def _carry(stream: socket.socket, count: int) -> None:
+    """The host's side of `WIRE`."""
+    stream.settimeout(300)
+    stream.recv(1)
+    data = bytearray(1 << 20)
+    for _ in range(count >> 20):
+        stream.sendall(data)
+    while count:
+        count -= stream.recv_into(data, min(count, len(data)))
+    stream.sendall(b"d")
 
 
 def plant(tree: Path, count: int) -> None:
@@ -302,18 +332,20 @@ async def measure(given: argparse.Namespace) -> dict[str, Any]:
             found["accelerator"] = vm.accelerator
             found["options"] = (await vm.execute(f"grep {AT} /proc/mounts")).stdout.split()[3]
             bench = Bench(vm, host, given)
-            await bench.say(f"mkdir -p {DISK}")
-            await vm.files.write("/root/small.py", WRITE_SMALL)
-            await vm.files.write("/root/walk.py", WALK)
-            await vm.files.write("/root/t.tar", archive())
-            for name in names:
-                if name != "start":
-                    found[name] = await getattr(bench, name)()
+            measured = [name for name in names if name != "start"]
+            await bench.prepare(measured)
+            async with bench.served_by(given.published) as places:
+                for name in measured:
+                    at = {"all": ""} if name == "wire" else dict(places)
+                    if name in AT_DISK:
+                        at["disk"] = DISK
+                    found[name] = await bench.compare(name, at)
     found["load"].append(os.getloadavg()[0])
     return found
 
 
-MEASURES = ("start", "read", "write", "small", "unpack", "walk", "status")
+MEASURES = ("start", "wire", "read", "write", "small", "unpack", "owners", "walk", "status")
+AT_DISK = ("read", "write", "small", "unpack", "owners")
 
 
 def main() -> None:

@@ -294,6 +294,13 @@ class Share:
             from quicksand_smb import leases
 
             leases.tell_change(handle.file, handle.grant)
+        self.touched(handle)
+
+    def touched(self, handle: Handle) -> None:
+        """Size, times or mode of a file change: who has kept its directory looks again. Linux may
+        have two inodes for a file of two names, and of the second it does not know by itself."""
+        if self.kept and (names := self.store.told_name(handle.node)):
+            self.kept.changed_in(names[:-1])
 
     def add(self, handle: Handle) -> None:
         handle.file.handles.append(handle)

@@ -64,7 +64,7 @@ def write(request: Request) -> Reply:
     offset = wanted.offset
     if offset > LAST_OFFSET or (count and offset + count > LARGEST_FILE):
         raise Refusal(Status.INVALID_PARAMETER)
-    if handle.file.grants:
+    if handle.file.grants or handle.share.kept:
         handle.share.changes(handle)
     if not handle.access & WRITE_DATA:
         offset = handle.node.stat().size

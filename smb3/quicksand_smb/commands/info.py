@@ -132,6 +132,7 @@ def set_info(request: Request) -> Reply | Pending:
     request.check_payload(len(wanted.input))
     handle = request.handle(wanted.file_id)
     handle.need_writable_share()
+    handle.share.touched(handle)
     if wanted.kind == wire.SECURITY:
         _set_security(handle, wanted)
         return Reply(wire.SET_RESPONSE)

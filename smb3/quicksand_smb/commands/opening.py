@@ -81,6 +81,7 @@ _GENERIC: Final = (
 )
 _CHANGING: Final = 0x0D0156
 """Accesses that a share that is only read has not: data, attributes, children, owner, deletion."""
+_OF_BYTES: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE
 _KEPT_OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x1000
 
 
@@ -111,6 +112,10 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
     if action is Action.CREATED:
         share.changed(plan.names, is_directory=node.kind is Kind.DIRECTORY)
+    elif stat.nlink > 1 and share.kept and node.kind is Kind.FILE and plan.access & _OF_BYTES:
+        # Linux takes each file that it opens for one of a single name (`SMB2_open` in
+        # fs/smb/client/smb2pdu.c). It shall look again, as it does where it keeps nothing.
+        share.kept.changed_in(plan.names[:-1])
     view = share.view(stat)
     request.chain.seen = handle, view
     return Reply(

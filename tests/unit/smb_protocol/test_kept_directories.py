@@ -172,6 +172,36 @@ def test_a_hard_link_is_told_where_it_is_made(deaf: Client) -> None:
     assert (told, answer.status) == ([KEYS[0]], 0)
 
 
+def test_a_file_of_several_names_that_is_opened_is_looked_at_again(
+    deaf: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "twin").hardlink_to(tmp_path / "d" / "a")
+    keep(deaf, "d")
+    told, (answer,) = breaks(deaf, c.CREATE, c.create("d\\a", access=0x80))
+    assert (told, answer.status) == ([], 0)
+    told, (answer,) = breaks(deaf, c.CREATE, c.create("d\\a", access=0x81))
+    assert (told, answer.status) == ([KEYS[0]], 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "body"),
+    [
+        (c.WRITE, lambda file: c.write(file, 0, b"new")),
+        (c.SET, lambda file: c.set_info(file, 20, bytes(8))),
+        (c.SET, lambda file: c.set_info(file, 4, b"\1" + bytes(39))),
+    ],
+    ids=["bytes", "size", "times"],
+)
+def test_what_the_guest_changes_of_a_file_is_told_before_the_answer(
+    deaf: Client, command: int, body: Callable[[bytes], bytes]
+) -> None:
+    file = deaf.open("d\\a")
+    keep(deaf, "d")
+    keep(deaf, "", KEYS[1])
+    told, (answer,) = breaks(deaf, command, body(file))
+    assert (told, answer.status) == ([KEYS[0]], 0)
+
+
 def test_a_directory_that_was_moved_is_kept_under_its_new_path_only_when_opened_anew(
     client: Client, tmp_path: Path
 ) -> None:
