@@ -7,11 +7,9 @@ back first (`HANDLE`, `WRITE`), so nobody waits for an answer.
 A client knows a directory by its path, so it must also hear when one above is moved.
 """
 
-from quicksand_smb.light import TYPE_CHECKING, Final
+from quicksand_smb.leases import Grant
+from quicksand_smb.light import Callable, Final, Protocol
 from quicksand_smb.names import Names
-
-if TYPE_CHECKING:
-    from quicksand_smb.shares import File
 
 MOST: Final = 2048
 """Directories of one share; each costs a watch of the host's user, who has some ten thousand."""
@@ -19,12 +17,19 @@ DEEPEST: Final = 32
 """Names of a path; each directory above is watched, too."""
 
 
+class Directory(Protocol):
+    """What this module knows of an open directory, or of a file."""
+
+    grants: list[Grant]
+    unwatch: Callable[[], None] | None
+
+
 class Kept:
     """The directories of a share of which clients keep something, by their paths. What the guest
     changes is told at once, before the answer to the change; `hostwatch` tells the rest."""
 
     def __init__(self) -> None:
-        self._files: dict[Names, File] = {}
+        self._files: dict[Names, Directory] = {}
 
     def __len__(self) -> int:
         return len(self._files)
@@ -32,11 +37,11 @@ class Kept:
     def has_room_for(self, names: Names) -> bool:
         return len(self._files) < MOST and len(names) <= DEEPEST
 
-    def is_at(self, names: Names, file: "File") -> bool:
+    def is_at(self, names: Names, file: Directory) -> bool:
         """Whether a directory is watched at this path; it may have been at another one before."""
         return self._files.get(names) is file
 
-    def add(self, names: Names, file: "File") -> None:
+    def add(self, names: Names, file: Directory) -> None:
         """`file.unwatch` is called when its last handle is closed, and takes it away again."""
         self._files[names] = file
         end_watch = file.unwatch
@@ -63,7 +68,7 @@ class Kept:
                 ask_back(file)
 
 
-def ask_back(file: "File") -> None:
+def ask_back(file: Directory) -> None:
     """Leave nobody anything of a file."""
     for grant in list(file.grants):
         grant.ask_back(0)
