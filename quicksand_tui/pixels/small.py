@@ -24,6 +24,8 @@ def read_png(data: bytes) -> Image.Image:
             if image.width * image.height > PIXELS_MAX:
                 raise ValueError(f"it has {image.width}x{image.height} pixels")
             return image.convert("RGB")
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"it has too many pixels: {error}") from error
     except (OSError, SyntaxError) as error:  # Pillow's words for a file that is damaged
         raise ValueError(f"it is no PNG: {error}") from error
 

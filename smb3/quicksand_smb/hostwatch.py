@@ -26,14 +26,18 @@ _OF_FILE: Final = _MODIFY | _ATTRIB | _DELETED | _MOVED
 _OF_DIRECTORY: Final = (
     _OF_FILE | _CLOSED | _MOVED_FROM | _MOVED_TO | _CREATED | _GONE | _ONLY_DIRECTORY
 )
-"""Of the directory, and of each file in it; one that was written by mmap is known when closed."""
+"""Events of a directory that is kept, and of the files in it. A file that was written through a
+mapping tells of it when it is closed."""
 _OF_PATH: Final = _MOVED | _ONLY_DIRECTORY
-"""Of a directory above."""
+"""Events of a directory above one that is kept."""
 _LOCAL: Final = frozenset({
     0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E, 0x794C7630,
 })  # fmt: skip
 """File systems that nobody but this system changes (statfs(2)): ext, XFS, Btrfs, tmpfs, F2FS, ZFS,
 bcachefs, overlayfs."""
+MOST: Final = 2048
+"""Watches of a server at the same time. They are the host's user's (fs.inotify.max_user_watches,
+8192 on a small machine), whose other programs need some."""
 _EVENT: Final = struct.Struct("=iIII")
 _BUFFER: Final = 64 << 10
 
@@ -52,7 +56,7 @@ class HostWatch:
         start_thread(self._listen)
 
     def add(self, file: "File", node: "Node") -> bool:
-        """Watch a file, which is open. False: the system has no more watches."""
+        """Watch a file, which is open. False: there are no more watches."""
         return self._add(file, node, [(b"", _OF_FILE)])
 
     def add_directory(self, file: "File", node: "Node", depth: int) -> bool:
@@ -73,7 +77,7 @@ class HostWatch:
                 self._remove(watch, file)
 
         try:
-            if self._is_over:
+            if self._is_over or len(self._files) + len(wanted) > MOST:
                 return False
             if wanted[0][1] is _OF_DIRECTORY and kernel.file_system(descriptor) not in _LOCAL:
                 return False

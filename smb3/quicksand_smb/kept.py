@@ -11,10 +11,8 @@ from quicksand_smb.leases import Grant
 from quicksand_smb.light import Callable, Final, Protocol
 from quicksand_smb.names import Names
 
-MOST: Final = 2048
-"""Directories of one share; each costs a watch of the host's user, who has some ten thousand."""
 DEEPEST: Final = 32
-"""Names of a path; each directory above is watched, too."""
+"""Names in the path of a directory that is kept. Each directory above it is watched, too."""
 
 
 class Directory(Protocol):
@@ -33,9 +31,6 @@ class Kept:
 
     def __len__(self) -> int:
         return len(self._files)
-
-    def has_room_for(self, names: Names) -> bool:
-        return len(self._files) < MOST and len(names) <= DEEPEST
 
     def is_at(self, names: Names, file: Directory) -> bool:
         """Whether a directory is watched at this path; it may have been at another one before."""

@@ -297,8 +297,9 @@ class Share:
         self.touched(handle)
 
     def touched(self, handle: Handle) -> None:
-        """Size, times or mode of a file change: who has kept its directory looks again. Linux may
-        have two inodes for a file of two names, and of the second it does not know by itself."""
+        """Before the size, times or mode of a file change: whoever keeps its directory is told to
+        look again. Linux may have an inode for each name of a file, and then knows the change by
+        one of them only."""
         if self.kept and (names := self.store.told_name(handle.node)):
             self.kept.changed_in(names[:-1])
 

@@ -50,7 +50,8 @@ done
 """Finds the X server of the desktop, as root."""
 
 PROPERTY = "_QUICKSAND_KEYS"
-"""Of the X server's root window: what our keys were given. It goes with the server, as they do."""
+"""The property of the X server's root window that says which characters our keys were given. It
+ends with the server, as those do."""
 
 LOOK = FIND + f"xmodmap -pke && exec xprop -root -notype {PROPERTY}\n"
 TYPE = (

@@ -87,7 +87,7 @@ OPTIONS = (
 KEPT_DIRECTORIES = (
     # Those of which the client keeps what it has read. 16 if nobody says so: a tree has more.
     ("max_cached_dirs=1024",),
-    # The client is older than that option (Linux 6.7), and so are its mistakes with directories.
+    # A client that is older than that option makes mistakes with directories that it keeps.
     ("nohandlecache",),
 )
 """Tried in this order."""

@@ -3,6 +3,7 @@
 from quicksand_smb import leases, streams
 from quicksand_smb.commands.plan import EMPTYING, Plan
 from quicksand_smb.house import House
+from quicksand_smb.kept import DEEPEST
 from quicksand_smb.light import Callable
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
@@ -115,7 +116,7 @@ def _keep_directory(house: House, plan: Plan, file: File, handle: Handle) -> boo
     share, names = handle.share, plan.names
     if file.unwatch is not None:
         return share.kept.is_at(names, file)
-    if not share.kept.has_room_for(names):
+    if len(names) > DEEPEST:
         return False
     if not house.watch_directory(file, handle.node, len(names)):
         return False

@@ -112,10 +112,12 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
     if action is Action.CREATED:
         share.changed(plan.names, is_directory=node.kind is Kind.DIRECTORY)
-    elif stat.nlink > 1 and share.kept and node.kind is Kind.FILE and plan.access & _OF_BYTES:
+    elif share.kept and node.kind is Kind.FILE:
         # Linux takes each file that it opens for one of a single name (`SMB2_open` in
         # fs/smb/client/smb2pdu.c). It shall look again, as it does where it keeps nothing.
-        share.kept.changed_in(plan.names[:-1])
+        is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
+        if action is not Action.OPENED or is_misjudged:
+            share.kept.changed_in(plan.names[:-1])
     view = share.view(stat)
     request.chain.seen = handle, view
     return Reply(

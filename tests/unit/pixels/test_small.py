@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 
 import pytest
 from hypothesis import given
@@ -61,3 +63,9 @@ def test_other_files_damaged_and_large_ones_are_refused() -> None:
         read_png(png(image)[:200])
     with pytest.raises(ValueError, match="pixels"):
         read_png(png(Image.new("1", (PIXELS_MAX // 1000 + 1, 1000))))
+    claim = struct.pack(">II", 60_000, 60_000)
+    bomb = png(Image.new("1", (8, 8))).replace(struct.pack(">II", 8, 8), claim, 1)
+    head = bomb[12:29]  # the kind of the chunk and its data, which its checksum is of
+    bomb = bomb[:29] + struct.pack(">I", zlib.crc32(head)) + bomb[33:]
+    with pytest.raises(ValueError, match="pixels"):
+        read_png(bomb)

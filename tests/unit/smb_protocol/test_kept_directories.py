@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from quicksand_smb import kernel
+from quicksand_smb import hostwatch, kernel
+from quicksand_smb.commands import granting
 from quicksand_smb.commands.basic import DIRECTORY_LEASING
 
 from tests.unit.smb_protocol import client as c
@@ -118,7 +119,7 @@ def test_looking_changes_nothing(client: Client, tmp_path: Path) -> None:
     keep(client, "d")
     assert sorted(os.listdir(tmp_path / "d")) == ["a", "e"]
     (tmp_path / "d" / "a").read_bytes()
-    # What would be told of the above comes before what is told of this.
+    # inotify tells things in their order: had the above been told, it would come before this.
     keep(client, "", KEYS[1])
     (tmp_path / "new").write_bytes(b"")
     assert wait_for_break(client).body[8:24] == KEYS[1]
@@ -169,6 +170,12 @@ def test_a_hard_link_is_told_where_it_is_made(deaf: Client) -> None:
     keep(deaf, "d\\e")
     file = deaf.open("d\\a", access=0x10080)
     told, (answer,) = breaks(deaf, c.SET, c.set_info(file, 11, c.rename("d\\e\\a")))
+    assert (told, answer.status) == ([KEYS[0]], 0)
+
+
+def test_a_file_that_the_guest_empties_is_told_before_the_answer(deaf: Client) -> None:
+    keep(deaf, "d")
+    told, (answer,) = breaks(deaf, c.CREATE, c.create("d\\a", disposition=5))
     assert (told, answer.status) == ([KEYS[0]], 0)
 
 
@@ -250,11 +257,10 @@ def test_without_watches_nothing_is_kept(client: Client, monkeypatch: pytest.Mon
 
 
 def test_there_is_a_bound(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quicksand_smb import kept
-
-    monkeypatch.setattr(kept, "MOST", 1)
+    monkeypatch.setattr(hostwatch, "MOST", 2)
     assert state_of(keep(client, "d")) == READ
-    assert state_of(keep(client, "", KEYS[1])) == 0
-    monkeypatch.setattr(kept, "MOST", 9)
-    monkeypatch.setattr(kept, "DEEPEST", 1)
-    assert state_of(keep(client, "d\\e", KEYS[2])) == 0
+    assert state_of(keep(client, "d\\e", KEYS[1])) == 0  # with the directory above it
+    assert state_of(keep(client, "", KEYS[2])) == READ
+    monkeypatch.undo()
+    monkeypatch.setattr(granting, "DEEPEST", 1)
+    assert state_of(keep(client, "d\\e", KEYS[3])) == 0
