@@ -167,8 +167,9 @@ class Bench:
 
     async def small(self, where: str) -> dict[str, float]:
         """Writes of 4 KiB, with one fsync in the end."""
+        before = await self.sent()
         took = float(await self.say(f"python3 /root/small.py {where}/small {SMALL << 8}"))
-        return {"mb_s": (SMALL << 20) / 1e6 / took}
+        return {"mb_s": (SMALL << 20) / 1e6 / took, "messages": await self.sent() - before}
 
     async def unpack(self, where: str) -> dict[str, float]:
         """Without giving files their owners, as any user does."""
