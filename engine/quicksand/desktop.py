@@ -11,6 +11,7 @@ from quicksand.vm.display import Display, Region
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from quicksand.display.recording import Recording
     from quicksand.display.rfb import RfbClient
 
 
@@ -109,6 +110,38 @@ class Desktop:
         target = None if path is None else Path(path).absolute()
         data = await self._display.screenshot(target, region, scale, format)
         return data if target is None else target
+
+    def record(
+        self,
+        path: str | Path,
+        *,
+        seconds: float = 600.0,
+        fps: float = 10.0,
+        scale: float = 1.0,
+        replace: bool = False,
+    ) -> AbstractAsyncContextManager[Recording]:
+        """Record the screen into an animated file while the context lasts::
+
+            async with sandbox.record("demo.gif", fps=5) as recording:
+                await sandbox.type_text("hello")
+            print(recording.result.pictures)
+
+        The path's suffix says the format: ``.gif``, ``.png`` (APNG) or ``.webp``. A picture is
+        added when the screen has changed, at most ``fps`` a second (30); fewer if they cannot be
+        packed as fast. The recording has ``scale`` times the first picture's width and height;
+        when the guest changes the size, its screen is fitted into that. A revert does not end it.
+
+        It ends after ``seconds`` (at most a day), with the sandbox, or at 2 GiB; ``await
+        recording.wait()`` waits for that, ``recording.stop()`` ends it before. In each case, also
+        after an exception or a cancellation, the file is complete when the context is left; until
+        then there is none. Its end raises what prevented the file, if nothing else was raised.
+
+        Raises ConfigError, PathError (also if the file exists, without ``replace``),
+        DiskSpaceError, HostError without Pillow, DisplayError.
+        """
+        return self._display.record(
+            Path(path).absolute(), seconds=seconds, fps=fps, scale=scale, replace=replace
+        )
 
     async def query_display_size(self) -> tuple[int, int]:
         """The width and height of the screen in pixels. Raises DisplayError."""

@@ -139,10 +139,11 @@ class Picture:
         packed = zlib.compress(b"\0" + b"\0".join(rows), FAST)
         head = struct.pack(">IIBBBBB", self.width, self.height, 8, 2, 0, 0, 0)
         chunks = [(b"IHDR", head), (b"IDAT", packed), (b"IEND", b"")]
-        return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+        return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(kind, data) for kind, data in chunks)
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
+def chunk(kind: bytes, data: bytes) -> bytes:
+    """A chunk of a PNG file."""
     return b"".join(
         (
             struct.pack(">I", len(data)),

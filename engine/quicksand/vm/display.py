@@ -17,6 +17,7 @@ from quicksand.vm.life import Life
 if TYPE_CHECKING:
     from quicksand.display.hands import Hands
     from quicksand.display.picture import Picture
+    from quicksand.display.recording import Recording
     from quicksand.display.rfb import RfbClient
 
 TEXT_MAX = 65_536
@@ -117,6 +118,24 @@ class Display:
             ) from None
         async with self.connect() as client:
             await wait_for(client, wanted, timeout_s=timeout_s, quiet_s=quiet_s, region=region)
+
+    def record(
+        self, path: Path, *, seconds: float, fps: float, scale: float, replace: bool
+    ) -> AbstractAsyncContextManager[Recording]:
+        from quicksand.display.recording import Recording
+
+        self.machine()  # refuses if there is none
+        return Recording.open(
+            path, self._find_machine, seconds=seconds, fps=fps, scale=scale, replace=replace
+        )
+
+    def _find_machine(self) -> MachineDir | None:
+        """The directory of the QEMU that runs now; None if the sandbox has ended."""
+        registry = self._life.registry
+        entry = registry.inspect(self._life.id)
+        if entry is None or not entry.is_live:
+            return None
+        return registry.machine(self._life.id)
 
     # Keyboard and pointer
 

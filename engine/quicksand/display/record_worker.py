@@ -1,0 +1,302 @@
+"""The process that records a screen, so that packing pictures delays nobody:
+``python -m quicksand.display.record_worker TASK``, of which TASK is a `Task` as JSON.
+
+Lines on standard input say what to do: ``connect`` and a machine's directory, or ``stop``; with its
+end the recording ends, too. Lines of JSON on standard output say what happened: ``pictures``
+and ``size`` after each picture, ``gone`` when a display was lost, at the end ``done`` or
+``failed``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
+from quicksand.display.framebuffer import Framebuffer
+from quicksand.display.rfb import BRISK_S, CONNECT_TIMEOUT_S, RfbClient
+from quicksand.display.screen import take_size
+from quicksand.errors import DisplayError, HostError, PathError, QuicksandError
+from quicksand.host.files import map_os_errors
+from quicksand.host.threads import in_thread_to_the_end
+from quicksand.layout import MachineDir
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+NICENESS = 5
+"""The guest comes first: what is not recorded in time is left out."""
+
+BYTES_MAX = 2**31
+"""Bytes of a file, after which a recording ends; those of WebP can have 2^32."""
+
+NAMES_MAX = 1000
+WIDTH_STEP = 16
+"""QEMU's VNC server makes the width a multiple of it (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is to be recorded, and where to."""
+
+    path: str
+    temporary: str
+    """Where the file is written until it is whole: beside ``path``."""
+    fps: float
+    scale: float
+    seconds: float
+    replace: bool
+    """Whether a file that is at ``path`` then is replaced."""
+
+
+class Recorder:
+    """Records one screen into one file."""
+
+    def __init__(self, task: Task, file: BinaryIO) -> None:
+        self._task = task
+        self._file = file
+        self._form = AnimationFormat.of(Path(task.path))
+        self._machine: MachineDir | None = None
+        self._ordered = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._animation: Animation | None = None
+        self._size = (0, 0)
+        self._pictures = 0
+        """How many were told."""
+        self._start = 0.0
+        """The loop's time at the first picture."""
+        self._gone_at: float | None = None
+        """The time at which the display was lost, until there is another."""
+        self._seen = (0, 0)
+        self._width = 0
+        """How much of a frame of that size the guest has."""
+
+    def connect(self, machine: MachineDir) -> None:
+        self._machine = machine
+        self._ordered.set()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def run(self) -> dict[str, Any]:
+        """Record until it ends; returns the outcome. The file then is complete. Raises
+        DisplayError, PathError, DiskSpaceError."""
+        loop = asyncio.get_running_loop()
+        recording = asyncio.create_task(self._record(), name="quicksand-record")
+        stopped = asyncio.create_task(self._stopped.wait(), name="quicksand-record-stop")
+        try:
+            await asyncio.wait({recording, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            why = recording.result() if recording.done() else "stop"
+        finally:
+            recording.cancel()
+            stopped.cancel()
+            await asyncio.wait({recording, stopped})
+        if (animation := self._animation) is None:
+            raise DisplayError("the recording ended before there was a picture")
+        seconds = (loop.time() if self._gone_at is None else self._gone_at) - self._start
+        seconds = min(seconds, self._task.seconds)
+        with map_os_errors(Path(self._task.path)):
+            await in_thread_to_the_end(lambda: animation.finish(seconds))
+        return {
+            "done": why,
+            "pictures": animation.pictures,
+            "seconds": seconds,
+            "size_bytes": animation.bytes_written,
+        }
+
+    async def _record(self) -> str:
+        """Record one machine's screen after the other; returns why it is enough."""
+        while True:
+            await self._ordered.wait()
+            self._ordered.clear()
+            assert self._machine is not None
+            try:
+                async with RfbClient.open(self._machine.vnc_socket) as client:
+                    return await self._record_from(client, self._machine)
+            except DisplayError as error:
+                if self._animation is None:
+                    raise
+                if self._gone_at is None:
+                    self._gone_at = asyncio.get_running_loop().time()
+                _say({"gone": str(error)})
+
+    async def _record_from(self, client: RfbClient, machine: MachineDir) -> str:
+        """Raises DisplayError when the display is gone."""
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.wait_for(client.next_update(), CONNECT_TIMEOUT_S)
+        except TimeoutError:
+            raise DisplayError("the display sent no picture") from None
+        while True:
+            now = loop.time()
+            self._gone_at = None
+            if self._animation is not None and now - self._start >= self._task.seconds:
+                return "seconds"
+            if await self._add(client.frame, machine, now) > BYTES_MAX:
+                return "size"
+            interval_s = 1 / self._task.fps
+            end = self._start + self._task.seconds
+            await asyncio.sleep(min(now + interval_s, end) - loop.time())
+            try:
+                async with asyncio.timeout_at(end):
+                    await client.next_update(brisk_s=min(interval_s, BRISK_S))
+            except TimeoutError:
+                return "seconds"
+
+    async def _add(self, frame: Framebuffer, machine: MachineDir, now: float) -> int:
+        """Record a frame; returns the bytes of the file. Raises PathError, DiskSpaceError,
+        ConfigError for a first one that is too large."""
+        if (frame.width, frame.height) != self._seen:
+            self._seen = frame.width, frame.height
+            self._width = await _true_width(frame, machine)
+        with map_os_errors(Path(self._task.path)):
+            size_bytes, pictures = await in_thread_to_the_end(
+                lambda: self._add_blocking(frame, now)
+            )
+        if pictures != self._pictures:
+            self._pictures = pictures
+            _say({"size": list(self._size), "pictures": pictures})
+        return size_bytes
+
+    def _add_blocking(self, frame: Framebuffer, now: float) -> tuple[int, int]:
+        image = _image(frame, self._width)
+        if self._animation is None:
+            self._size = scaled_size(image.width, image.height, self._task.scale)
+            self._animation = Animation(self._file, self._form, self._size)
+            self._start = now
+        self._animation.add(fit(image, self._size), now - self._start)
+        return self._animation.bytes_written, self._animation.pictures
+
+
+async def _true_width(frame: Framebuffer, machine: MachineDir) -> int:
+    """The width that the guest has set, of which VNC tells the next multiple of 16."""
+    try:
+        width, height = await take_size(machine)
+    except (QuicksandError, OSError):
+        return frame.width  # a QEMU that is just ending: then with some empty columns
+    fits = height == frame.height and frame.width - WIDTH_STEP < width <= frame.width
+    return width if fits else frame.width
+
+
+def _image(frame: Framebuffer, width: int) -> Image:
+    from PIL import Image
+
+    size = frame.width, frame.height
+    whole = Image.frombytes("RGB", size, bytes(frame.pixels), "raw", "RGBX")
+    return whole if width == frame.width else whole.crop((0, 0, width, frame.height))
+
+
+@contextmanager
+def _new_file(temporary: Path, path: Path) -> Iterator[BinaryIO]:
+    """A new file that is gone at the end unless it has been moved. Raises PathError,
+    DiskSpaceError."""
+    with map_os_errors(path):
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    file = os.fdopen(descriptor, "w+b")
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # a full disk that was told already: a whole file is flushed
+            file.close()
+        temporary.unlink(missing_ok=True)
+
+
+def put(temporary: Path, path: Path, *, replace: bool) -> Path:
+    """Give a whole file its name, or without ``replace`` the next one that is free, ``x-2.gif``:
+    it would be a pity to lose a recording. Raises PathError, DiskSpaceError."""
+    with map_os_errors(path):
+        if replace and not (path.is_dir() and not path.is_symlink()):
+            return temporary.replace(path)
+        for number in range(1, NAMES_MAX):
+            free = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+            with suppress(FileExistsError):
+                return _put_new(temporary, free)
+    raise PathError(f"there are too many files beside {path}")
+
+
+def _put_new(temporary: Path, path: Path) -> Path:
+    """Raises FileExistsError, OSError."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links; another program may just win the race
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        temporary.rename(path)
+    return path
+
+
+def _say(words: dict[str, Any]) -> None:
+    # Nobody may listen any more; the recording is completed all the same.
+    with suppress(OSError):
+        sys.stdout.write(json.dumps(words) + "\n")
+        sys.stdout.flush()
+
+
+async def _take_orders(recorder: Recorder) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    with closing(transport):
+        while line := await reader.readline():
+            word, _, rest = line.decode().strip().partition(" ")
+            if word == "connect":
+                recorder.connect(MachineDir(Path(json.loads(rest))))
+            elif word == "stop":
+                break
+    recorder.stop()
+
+
+async def record(task: Task) -> dict[str, Any]:
+    """Do the task; returns the outcome. Raises a QuicksandError, and then leaves no file."""
+    temporary, path = Path(task.temporary), Path(task.path)
+    with _new_file(temporary, path) as file:
+        recorder = Recorder(task, file)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, recorder.stop)
+        orders = asyncio.create_task(_take_orders(recorder), name="quicksand-record-orders")
+        try:
+            outcome = await recorder.run()
+        finally:
+            orders.cancel()
+            await asyncio.wait({orders})
+        return {**outcome, "path": str(put(temporary, path, replace=task.replace))}
+
+
+def main() -> None:
+    task = Task(**json.loads(sys.argv[1]))
+    os.nice(NICENESS)
+    try:
+        _require_pillow(AnimationFormat.of(Path(task.path)))
+        _say(asyncio.run(record(task)))
+    except QuicksandError as error:
+        _say({"failed": type(error).__name__, "message": str(error), "hint": error.hint})
+
+
+def _require_pillow(form: AnimationFormat) -> None:
+    """Raises HostError if it is missing, or cannot write that format."""
+    try:
+        from PIL import features
+    except ImportError as error:
+        raise HostError(f"Pillow is needed for a recording: {error}") from error
+    if form is AnimationFormat.WEBP and not features.check("webp"):
+        raise HostError("this Pillow cannot write WebP", hint="record a .png or a .gif")
+
+
+def task_json(task: Task) -> str:
+    return json.dumps(asdict(task))
+
+
+if __name__ == "__main__":
+    main()
