@@ -41,12 +41,13 @@ class CannotStart(Exception):  # noqa: N818 - reads as a fact
 
 
 class Signals:
-    """Makes SIGINT, SIGTERM and SIGHUP cancel the main task, unless `interrupts_to` handles
-    SIGINT."""
+    """Makes SIGINT, SIGTERM and SIGHUP cancel the main task, unless `all_to` handles them
+    or `interrupts_to` SIGINT."""
 
     def __init__(self, task: asyncio.Task[int]) -> None:
         self._task = task
         self._on_interrupt: Callable[[], None] | None = None
+        self._on_any: Callable[[], None] | None = None
         self.received: signal.Signals | None = None
         """The signal that ended the main task."""
 
@@ -65,6 +66,15 @@ class Signals:
             self._on_interrupt = before
 
     @contextlib.contextmanager
+    def all_to(self, handler: Callable[[], None]) -> Iterator[None]:
+        """During the context, each of the signals calls ``handler`` and does nothing else."""
+        before, self._on_any = self._on_any, handler
+        try:
+            yield
+        finally:
+            self._on_any = before
+
+    @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Handles the signals during the context, except those that our parent has made us ignore
         (nohup)."""
@@ -79,7 +89,9 @@ class Signals:
                 loop.remove_signal_handler(number)
 
     def _received(self, number: signal.Signals) -> None:
-        if number is signal.SIGINT and self._on_interrupt is not None:
+        if self._on_any is not None:
+            self._on_any()
+        elif number is signal.SIGINT and self._on_interrupt is not None:
             self._on_interrupt()
         else:
             self.end(number)

@@ -28,6 +28,9 @@ MOUSE_ACTIONS = ("move", "click", "double", "down", "up", "drag", "scroll", "whe
 BUTTONS = ("left", "middle", "right", "side", "extra")
 """The buttons of a mouse. A test compares them with the engine's."""
 
+RECORD_SECONDS, RECORD_FPS = 600, 10
+"""How long `record` records, and how often it looks, unless it is told."""
+
 # Parameters of several verbs. Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
 
@@ -143,6 +146,17 @@ _SCREEN = _section(
                name="form", choices=("png", "ppm")),
         option("--at", Kind.CHECKPOINT, "TAG",
                "The small picture that this checkpoint has, not the screen as it is now."),
+        reads=True),
+    _verb("record", "recording", "Record a sandbox's screen into an animated picture.",
+        _SANDBOX,
+        argument("file", Kind.FILE, "FILE.{gif,png,webp}"),
+        option("--seconds", Kind.NUMBER, "S", "End it after this time.  [default: 600]",
+               default=RECORD_SECONDS, least=0, above_least=True),
+        option("--fps", Kind.NUMBER, "N", "At most so many pictures a second.  [default: 10]",
+               default=RECORD_FPS, least=0, above_least=True),
+        option("--scale", Kind.NUMBER, "F", "So many times as large, as in 0.5.", default=1,
+               least=0, above_least=True),
+        flag("--force -f", "Replace FILE if there is one.", name="replace"),
         reads=True),
     _verb("type", "display", "Type a text on a sandbox's keyboard.",
         _SANDBOX,

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import io
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.display.recording import Recorded
 from quicksand.errors import NoDisplayError
 from quicksand.host.paths import Paths
 
 from quicksand_tui.cli import runner
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.recording import recorded_text
 from tests.unit.cli.run_cli import make_stopped
 
 
@@ -169,6 +175,71 @@ def test_the_picture_of_a_checkpoint(
     box.kept = None
     assert run(["screenshot", "web", "-", "--at", "one"]) == Exit.USAGE
     assert b"'one' of 'web' has no picture" in capfdbinary.readouterr().err
+
+
+class FakeRecording:
+    """A recording that ends when it is told to, or at once."""
+
+    def __init__(self, done: Recorded, signal_number: int | None) -> None:
+        self._done = done
+        self._signal = signal_number
+        self._told = asyncio.Event()
+
+    async def __aenter__(self) -> FakeRecording:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    def stop(self) -> None:
+        self._told.set()
+
+    async def wait(self) -> Recorded:
+        if self._signal is not None:
+            os.kill(os.getpid(), self._signal)
+            await self._told.wait()
+        return self._done
+
+
+def recorded(**changes: Any) -> Recorded:
+    done = Recorded(
+        path=Path("/tmp/a.gif"),
+        pictures=2,
+        seconds=3.25,
+        size_bytes=2048,
+        width=640,
+        height=480,
+        why="stop",
+    )
+    return dataclasses.replace(done, **changes)
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_recording_ends_by_itself_or_by_a_signal(
+    number: int | None,
+    box: FakeBox,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked: list[Any] = []
+
+    def record(_self: object, path: Path, **options: Any) -> FakeRecording:
+        asked.append((path, options))
+        return FakeRecording(recorded(), number)
+
+    monkeypatch.setattr(FakeBox, "record", record, raising=False)
+    assert run(["record", "web", "a.gif", "--seconds", "9", "--fps", "2", "-f"]) == Exit.OK
+    assert asked == [(Path("a.gif"), {"seconds": 9, "fps": 2, "scale": 1, "replace": True})]
+    assert capsys.readouterr().err.splitlines() == [
+        "recording web for 9s at most; Ctrl-C ends it",
+        "/tmp/a.gif: 3.2 s, 2 pictures of 640x480, 2 KiB",
+    ]
+
+
+def test_what_a_recording_tells() -> None:
+    assert ", 1 picture of " in recorded_text(recorded(pictures=1))
+    assert recorded_text(recorded(why="sandbox")).endswith("; the sandbox has ended")
+    assert recorded_text(recorded(why="seconds")).endswith("; --seconds is over")
 
 
 @pytest.mark.parametrize("region", ["1,2,3", "a,b,c,d", "1,2,3,-4"])

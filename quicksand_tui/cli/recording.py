@@ -1,0 +1,67 @@
+"""`quicksand-tui record`: a sandbox's screen as an animated picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quicksand_tui.cli.commands import command_of
+
+if TYPE_CHECKING:
+    from quicksand.display.recording import Recorded
+
+    from quicksand_tui.cli.runner import Signals
+
+ENDED = {
+    "sandbox": "the sandbox has ended",
+    "seconds": "--seconds is over",
+    "size": "a file has at most 2 GiB",
+}
+"""Why a recording ended, if nobody ended it."""
+
+
+@command_of("record")
+def record_command(
+    name: str, file: str, seconds: float, fps: float, scale: float, replace: bool
+) -> int:
+    """Record a sandbox's screen into an animated GIF, PNG or WebP.
+
+    It ends after --seconds, with Ctrl-C or SIGTERM, and with the sandbox; FILE is complete each
+    time. A revert does not end it. A script that starts it with & ends it by `kill PID`: what a
+    shell starts so does not get Ctrl-C.
+
+    GIF has 256 colours; PNG and WebP have all. While the screen stays as it is nothing is written.
+    When the guest changes the screen's size, it is fitted into the first one.
+    """
+    from pathlib import Path
+
+    from quicksand_tui.cli.display import PAUSED
+    from quicksand_tui.cli.output import Exit, say
+    from quicksand_tui.cli.runner import opened, run_async
+    from quicksand_tui.model.amounts import age_text
+    from quicksand_tui.model.text import clean
+
+    async def main(signals: Signals) -> int:
+        with opened(name, hint=PAUSED) as sandbox:
+            recording = sandbox.record(
+                Path(file), seconds=seconds, fps=fps, scale=scale, replace=replace
+            )
+            async with recording as running:
+                with signals.all_to(running.stop):
+                    most = age_text(seconds, wide=True)
+                    say(f"recording {clean(sandbox.name)} for {most} at most; Ctrl-C ends it")
+                    done = await running.wait()
+        say(recorded_text(done))
+        return Exit.OK
+
+    return run_async(main)
+
+
+def recorded_text(done: Recorded) -> str:
+    """Returns what was written, and why it ended if nobody ended it."""
+    from quicksand_tui.model.amounts import seconds_text, size_text
+    from quicksand_tui.model.text import clean
+
+    pictures = "1 picture" if done.pictures == 1 else f"{done.pictures} pictures"
+    told = f"{pictures} of {done.width}x{done.height}, {size_text(done.size_bytes, wide=True)}"
+    why = f"; {ENDED[done.why]}" if done.why in ENDED else ""
+    return f"{clean(done.path)}: {seconds_text(done.seconds)}, {told}{why}"
