@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from quicksand.display.framebuffer import PIXELS_MAX, Rect
-from quicksand.display.picture import SCALE_MAX, chunk
+from quicksand.display.picture import FAST, SCALE_MAX, chunk
 from quicksand.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ one pixel."""
 
 COLOURS = 256
 """A GIF's; a picture with more is given the best that there are."""
-
-PNG_LEVEL = 4
-"""zlib's: half the file of level 1, in a third more time."""
 
 
 class AnimationFormat(StrEnum):
@@ -256,7 +253,7 @@ class _Png(_Form):
 
     def pack(self, image: Image) -> bytes:
         file = io.BytesIO()
-        image.save(file, "PNG", compress_level=PNG_LEVEL)
+        image.save(file, "PNG", compress_level=FAST)
         return b"".join(data for kind, data in _png_chunks(file.getvalue()) if kind == b"IDAT")
 
     def frame(self, box: Rect, packed: bytes, start_s: float, end_s: float) -> bytes:
