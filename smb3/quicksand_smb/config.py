@@ -14,11 +14,9 @@ LARGEST: Final = 1 << 20
 """Bytes of a configuration."""
 
 
-LEASES: Final = ("none", "directories", "coherent", "read", "all")
-"""Nothing; what they have read of directories until anybody changes these; that, and what they have
-written of files until anybody opens these; what they have read of files that no client writes; or
-what they ask for of files, which is only true if nobody else changes them."""
-KEEPS_DIRECTORIES: Final = ("directories", "coherent")
+LEASES: Final = ("none", "directories", "read", "all")
+"""Nothing; what they have read of directories, or of files that no client writes, until anybody
+changes these; or what they ask for of files, which is only true if nobody else changes them."""
 
 
 class ConfigError(Exception):

@@ -1,29 +1,22 @@
 """What all connections of a server share: the configuration, the shares and the sessions."""
 
 import os
-import sys
 from _thread import allocate_lock
 
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.kept import ask_back
 from quicksand_smb.leases import PATIENCE_S
-from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
+from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
 from quicksand_smb.traffic import unseen
 
 if TYPE_CHECKING:
-    from quicksand_smb.hostlease import HostLeases
     from quicksand_smb.hostwatch import HostWatch
     from quicksand_smb.leases import Clock, Grant, Key
     from quicksand_smb.session import Session
-    from quicksand_smb.shares import File, Handle
-
-
-SOON_S: Final = 0.05
-MOST_SOON: Final = 16
-"""Requests that are tried again after `SOON_S`; each waits in a thread."""
+    from quicksand_smb.shares import File
 
 
 class Talker(Protocol):
@@ -46,11 +39,9 @@ class House:
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
         self._host: HostWatch | None = None
-        self._leased: HostLeases | None = None
         self.talking: set[Talker] = set()
         """Connections that have something to send."""
         self._next_handle = 0
-        self._soon = 0
         self.reload(config)
 
     def new_session_id(self) -> int:
@@ -64,50 +55,23 @@ class House:
         self._next_handle += 1
         return self._next_handle
 
-    def expect(self, late: Callable[[], None], after_s: float = PATIENCE_S) -> "Clock":
+    def expect(self, late: Callable[[], None]) -> "Clock":
         """Call `late` under the lock when a client has not answered for too long."""
 
         from threading import Timer
 
-        clock = Timer(after_s, self.as_event, (late,))
+        def ring() -> None:
+            with self.lock:
+                late()
+                talking = list(self.talking)
+                self.talking.clear()
+            for one in talking:
+                one.drain()
+
+        clock = Timer(PATIENCE_S, ring)
         clock.daemon = True
         clock.start()
         return clock
-
-    @property
-    def can_try_soon(self) -> bool:
-        """Whether not too many wait to be tried again."""
-        return self._soon < MOST_SOON
-
-    def try_soon(self, attempt: Callable[[], object]) -> None:
-        """Call `attempt` under the lock in a moment."""
-        self._soon += 1
-
-        def ring() -> None:
-            self._soon -= 1
-            attempt()
-
-        self.expect(ring, SOON_S)
-
-    def as_event(self, work: Callable[[], None]) -> None:
-        """Do something under the lock that no request asks for, and send what it gives rise to."""
-        with self.lock:
-            work()
-            talking = list(self.talking)
-            self.talking.clear()
-        for one in talking:
-            one.drain()
-
-    def lease(self, file: "File", handle: "Handle") -> bool:
-        """Have the host's programs wait for what a client keeps of a file that it writes. False:
-        they could not be made to."""
-        if not sys.platform.startswith("linux"):
-            return False
-        if self._leased is None:
-            from quicksand_smb.hostlease import HostLeases
-
-            self._leased = HostLeases(self)
-        return self._leased.take(file, handle)
 
     def watch(self, file: "File", node: Node) -> bool:
         """Tell the clients when the host changes a file of which they keep something. False: that
@@ -131,11 +95,13 @@ class House:
         return self._host
 
     def _host_changed(self, files: "list[File]") -> None:
-        def tell() -> None:
+        with self.lock:
             for file in files:
                 ask_back(file)
-
-        self.as_event(tell)
+            talking = list(self.talking)
+            self.talking.clear()
+        for one in talking:
+            one.drain()
 
     def find_share(self, name: str) -> Share:
         share = self.shares.get(name.upper())
@@ -169,9 +135,6 @@ class House:
 
     def end(self) -> None:
         """Close everything that is shared. Done twice, it does nothing."""
-        if self._leased:
-            self._leased.end()
-            self._leased = None
         for share in self.shares.values():
             share.end()
         self.shares.clear()

@@ -32,8 +32,6 @@ class Reason(Enum):
     LOOP = auto()
     """A symlink stands in the middle of the path; `StoreError.depth` says where."""
     BUSY = auto()
-    LEASED = auto()
-    """Somebody has a lease on the file (fcntl(2), F_SETLEASE), and has now been asked for it."""
     GONE = auto()
     """The share was taken away, or the file was closed."""
     UNSUPPORTED = auto()

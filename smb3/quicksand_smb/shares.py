@@ -16,7 +16,6 @@ from quicksand_smb.wire import filetime
 
 if TYPE_CHECKING:
     from quicksand_smb.access import Descriptor
-    from quicksand_smb.hostlease import HostLease
     from quicksand_smb.leases import Grant
     from quicksand_smb.notify import Watch
 
@@ -40,7 +39,6 @@ WRITE_DAC: Final = 0x40000
 WRITE_OWNER: Final = 0x80000
 ALL_ACCESS: Final = 0x1F01FF
 READ_ACCESS: Final = 0x1200A9
-OF_BYTES: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE
 
 SHARE_READ: Final = 1
 SHARE_WRITE: Final = 2
@@ -65,8 +63,8 @@ class File:
     """A file with at least one handle on it."""
 
     __slots__ = (
-        "grants", "handles", "held_up", "is_removed", "key", "lease", "locks", "stream",
-        "to_delete", "unwatch", "waiting",
+        "grants", "handles", "held_up", "is_removed", "key", "locks", "stream", "to_delete",
+        "unwatch", "waiting",
     )  # fmt: skip
 
     def __init__(self, stat: Stat, stream: str = "") -> None:
@@ -82,8 +80,6 @@ class File:
         """Ends the watch for changes that the host makes."""
         self.grants: list[Grant] = []
         """Oplocks and leases."""
-        self.lease: HostLease | None = None
-        """Keeps the host's programs from a file while a client may keep what it has written."""
         self.held_up: list[Callable[[], bool]] = []
         """Requests that wait until somebody gives back what was granted; as in `waiting`."""
         self.to_delete = False
@@ -112,8 +108,6 @@ class File:
 
     def retry_opens(self) -> None:
         """Somebody has given something back, or is gone."""
-        if self.lease:
-            self.lease.end_if_idle()
         if self.held_up:
             waiting, self.held_up = self.held_up, []
             self.held_up = [attempt for attempt in waiting if not attempt()] + self.held_up
@@ -334,10 +328,6 @@ class Share:
             file.end_watches()
         if handle.grant:
             handle.grant.let_go(handle)
-        if file.lease and file.lease.handle is handle:
-            for grant in list(file.grants):
-                grant.ask_back(0)
-            file.lease.end()
         try:
             if file.to_delete and not file.is_removed and (deletes_at_once or not file.handles):
                 self._unlink(handle)

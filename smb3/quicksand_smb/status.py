@@ -99,7 +99,6 @@ _OF_STORE: dict[Reason, Status] = {
     Reason.BAD_NAME: Status.OBJECT_NAME_INVALID,
     Reason.LOOP: Status.STOPPED_ON_SYMLINK,
     Reason.BUSY: Status.SHARING_VIOLATION,
-    Reason.LEASED: Status.SHARING_VIOLATION,
     Reason.GONE: Status.FILE_CLOSED,
     Reason.UNSUPPORTED: Status.NOT_SUPPORTED,
     Reason.IO: Status.UNEXPECTED_IO_ERROR,

@@ -211,8 +211,7 @@ class Store(Share):
         see the node's `kind`.
 
         Raises NOT_FOUND, NO_PATH, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, NO_SPACE,
-        TOO_MANY, BAD_NAME, LOOP; LEASED, which has changed nothing and passes; BUSY if somebody
-        makes and removes the name all the time.
+        TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
         """
         moves = self._moves
         node, action = self._open(root, names, wish)
@@ -300,8 +299,6 @@ class Store(Share):
         if kernel.O_PATH:
             try:
                 return os.open(kernel.own_path(found), flags & ~kernel.O_NOFOLLOW)
-            except BlockingIOError as error:
-                raise StoreError(Reason.LEASED) from error
             except FileNotFoundError:
                 if os.path.exists("/proc/self/fd"):
                     raise

@@ -63,7 +63,7 @@ async def start_server(
             "secret": secret,
             "posix": True,
             "resynchronise": True,
-            "leases": "coherent",
+            "leases": "directories",
         }
         socket = machine.share_socket(number)
         starting = asyncio.create_task(_start(socket, config, lock), name="quicksand-share")

@@ -4,7 +4,6 @@ import os
 import time
 
 from quicksand_smb import spnego
-from quicksand_smb.config import KEEPS_DIRECTORIES
 from quicksand_smb.light import Final
 from quicksand_smb.messages import negotiate as wire
 from quicksand_smb.messages import session as messages
@@ -47,7 +46,7 @@ def negotiate(request: Request) -> Reply:
         connection.has_leases = connection.house.config.leases != "none"
         connection.capabilities |= LEASING if connection.has_leases else 0
         connection.largest = LARGEST
-    if dialect >= Dialect.SMB300 and connection.house.config.leases in KEEPS_DIRECTORIES:
+    if dialect >= Dialect.SMB300 and connection.house.config.leases == "directories":
         connection.capabilities |= DIRECTORY_LEASING
     if dialect >= Dialect.SMB300 and dialect != Dialect.SMB311:
         connection.signs_with = Algorithm.AES_CMAC

@@ -2,7 +2,7 @@
 
 from quicksand_smb import access, fscc, leases, notify, streams
 from quicksand_smb.commands.directory import is_empty
-from quicksand_smb.commands.granting import Attempt, HeldUp
+from quicksand_smb.commands.granting import HeldUp, wait_for_grants
 from quicksand_smb.commands.opening import parse
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
@@ -158,9 +158,7 @@ def set_info(request: Request) -> Reply | Pending:
     try:
         return run()
     except HeldUp:
-        again = Attempt(request, run)
-        again.wait_for(handle.file)
-        return again.pending
+        return wait_for_grants(request, handle.file, run)
 
 
 def _set_security(handle: Handle, wanted: wire.SetRequest) -> None:

@@ -4,13 +4,12 @@ import struct
 
 from quicksand_smb import fscc, leases, names, posix, streams
 from quicksand_smb.commands.granting import (
-    Attempt,
     HeldUp,
     check_others,
-    free,
-    grant_what_can_be,
     level_of,
+    most_kept,
     told_lease,
+    wait_for_grants,
     wanted_grant,
 )
 from quicksand_smb.commands.new_files import (
@@ -42,7 +41,6 @@ from quicksand_smb.shares import (
     APPEND_DATA,
     DELETE,
     EXECUTE,
-    OF_BYTES,
     READ_ACCESS,
     READ_CONTROL,
     READ_DATA,
@@ -83,6 +81,7 @@ _GENERIC: Final = (
 )
 _CHANGING: Final = 0x0D0156
 """Accesses that a share that is only read has not: data, attributes, children, owner, deletion."""
+_OF_BYTES: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE
 _KEPT_OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x1000
 
 
@@ -92,14 +91,9 @@ def create(request: Request) -> Reply | Pending:
     try:
         return _create(request, share, plan)
     except HeldUp as found:
-        again = Attempt(request, lambda: _create(request, share, plan, is_first=False))
-        again.wait_for(found.file)
-    except StoreError as error:
-        if error.reason is not Reason.LEASED or not request.connection.house.can_try_soon:
-            raise
-        again = Attempt(request, lambda: _create(request, share, plan))
-        again.wait_for_program()
-    return again.pending
+        return wait_for_grants(
+            request, found.file, lambda: _create(request, share, plan, is_first=False)
+        )
 
 
 def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True) -> Reply:
@@ -121,7 +115,7 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
     elif share.kept and node.kind is Kind.FILE:
         # Linux takes each file that it opens for one of a single name (`SMB2_open` in
         # fs/smb/client/smb2pdu.c). It shall look again, as it does where it keeps nothing.
-        is_misjudged = stat.nlink > 1 and plan.access & OF_BYTES
+        is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or is_misjudged:
             share.kept.changed_in(plan.names[:-1])
     view = share.view(stat)
@@ -242,8 +236,6 @@ def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
             target = share.store.read_link(plan.names[: error.depth])
             rest = "\\".join(names.to_wire(one) for one in plan.names[error.depth :])
             raise _stopped(request, target, rest) from None
-        if error.reason is Reason.LEASED and free(share, plan):
-            return share.store.open(plan.names, wish)
         if error.reason is Reason.DENIED and plan.is_posix and _is_to_be_renamed(wanted):
             # Linux would delete the target (see `info._rename`).
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
@@ -363,7 +355,15 @@ def _admit(
     handle.is_posix = plan.is_posix
     handle.deletes = bool(wanted.options & wire.DELETE_ON_CLOSE)
     if keeps and (is_directory or node.kind is Kind.FILE):
-        grant_what_can_be(request, plan, handle, keeps)
+        leases.grant(
+            file,
+            handle,
+            keeps,
+            request.connection,
+            request.connection.house.leases,
+            most=most_kept(request, plan, file, handle),
+            empties=wanted.disposition in EMPTYING,
+        )
     share.add(handle)
     return handle, action
 

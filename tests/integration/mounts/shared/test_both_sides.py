@@ -212,18 +212,3 @@ async def test_what_cannot_be_mounted_says_so(both: Both, tmp_path: Path) -> Non
     with pytest.raises(MountError):
         await both.vm.mount(tmp_path, f"{ROOT}/tmp/file")
     assert Sandbox.attach(both.vm.name).active_mounts == both.vm.active_mounts
-
-
-async def test_a_program_of_the_host_that_opens_a_file_sees_what_the_guest_has_written(
-    both: Both,
-) -> None:
-    """The guest has the file open, and has not sent anything by itself."""
-
-    async def size() -> str:
-        return (await both.vm.execute(f"stat -c %s {both.guest}/log")).stdout.strip()
-
-    words = f"exec python3 -uc \"print('kept'); input()\" > {both.guest}/log"
-    async with await both.vm.spawn(words, stdin=True):
-        await until(size, "5")
-        assert (both.host / "log").stat().st_size == 0, "else this shows nothing"
-        assert await asyncio.to_thread((both.host / "log").read_bytes) == b"kept\n"
