@@ -358,6 +358,8 @@ def main() -> None:
     parser.add_argument("--published", type=Path, help="where the published server is unpacked")
     parser.add_argument("--tree", type=int, default=TREE, help="files that are looked at")
     given = parser.parse_args()
+    if unknown := set(given.only.split(",")) - set(MEASURES):
+        parser.error(f"--only knows {', '.join(MEASURES)}, not {', '.join(sorted(unknown))}")
     kept = [one for one in mounting.OPTIONS if one not in given.without]
     mounting.OPTIONS = (*kept, *given.option)
     print(json.dumps(asyncio.run(measure(given)), indent=1))
