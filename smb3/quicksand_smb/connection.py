@@ -7,6 +7,7 @@ the table `COMMANDS`; what a failure becomes stands in `status`.
 from quicksand_smb import header as headers
 from quicksand_smb import leases, signing
 from quicksand_smb.commands import basic, directory, files, info, ioctl, locking, opening
+from quicksand_smb.commands.looking import answer_look
 from quicksand_smb.header import Command, Header
 from quicksand_smb.house import House
 from quicksand_smb.leases import Grant
@@ -140,6 +141,9 @@ class Connection(Link):
         Raises ProtocolError: the connection cannot go on.
         """
         messages = headers.split(frame)
+        if len(messages) == 3 and (told := answer_look(self, messages)):
+            self._put_out(Frame([told], len(told), None, len(told) + COST))
+            return
         self._handle(messages, Chain(Room(self.largest)), is_alone=len(messages) == 1)
 
     def _handle(self, messages: list[memoryview], chain: Chain, *, is_alone: bool) -> None:
@@ -360,7 +364,9 @@ class Connection(Link):
             parts.append(data)
         file = last.reply.file
         length = len(whole) + len(data) + (file.length if file else 0)
-        frame = Frame(parts, length, file, len(whole) + len(data) + COST)
+        self._put_out(Frame(parts, length, file, len(whole) + len(data) + COST))
+
+    def _put_out(self, frame: Frame) -> None:
         self.said += frame.cost
         self.outbox.append(frame)
         self.house.talking.add(self)

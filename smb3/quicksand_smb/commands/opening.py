@@ -34,7 +34,7 @@ from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG, Dialect
 from quicksand_smb.names import Names
 from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.request import Pending, Reply, Request
+from quicksand_smb.request import Link, Pending, Reply, Request
 from quicksand_smb.session import MOST_HANDLES
 from quicksand_smb.shares import (
     ALL_ACCESS,
@@ -87,7 +87,7 @@ _KEPT_OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x1000
 
 def create(request: Request) -> Reply | Pending:
     share = request.require_share()
-    plan = _plan(request, wire.decode_request(request.message), share)
+    plan = plan_open(request.connection, wire.decode_request(request.message), share)
     try:
         return _create(request, share, plan)
     except HeldUp as found:
@@ -134,8 +134,8 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
     )
 
 
-def _plan(request: Request, wanted: CreateRequest, share: Share) -> Plan:
-    """Check what can be checked without a look at the disk."""
+def plan_open(connection: Link, wanted: CreateRequest, share: Share) -> Plan:
+    """Check what can be checked without a look at the disk. Raises Refusal."""
     if wanted.impersonation > 3:
         raise Refusal(Status.BAD_IMPERSONATION_LEVEL)
     options = wanted.options
@@ -160,7 +160,7 @@ def _plan(request: Request, wanted: CreateRequest, share: Share) -> Plan:
     if options & _REFUSED_OPTIONS:
         raise Refusal(Status.NOT_SUPPORTED)
     mode = None
-    if request.connection.has_posix and POSIX_TAG in wanted.contexts:
+    if connection.has_posix and POSIX_TAG in wanted.contexts:
         mode = posix.decode_create(wanted.contexts[POSIX_TAG])
     found, stream = _find_names(wanted, is_posix=mode is not None)
     access = _access(wanted.access, share)
