@@ -7,13 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quicksand.config import (
-        Accelerator,
-        BootTiming,
-        NetworkMode,
-        PortForward,
-        SandboxConfig,
-    )
+    from quicksand.boot_timing import BootTiming
+    from quicksand.config import Accelerator, NetworkMode, PortForward, SandboxConfig
     from quicksand.diskdiff.changes import ChangeKind, FileChange, FileType
     from quicksand.display.keys import Key
     from quicksand.errors import QuicksandError
@@ -105,7 +100,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "config": ("Accelerator", "BootTiming", "NetworkMode", "PortForward", "SandboxConfig"),
+    "boot_timing": ("BootTiming",),
+    "config": ("Accelerator", "NetworkMode", "PortForward", "SandboxConfig"),
     "diskdiff.changes": ("ChangeKind", "FileChange", "FileType"),
     "display.keys": ("Key",),
     "errors": ("QuicksandError",),

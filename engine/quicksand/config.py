@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
@@ -497,52 +497,6 @@ class SandboxConfig:
         records = options_of(type(self))
         values = {r.keyword: r.encode(getattr(self, r.keyword)) for r in records}
         return {"image": self.image, **values}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BootTiming:
-    """The measured seconds of each phase of a start, in order. A phase that was not measured is
-    None."""
-
-    resolve_image_s: float = 0.0
-    detect_accelerator_s: float = 0.0
-    load_runtime_s: float = 0.0
-    """Finding the QEMU binaries."""
-    setup_disk_s: float = 0.0
-    """Making the overlay and the initrd."""
-    launch_process_s: float = 0.0
-    """Launching QEMU."""
-    connect_agent_s: float = 0.0
-    """From there to the agent's first answer: firmware, kernel, agent."""
-    connect_qmp_s: float = 0.0
-    post_boot_s: float = 0.0
-    mode: str = "cold boot"
-    """The state that the guest started from: "cold boot", "template" or "checkpoint"."""
-    note: str = ""
-    """Why no template was used; "" if none was looked for."""
-    kernel_boot_s: float | None = None
-    """Part of connect_agent_s, by the guest's clock: from kernel entry to the agent's first
-    instruction."""
-    init_system_s: float | None = None
-    """Part of connect_agent_s, by the guest's clock: mounting the root and bringing up the
-    network."""
-    agent_startup_s: float | None = None
-    """Part of connect_agent_s, by the guest's clock: from there until the agent serves."""
-    console_log: str | None = field(default=None, repr=False)
-
-    @property
-    def total_s(self) -> float:
-        """The seconds of all phases together."""
-        return (
-            self.resolve_image_s
-            + self.detect_accelerator_s
-            + self.load_runtime_s
-            + self.setup_disk_s
-            + self.launch_process_s
-            + self.connect_agent_s
-            + self.connect_qmp_s
-            + self.post_boot_s
-        )
 
 
 def check_name(name: str) -> str:

@@ -15,8 +15,6 @@ from quicksand.host.arch import Architecture
 from quicksand.host.files import is_locked
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
-from quicksand.qemu.binaries import find_binaries
-from quicksand.qemu.process import KEEPER, LAUNCH_TIMEOUT_S, LEAN, LINE_MAX
 from quicksand.registry import Registry, publish_state
 from quicksand.sandbox_records import Record, RunState
 
@@ -53,6 +51,9 @@ class KeeperCheck:
 
 def _adopt(registry: Registry, record: Record, runtime: RuntimeDir, run: RunState) -> bool:
     """Start a keeper that adopts the QEMU of ``run``; returns whether there is a keeper now."""
+    from quicksand.qemu.binaries import find_binaries
+    from quicksand.qemu.process import LAUNCH_TIMEOUT_S, LEAN, LINE_MAX
+
     try:
         arch = Architecture.parse(record.config.arch or Architecture.host().value)
         env = {**LEAN, **find_binaries(arch.value).env}
@@ -80,6 +81,7 @@ def _plan(
     place: SandboxDir, runtime: RuntimeDir, record: Record, run: RunState, env: dict[str, str]
 ) -> list[str]:
     from quicksand.qemu.command import forward_rules
+    from quicksand.qemu.process import KEEPER
 
     return [
         *(sys.executable, "-I", "-S", str(KEEPER), "--adopt"),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from quicksand.agent.link import AgentLink
 from quicksand.boot_disk import finish_start, prepare_disk
-from quicksand.config import BootTiming
+from quicksand.boot_timing import BootTiming
 from quicksand.display.vnc import serve_at
 from quicksand.errors import (
     AgentError,

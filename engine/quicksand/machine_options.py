@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import field, fields
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from quicksand.errors import ConfigError
 
@@ -21,8 +22,7 @@ def _reaches_nothing(value: Any) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineOption:
+class MachineOption(NamedTuple):
     """One option of a machine.
 
     Its value has three forms: the one that a caller or JSON gives (``decode`` reads it, ``encode``
@@ -47,7 +47,7 @@ class MachineOption:
     (``{default}`` as in ``help``)."""
     limit: int = 200
     """The most characters that can be typed in the form."""
-    choices: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, str] = MappingProxyType({})
     """The values to choose from, with a note on each; empty if any value can be typed."""
     is_usual: bool = False
     """Whether the form shows it at once, not only when the user asks for more."""
@@ -148,8 +148,7 @@ def _options_of(config: type) -> tuple[MachineOption, ...]:
 
 def _complete(record: MachineOption, keyword: str) -> MachineOption:
     default = dashed(record.default_text)
-    return replace(
-        record,
+    return record._replace(
         keyword=keyword,
         help=record.help.format(default=default),
         hint=record.hint.format(default=default),

@@ -35,7 +35,6 @@ from quicksand.host.files import (
 from quicksand.host.paths import Paths, make_private_dir
 from quicksand.host.processes import PROC, Kind, holders_of, is_same_place, processes_of
 from quicksand.host.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
-from quicksand.host.staging import sweep_staging
 from quicksand.layout import (
     MachineDir,
     SandboxDir,
@@ -43,9 +42,8 @@ from quicksand.layout import (
     runtime_dir,
     sandbox_dir,
 )
-from quicksand.sandbox_records import Entry, Record, RunState, Status, is_id
+from quicksand.sandbox_records import LOCK_WAIT_S, Entry, Record, RunState, Status, is_id
 from quicksand.text import printable
-from quicksand.trash import LOCK_WAIT_S, REMOVED, Trash, remove_for_good, remove_tree
 
 if TYPE_CHECKING:
     from quicksand.snapshots.checkpoint import Checkpoint
@@ -113,17 +111,27 @@ class Registry:
         """
         if is_id(id_or_name) and (known := self.inspect(id_or_name)) is not None:
             return known  # the others need not be read
+        for id_ in self._ids():
+            if self._may_be_called(id_, id_or_name):
+                known = self.inspect(id_)
+                if known is not None and known.name == id_or_name:
+                    return known
         entries = self.list()
-        exact = [e for e in entries if id_or_name in (e.name, e.id)]
-        if exact:
-            return exact[0]
         near = [e for e in entries if len(id_or_name) >= 4 and e.id.startswith(id_or_name)]
         if len(near) == 1:
             return near[0]
         raise self._not_found(id_or_name, [e.name for e in entries])
 
+    def _may_be_called(self, id_: str, name: str) -> bool:
+        """Whether the record of a sandbox has that name; reading it is all that this takes."""
+        with contextlib.suppress(OSError, ValueError):
+            return bool(read_json(sandbox_dir(self.paths, id_).record).get("name") == name)
+        return False
+
     def _not_found(self, asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
         import difflib
+
+        from quicksand.trash import Trash
 
         if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
             return SandboxNotFoundError(
@@ -328,6 +336,8 @@ class Registry:
             remove(runtime.root)
 
     def _remove_locked(self, id_: str) -> None:
+        from quicksand.trash import remove_for_good
+
         self.clear_runtime(id_)
         remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
 
@@ -336,6 +346,9 @@ class Registry:
         have stopped, and runtime directories without a machine. Returns their ids. Live sandboxes
         and directories without quicksand's mark (see `strangers`) are never touched. If one cannot
         be removed, the others still are."""
+        from quicksand.host.staging import sweep_staging
+        from quicksand.trash import REMOVED, Trash
+
         reaped = []
         for id_ in {*self._ids(), *self._runtime_ids()}:
             with contextlib.suppress(QuicksandError, OSError):
@@ -376,6 +389,8 @@ class Registry:
     @staticmethod
     def _reap_orphan(root: Path, of: str) -> bool:
         """Remove the runtime directory of a sandbox that is gone, unless a process of it runs."""
+        from quicksand.trash import remove_tree
+
         if of and (Path(of).exists() or processes_of(of)):
             return False
         if time.time() - root.stat().st_mtime < LOCK_WAIT_S:

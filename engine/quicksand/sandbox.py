@@ -6,45 +6,43 @@ import asyncio
 import builtins
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from quicksand import execution
-from quicksand.config import BootTiming, SandboxConfig, check_name, refuse_unknown
+from quicksand.config import SandboxConfig, check_name, refuse_unknown
 from quicksand.desktop import Desktop
-from quicksand.diskdiff.changes import FileChange
 from quicksand.errors import StateError
-from quicksand.events import Event, watch_events
 from quicksand.execution import Command, ExecuteResult, StdinSource
-from quicksand.guest_files import GuestFiles
-from quicksand.guest_traffic import GuestTraffic
 from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import paths
 from quicksand.host.threads import to_the_end
-from quicksand.images.building import suggested_options
 from quicksand.layout import sandbox_dir
 from quicksand.mounts.mount import CIFS, Mount
-from quicksand.progress import Progress
 from quicksand.registry import Registry
-from quicksand.sandbox_records import Entry
-from quicksand.saves.autosave import AutoSave
-from quicksand.saves.manifest import SaveManifest, check_save_name
-from quicksand.saves.portable import check_portable
-from quicksand.saves.resolving import Meaning, SaveWarning, explain, find_meaning, inherit
-from quicksand.saves.store import Save, SaveStore, check_save
-from quicksand.saves.trailer import sidecar
-from quicksand.shell import Shell, ShellInfo
-from quicksand.snapshots.checkpoint import Checkpoint
-from quicksand.stats import GuestProcess, SandboxStats
-from quicksand.vm.checkpoints import Checkpoints
+from quicksand.snapshots.next_revert import NextRevert
 from quicksand.vm.display import Display
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
-from quicksand.vm.mounts import MountHandle, Mounts
-from quicksand.vm.saves import Saves
 
 if TYPE_CHECKING:
+    from quicksand.boot_timing import BootTiming
+    from quicksand.diskdiff.changes import FileChange
+    from quicksand.events import Event
+    from quicksand.guest_files import GuestFiles
+    from quicksand.guest_traffic import GuestTraffic
+    from quicksand.progress import Progress
+    from quicksand.sandbox_records import Entry
+    from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.saving import Options
+    from quicksand.saves.store import Save, SaveStore
+    from quicksand.shell import Shell, ShellInfo
+    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.stats import GuestProcess, SandboxStats
+    from quicksand.vm.checkpoints import Checkpoints
+    from quicksand.vm.mounts import MountHandle, Mounts
+    from quicksand.vm.saves import Saves
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (
@@ -111,6 +109,9 @@ class Sandbox(Desktop):
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used.
         """
+        from quicksand.images.building import suggested_options
+        from quicksand.saves.resolving import Meaning, SaveWarning, explain, find_meaning, inherit
+
         refuse_unknown(options, {*OPTIONS, *OWN})
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
@@ -148,11 +149,30 @@ class Sandbox(Desktop):
 
     def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
         self._life = life
+        self._workspace = workspace
         self._guest = Guest(life)
-        self._mounts = Mounts(life, self._guest)
         self._display = Display(life)
-        self._checkpoints = Checkpoints(life, self._guest, self._mounts)
-        self._saves = Saves(life, self._guest, self._checkpoints, workspace)
+        self._next_revert = NextRevert()
+
+    # Most commands only run something in a guest, and are over before these are imported.
+
+    @cached_property
+    def _mounts(self) -> Mounts:
+        from quicksand.vm.mounts import Mounts
+
+        return Mounts(self._life, self._guest)
+
+    @cached_property
+    def _checkpoints(self) -> Checkpoints:
+        from quicksand.vm.checkpoints import Checkpoints
+
+        return Checkpoints(self._life, self._guest, self._mounts, self._next_revert)
+
+    @cached_property
+    def _saves(self) -> Saves:
+        from quicksand.vm.saves import Saves
+
+        return Saves(self._life, self._guest, self._checkpoints, self._workspace)
 
     @classmethod
     def _of(cls, life: Life) -> Sandbox:
@@ -258,7 +278,7 @@ class Sandbox(Desktop):
     def close(self) -> None:
         """Close the connection to an attached or detached sandbox; its VM keeps running. A VM that
         this object started and did not `detach` is ended."""
-        self._checkpoints.cancel()
+        self._next_revert.cancel()
         self._life.close()
 
     # The host's directories
@@ -288,7 +308,7 @@ class Sandbox(Desktop):
         """Take a mount away, given its handle or the guest's path. With ``force`` it is gone even
         if programs use it; they get errors. Raises ConfigError if nothing is mounted there,
         MountError if it is in use, StateError."""
-        guest = handle.guest if isinstance(handle, MountHandle) else handle
+        guest = handle if isinstance(handle, str) else handle.guest
         await self._mounts.remove(guest, force=force)
 
     @property
@@ -421,6 +441,8 @@ class Sandbox(Desktop):
         """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
         its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
         ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
+        from quicksand.shell import Shell
+
         return await Shell.open(
             await self._life.session(),
             command,
@@ -435,15 +457,21 @@ class Sandbox(Desktop):
     async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
         """Reconnect to a terminal; its latest output (at most 256 KiB) is replayed. Raises
         AgentRefusedError (code "not_found")."""
+        from quicksand.shell import Shell
+
         return await Shell.attach(await self._life.session(), session, columns=columns, rows=rows)
 
     async def shells(self) -> builtins.list[ShellInfo]:
         """The terminals that are open in the guest."""
+        from quicksand.shell import Shell
+
         return await Shell.list(await self._life.session())
 
     @property
     def files(self) -> GuestFiles:
         """The guest's files: reading, writing, listing."""
+        from quicksand.guest_files import GuestFiles
+
         return GuestFiles(self._life.session)
 
     async def create_user(self, name: str, *, sudo: bool = False) -> None:
@@ -507,6 +535,9 @@ class Sandbox(Desktop):
     def save_on_stop(self, name: str, store: SaveStore) -> None:
         """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
         ConfigError for a bad name."""
+        from quicksand.saves.autosave import AutoSave
+        from quicksand.saves.manifest import check_save_name
+
         self._saves.at_stop = AutoSave(check_save_name(name), store)
 
     async def snapshot(
@@ -544,6 +575,8 @@ class Sandbox(Desktop):
 
         Raises SaveNotFoundError (a FileNotFoundError), SaveError (a ValueError).
         """
+        from quicksand.saves.store import check_save
+
         return check_save(Path(path))
 
     # Checkpoints
@@ -705,6 +738,8 @@ class Sandbox(Desktop):
         """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
         The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
         MachineError."""
+        from quicksand.events import watch_events
+
         return watch_events(self._life.registry, self.id)
 
     def logs(self, *, limit: int = 64 * 1024) -> str:
@@ -801,6 +836,8 @@ class Snapshot:
         Raises SaveNotFoundError if there is no such file, SaveError if it is no snapshot or is
         damaged.
         """
+        from quicksand.saves.portable import check_portable
+
         found = Path(path).absolute()
         return cls(found, check_portable(found), Path(base_dir) if base_dir else None)
 
@@ -814,6 +851,8 @@ class Snapshot:
     def delete(self) -> None:
         """Remove the file and its metadata beside it (``<file>.json``). Sandboxes that started with
         it are not affected. Raises PathError."""
+        from quicksand.saves.trailer import sidecar
+
         with map_os_errors(self.path):
             self.path.unlink(missing_ok=True)
             sidecar(self.path).unlink(missing_ok=True)

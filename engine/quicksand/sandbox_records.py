@@ -7,14 +7,19 @@ import math
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.config import SandboxConfig, check_name
 from quicksand.errors import ConfigError
-from quicksand.saves.source import Source
+
+if TYPE_CHECKING:
+    from quicksand.saves.source import Source
 
 SCHEMA = 1
 ID_BYTES = 6
+
+LOCK_WAIT_S = 5.0
+"""Seconds to wait for the lock of a sandbox that does not run."""
 
 
 class Status(StrEnum):
@@ -87,13 +92,22 @@ class Record:
                 created=float(value["created"]),
                 committed=bool(value["committed"]),
                 discard=bool(value["discard"]),
-                source=Source.from_json(value["source"]),
+                source=_read_source(value["source"]),
             )
         except (KeyError, TypeError, OverflowError, ConfigError) as error:
             raise ValueError(f"bad record: {error!r}") from error
         if not math.isfinite(record.created):
             raise ValueError(f"bad record: created is {record.created}")
         return record
+
+
+def _read_source(value: dict[str, Any] | None) -> Source | None:
+    """Parse the record of the save that a sandbox started with. Raises KeyError, TypeError."""
+    if value is None:
+        return None
+    from quicksand.saves.source import Source
+
+    return Source.from_json(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

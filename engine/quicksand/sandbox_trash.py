@@ -15,8 +15,8 @@ from quicksand.host.files import lock_within, map_os_errors, sync_dir, write_jso
 from quicksand.host.paths import make_private_dir
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Registry
-from quicksand.sandbox_records import Entry
-from quicksand.trash import LOCK_WAIT_S, Trash, TrashedSandbox
+from quicksand.sandbox_records import LOCK_WAIT_S, Entry
+from quicksand.trash import Trash, TrashedSandbox
 
 SCHEMA = 1
 

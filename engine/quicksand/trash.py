@@ -32,14 +32,11 @@ from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
 from quicksand.host.removal import remove, require_ours
 from quicksand.layout import SandboxDir, remove_memory
-from quicksand.sandbox_records import Record, is_id
+from quicksand.sandbox_records import LOCK_WAIT_S, Record, is_id
 
 TRASH = ".trash"
 REMOVED = ".removed-"
 """Prefix of directories that are being removed for good."""
-
-LOCK_WAIT_S = 5.0
-"""Seconds to wait for the lock of a sandbox that does not run."""
 
 TRASH_KEPT_S = 7 * 86400
 """Seconds for which removed sandboxes are kept, as long as removed saves."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,39 +38,6 @@ def parse_keys(text: str) -> bytes:
             )
         codes.append(code)
     return bytes(codes)
-
-
-@dataclass(slots=True)
-class DetachKeys:
-    """Looks for the detach keys in what is typed.
-
-    Keys that may begin the sequence are held back until it is clear whether they do. Typing the
-    first key twice sends it once.
-    """
-
-    sequence: bytes
-    _held: int = 0
-    """How many bytes of the sequence have been typed."""
-    found: bool = field(default=False, init=False)
-
-    def feed(self, data: bytes) -> bytes:
-        """Returns the bytes to send to the guest. After `found` there are none."""
-        out = bytearray()
-        for code in b"" if self.found else data:
-            if code == self.sequence[self._held]:
-                self._held += 1
-                if self._held == len(self.sequence):
-                    self.found = True
-                    return bytes(out)
-            elif self._held == 1 and code == self.sequence[0]:
-                out.append(code)
-                self._held = 0
-            else:
-                out += self.sequence[: self._held]
-                self._held = 1 if code == self.sequence[0] else 0
-                if not self._held:
-                    out.append(code)
-        return bytes(out)
 
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -8,8 +8,7 @@ import contextlib
 import signal
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
@@ -33,8 +32,7 @@ too."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(NamedTuple):
     """A command to run in a guest, and how to run it."""
 
     argv: tuple[str, ...]

@@ -19,7 +19,7 @@ from quicksand.errors import AgentUnreachableError, QuicksandError
 from quicksand.host.paths import paths
 from quicksand.registry import Registry
 
-from quicksand_tui.cli.options import DetachKeys
+from quicksand_tui.cli.detach_keys import DetachKeys
 from quicksand_tui.cli.runner import why_gone
 from quicksand_tui.cli.streams import FdWriter
 from quicksand_tui.door.answering import AnswerRight

@@ -110,7 +110,7 @@ _USE = _section(
         flag("--detach -d", "Leave it running and print its name."),
         flag("--rm --ephemeral", "Remove it when it stops, though it has a name.", name="remove"),
         *_IN_GUEST),
-    _verb("exec", "shells", "Run a command in a running sandbox.",
+    _verb("exec", "exec", "Run a command in a running sandbox.",
         _SANDBOX, *_IN_GUEST),
     _verb("shell", "shells", "Open a terminal in a sandbox, or come back to one.",
         _SANDBOX,

@@ -33,8 +33,8 @@ from quicksand.host.processes import processes_of
 from quicksand.host.removal import make_marked
 from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry, find_panic, publish_state
-from quicksand.sandbox_records import Entry, Record, RunState, Status, new_id
-from quicksand.trash import LOCK_WAIT_S, remove_tree
+from quicksand.sandbox_records import LOCK_WAIT_S, Entry, Record, RunState, Status, new_id
+from quicksand.trash import remove_tree
 
 from tests.conftest import fake_qemu
 from tests.unit.test_host_files import locked_elsewhere

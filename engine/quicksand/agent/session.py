@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from quicksand.agent import wire
 from quicksand.agent.budget import Budget
@@ -35,8 +33,7 @@ class AgentRestartedError(AgentUnreachableError):
     """The agent restarted, the guest rebooted, or the agent ended the session."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     """A reply that is awaited."""
 
     reply: asyncio.Future[dict[str, Any]]
@@ -242,7 +239,7 @@ class Session(asyncio.Protocol):
     async def handshake(self, token: str, *, timeout: float, set_clock: bool = True) -> None:
         """Say hello with a fresh nonce. ``set_clock`` lets the agent set the guest's clock.
         Raises as `request`."""
-        nonce = secrets.token_bytes(wire.NONCE_BYTES)
+        nonce = os.urandom(wire.NONCE_BYTES)
         self._decoder.expect_marker(nonce)
         params: dict[str, Any] = {
             "nonce": nonce.hex(),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from quicksand.errors import AgentProtocolError
 
@@ -48,18 +47,16 @@ CREDIT = 0x80
 """Bit of a stream's number: the frame is a credit for that stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataFrame:
+class DataFrame(NamedTuple):
     channel: int
     stream: int
     """A `Stream`, perhaps with CREDIT set."""
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JsonFrame:
+class JsonFrame(NamedTuple):
     message: dict[str, Any]
-    text: bytes = field(default=b"", compare=False, repr=False)
+    text: bytes
     """The bytes that ``message`` was parsed from."""
 
 

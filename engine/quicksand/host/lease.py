@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +40,9 @@ async def take_lease(sockets: Sequence[Path], *, what: str, timeout: float) -> L
     Raises StateError, naming ``what``, if all stay taken or the sandbox is not running.
     """
     deadline = asyncio.get_running_loop().time() + timeout
-    # The guest may still have to reset a port that was just released, so pick at random.
-    order = random.sample(list(sockets), len(sockets))
+    # The guest may still have to reset a port that was just released, so begin anywhere.
+    first = int.from_bytes(os.urandom(2)) % len(sockets)
+    order = [*sockets[first:], *sockets[:first]]
     while True:
         for socket in order:
             if not socket.parent.is_dir():

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-
-import platformdirs
 
 from quicksand.errors import DiskSpaceError, PathError
 from quicksand.host.files import FULL
@@ -49,12 +48,27 @@ class Paths:
 def paths() -> Paths:
     """Return the directories of this user; the variables ``QUICKSAND_*_DIR`` take precedence."""
     memory = os.environ.get("QUICKSAND_MEMORY_DIR")
+    data = _usual("XDG_DATA_HOME", ".local/share", "user_data_path")
+    cache = _usual("XDG_CACHE_HOME", ".cache", "user_cache_path")
     return Paths(
         memory=_memory_place(Path(memory)) if memory else None,
         runtime=_place("QUICKSAND_RUNTIME_DIR", _runtime_default()),
-        data=_place("QUICKSAND_DATA_DIR", platformdirs.user_data_path(APP)),
-        cache=_place("QUICKSAND_CACHE_DIR", platformdirs.user_cache_path(APP)),
+        data=_place("QUICKSAND_DATA_DIR", data),
+        cache=_place("QUICKSAND_CACHE_DIR", cache),
     )
+
+
+def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
+    """Return our directory in that of the XDG base directory specification; on other systems the
+    one that the function ``elsewhere`` of platformdirs names. (On Linux importing it would take
+    longer than all of the rest of this module.)"""
+    if sys.platform == "linux":
+        base = os.environ.get(variable, "")
+        # The specification says to ignore relative paths.
+        return (Path(base) if base.startswith("/") else Path.home() / below_home) / APP
+    import platformdirs
+
+    return Path(getattr(platformdirs, elsewhere)(APP))
 
 
 def _runtime_default() -> Path:
@@ -63,9 +77,17 @@ def _runtime_default() -> Path:
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
         if parent and Path(parent).is_dir():
             return Path(parent) / APP
+    return _temporary() / f"{APP}-{os.getuid()}"
+
+
+def _temporary() -> Path:
+    """Return `tempfile.gettempdir`, which is found in most cases without importing that."""
+    for name in (os.environ.get("TMPDIR"), os.environ.get("TEMP"), os.environ.get("TMP"), "/tmp"):  # noqa: S108
+        if name and os.access(name, os.W_OK | os.X_OK) and Path(name).is_dir():
+            return Path(name).absolute()
     import tempfile
 
-    return Path(tempfile.gettempdir()) / f"{APP}-{os.getuid()}"
+    return Path(tempfile.gettempdir())
 
 
 def _memory_place(named: Path) -> Path:

@@ -25,9 +25,7 @@ class Source:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any] | None) -> Source | None:
-        """Parse the record; None stays None. Raises KeyError, TypeError."""
-        if value is None:
-            return None
+    def from_json(cls, value: Mapping[str, Any]) -> Source:
+        """Parse the record. Raises KeyError, TypeError."""
         texts = {name: str(value[name]) for name in ("path", "name", "id", "digest")}
         return cls(**texts, below=tuple(str(path) for path in value["below"]))

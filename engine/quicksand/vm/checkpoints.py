@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from quicksand.diskdiff.changes import FileChange
 from quicksand.host.threads import in_thread_to_the_end
-from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
 from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
-from quicksand.snapshots.records import Node
-from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
-from quicksand.vm.mounts import Mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quicksand.diskdiff.changes import FileChange
+    from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.snapshots.records import Node
+    from quicksand.vm.guest import Guest
+    from quicksand.vm.mounts import Mounts
 
 
 class Checkpoints:
     """The checkpoints of one sandbox. Each method raises what its namesake in `Sandbox` raises."""
 
-    def __init__(self, life: Life, guest: Guest, mounts: Mounts) -> None:
+    def __init__(self, life: Life, guest: Guest, mounts: Mounts, next_revert: NextRevert) -> None:
         self._life = life
         self._guest = guest
         self._mounts = mounts
-        self._next_revert = NextRevert()
+        self._next_revert = next_revert
 
     async def settle(self, goal: str | None = None) -> None:
         """Cancel the background preparation of a revert, so that what the caller is about to do
@@ -30,13 +34,10 @@ class Checkpoints:
         instead."""
         await self._next_revert.settle(goal)
 
-    def cancel(self) -> None:
-        """Cancel the background preparation of a revert without waiting."""
-        self._next_revert.cancel()
-
     async def take(
         self, tag: str | None, *, note: str, replace: bool, tier: str | None, unmount_9p: bool
     ) -> Checkpoint:
+        from quicksand.snapshots.checkpoint import Checkpoint
         from quicksand.snapshots.taking import take_checkpoint
 
         record = self._life.require_record()
@@ -55,6 +56,7 @@ class Checkpoints:
         self, tag: str | None, *, keep_now: bool = True, unmount_9p: bool = False
     ) -> Checkpoint:
         """Revert to ``tag``; None undoes the last revert."""
+        from quicksand.snapshots.checkpoint import Checkpoint
         from quicksand.snapshots.reverting import revert
 
         record = self._life.require_record()
@@ -74,7 +76,7 @@ class Checkpoints:
         self._next_revert.expect(life.registry, life.require_record(), node, after=after)
 
     def list(self) -> list[Checkpoint]:
-        return list_checkpoints(self._life.registry.history(self._life.id))
+        return self._life.registry.checkpoints(self._life.id)
 
     async def screen(self, tag: str) -> bytes | None:
         from quicksand.snapshots.thumbnails import read_thumbnail

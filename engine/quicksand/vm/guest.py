@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.agent.session import Ask, sync_guest
-from quicksand.guest_files import GuestFiles
-from quicksand.guest_traffic import GuestTraffic, read_traffic
-from quicksand.stats import GuestProcess, SandboxStats, read_stats
 from quicksand.vm.life import Life
+
+if TYPE_CHECKING:
+    from quicksand.guest_traffic import GuestTraffic
+    from quicksand.stats import GuestProcess, SandboxStats
 
 
 class Guest:
@@ -42,12 +43,19 @@ class Guest:
 
     async def stats(self) -> SandboxStats:
         """See `Sandbox.stats`."""
+        from quicksand.stats import read_stats
+
         return await read_stats(self._life.entry(), self._life.session)
 
     async def traffic(self) -> GuestTraffic | None:
         """See `Sandbox.traffic`."""
+        from quicksand.guest_files import GuestFiles
+        from quicksand.guest_traffic import read_traffic
+
         return await read_traffic(GuestFiles(self._life.session))
 
     async def processes(self) -> list[GuestProcess]:
         """See `Sandbox.processes`."""
+        from quicksand.stats import GuestProcess
+
         return GuestProcess.parse_all(await self.request("processes", {}, 30.0))

@@ -11,22 +11,22 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from quicksand import lifecycle
 from quicksand.agent.link import AgentLink
-from quicksand.agent.session import Session
-from quicksand.config import BootTiming, SandboxConfig
+from quicksand.config import SandboxConfig
 from quicksand.errors import QuicksandError, SandboxNotFoundError, StateError
-from quicksand.images.building import build_if_missing
 from quicksand.keepers import KeeperCheck
-from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.lifecycle import LiveMachine
-from quicksand.progress import Progress
+from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry, publish_state
 from quicksand.sandbox_records import Entry, Record, RunState, Status, new_id
-from quicksand.saves.resuming import find_base, source_of
-from quicksand.saves.store import Save
-from quicksand.stopping import stop_machine
+
+if TYPE_CHECKING:
+    from quicksand.agent.session import Session
+    from quicksand.boot_timing import BootTiming
+    from quicksand.lifecycle import LiveMachine
+    from quicksand.progress import Progress
+    from quicksand.saves.store import Save
 
 
 class Life:
@@ -100,7 +100,7 @@ class Life:
             life._link = AgentLink(
                 runtime_dir(registry.paths, entry.id),
                 entry.run.token,
-                why_gone=lambda: lifecycle.why_gone(place, doing="it was in use"),
+                why_gone=lambda: _why_gone(place),
                 set_clock=set_clock,
             )
         return life
@@ -148,6 +148,9 @@ class Life:
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`."""
+        from quicksand import lifecycle
+        from quicksand.images.building import build_if_missing
+
         if self._link is not None:
             raise StateError("the sandbox is already running")
         if self.record is not None:
@@ -189,6 +192,8 @@ class Life:
         )
         if self._source is None:
             return record
+        from quicksand.saves.resuming import find_base, source_of
+
         places = self.registry.paths
         base = find_base(self._source, places, self.base_dir, trusted=self._trusts_source)
         return replace(
@@ -211,6 +216,8 @@ class Life:
         self.registry.save(self.record)
 
     async def _start_again(self, record: Record, at: str | None) -> None:
+        from quicksand import lifecycle
+
         lock = self.registry.lock(record.id)
         try:
             self._adopt(
@@ -276,6 +283,8 @@ class Life:
 
     async def stop(self, grace: float) -> None:
         """See `Sandbox.stop`; this makes no save."""
+        from quicksand.stopping import stop_machine
+
         record = self.require_record()
         link, self._link = self._link, None
         try:
@@ -327,6 +336,13 @@ class Life:
         if self._machine is not None:
             self._machine.process.cut()
             self._machine = None
+
+
+def _why_gone(place: SandboxDir) -> QuicksandError | None:
+    """The error that says why a machine has ended; None while it lives."""
+    from quicksand.lifecycle import why_gone
+
+    return why_gone(place, doing="it was in use")
 
 
 def _refuse_unusable(entry: Entry) -> None:

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.host.threads import to_the_end
-from quicksand.saves.autosave import AutoSave
-from quicksand.saves.finding import workspace_store
-from quicksand.saves.store import Save, SaveStore
 from quicksand.vm.checkpoints import Checkpoints
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
 
 if TYPE_CHECKING:
+    from quicksand.saves.autosave import AutoSave
     from quicksand.saves.saving import Options
+    from quicksand.saves.store import Save, SaveStore
 
 
 class Saves:
@@ -33,6 +32,8 @@ class Saves:
     def store(self, workspace: str | Path | None = None) -> SaveStore:
         """The store of ``workspace``, by default of the sandbox's own workspace, or else of
         ``.quicksand/sandboxes`` in the current directory."""
+        from quicksand.saves.finding import workspace_store
+
         return workspace_store(Path(workspace).absolute() if workspace else self._workspace)
 
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:

@@ -9,7 +9,8 @@ import signal
 from typing import Any
 
 import pytest
-from quicksand.config import BootTiming, PortForward, SandboxConfig
+from quicksand.boot_timing import BootTiming
+from quicksand.config import PortForward, SandboxConfig
 from quicksand.errors import MachineError
 from quicksand.host.paths import Paths
 from quicksand.sandbox import Sandbox

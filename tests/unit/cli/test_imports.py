@@ -51,6 +51,15 @@ def test_quick_commands_do_not_load_asyncio(argv: list[str]) -> None:
     assert not loaded & {"asyncio", "textual", "rich", "qemu.qmp", "quicksand.sandbox"}
 
 
+def test_a_command_in_a_sandbox_loads_only_what_it_needs() -> None:
+    """Scripts call it in loops."""
+    loaded = modules_after("from quicksand_tui.cli.main import run; run(['exec', 'x', '--', 'y'])")
+    heavy = ("lifecycle", "stopping", "snapshots.history", "qemu", "images.resolve", "saves.store")
+    assert "quicksand.sandbox" in loaded
+    assert not loaded & {f"quicksand.{name}" for name in heavy}
+    assert not loaded & {"quicksand_tui.terminal", "qemu.qmp", "platformdirs", "tempfile", "email"}
+
+
 def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
     loaded = modules_after("import quicksand_tui.ui.app")
     heavy = ("quicksand.", "quicksand_tui.terminal.", "quicksand_tui.panes.pane", "tomllib")

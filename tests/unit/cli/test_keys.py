@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from quicksand.errors import ConfigError
 
-from quicksand_tui.cli.options import DetachKeys, parse_keys
+from quicksand_tui.cli.detach_keys import DetachKeys
+from quicksand_tui.cli.options import parse_keys
 from quicksand_tui.model.verbs import DEFAULT_KEYS
 
 SEQUENCE = parse_keys(DEFAULT_KEYS)
