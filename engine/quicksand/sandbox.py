@@ -230,6 +230,22 @@ class Sandbox(Desktop):
         """Stop the VM at once, like pulling the plug. Raises MachineError."""
         await self.stop(grace=0)
 
+    def abandon(self) -> bool:
+        """End an ephemeral VM of this process and do not wait for it, if nothing is at stake: its
+        keeper kills QEMU and removes all files, in some hundredths of a second, as it does when
+        this process dies.
+
+        Returns False, and has done nothing, if `stop` is needed: the sandbox has a name or ports of
+        the host, which whoever comes next must find free; directories are mounted, to which its
+        guest may have to write; it is to be saved; it has lost its keeper, or is not ours.
+        """
+        if not self._life.is_nothing_at_stake or self._saves.at_stop is not None:
+            return False
+        if self._mounts.list():
+            return False
+        self.close()
+        return True
+
     async def trash(self) -> None:
         """Move the sandbox to the trash, where it stays for a week; `Sandbox.restore` brings it
         back. A running sandbox is stopped; if possible its last moment is kept as an automatic

@@ -97,7 +97,6 @@ def _decide_terminal(argv: tuple[str, ...], *, tty: bool, detach: bool, as_json:
     """Returns whether the command runs in a terminal. Raises UsageError for options that exclude
     each other."""
     from quicksand_tui.cli.opening import has_terminal
-    from quicksand_tui.cli.terminal import require_terminal
 
     if detach:
         if tty:
@@ -110,6 +109,8 @@ def _decide_terminal(argv: tuple[str, ...], *, tty: bool, detach: bool, as_json:
             "there is no terminal for a shell: give a command after --, or --detach"
         )
     if tty or not argv:
+        from quicksand_tui.cli.terminal import require_terminal
+
         require_terminal()
         return True
     return False
@@ -169,7 +170,7 @@ async def _run(plan: _Plan, signals: Signals) -> int:
     finally:
         if stays:
             sandbox.close()
-        else:
+        elif not sandbox.abandon():
             await _stop(sandbox)
     return code
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.host.arch import Architecture
 from quicksand.host.paths import Paths
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.store import ImageStore, StoredImage
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "quicksand.images"
 """The entry-point group of image packages (fixed by the specification)."""
@@ -124,6 +125,8 @@ class ImageResolver:
         return frozenset(entry.name for entry in _packages())
 
     def _not_found(self, name: str) -> ImageNotFound:
+        import difflib
+
         names = [info.name for info in self.list()]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         if near:
@@ -150,6 +153,8 @@ def is_file(name: str) -> bool:
 
 
 def _packages() -> list[EntryPoint]:
+    from importlib.metadata import entry_points  # the store alone needs none of its many modules
+
     return list(entry_points(group=GROUP))
 
 

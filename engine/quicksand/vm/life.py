@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from quicksand.agent.link import AgentLink
 from quicksand.config import SandboxConfig
 from quicksand.errors import QuicksandError, SandboxNotFoundError, StateError
+from quicksand.host.files import is_locked
 from quicksand.keepers import KeeperCheck
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry, publish_state
@@ -118,6 +119,21 @@ class Life:
     def is_owned(self) -> bool:
         """Whether the VM belongs to this process."""
         return self._machine is not None
+
+    @property
+    def is_nothing_at_stake(self) -> bool:
+        """Whether nobody would miss the sandbox, nor anything that it has of the host, and its
+        keeper is there to remove it."""
+        record, run = self.record, self.run
+        if record is None or run is None or not self.is_owned:
+            return False
+        ports = (*run.forwards, run.http_port, run.vnc_port)
+        return (
+            record.discard
+            and record.name == record.id
+            and set(ports) <= {None}
+            and is_locked(runtime_dir(self.registry.paths, self.id).keeper_lock)
+        )
 
     def entry(self) -> Entry:
         """The sandbox's present state on disk. Raises SandboxNotFoundError if it is gone."""

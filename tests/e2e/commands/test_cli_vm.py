@@ -430,7 +430,7 @@ def test_run_passes_everything_on_and_leaves_nothing() -> None:
     script = "cat; echo err >&2; exit 4"
     result = quicksand("run", IMAGE, "-i", "--", "sh", "-c", script, stdin=b"in\n")
     assert (result.returncode, result.stdout, result.stderr) == (4, b"in\n", b"err\n")
-    assert names() == before
+    wait_for(lambda: names() == before, what="the sandbox to be gone", timeout=5)
 
 
 def test_a_named_one_lives_again_with_its_disk() -> None:
