@@ -96,7 +96,8 @@ impl Agent {
                 "serving_s": self.serving_s.get(),
             },
             "capabilities": [
-                "exec", "pty", "files", "users", "info", "time", "identity", "disk", "freeze", "shutdown",
+                "exec", "pty", "files", "users", "info", "time", "identity", "renew", "disk", "freeze",
+                "shutdown",
             ],
         })
     }

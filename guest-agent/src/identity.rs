@@ -18,6 +18,7 @@ const RNDRESEEDCRNG: u64 = 0x5207;
 const MAX_ENTROPY: usize = 512;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const BOOT_ID_COVER: &str = "/run/.quicksand-boot-id";
+const SSH_DIR: &str = "/etc/ssh";
 
 /// What the first requests after a restore need, found out before it. The code that a guest runs
 /// just after a restore is emulated for the first time, which is slow, so there should be little.
@@ -117,11 +118,18 @@ pub fn set_identity(params: &Params, prepared: &Prepared) -> Result<Value> {
     match params.opt_str("ssh_host_keys")? {
         None => {}
         Some("new") => {
-            changed.insert("ssh_host_keys".into(), renew_host_keys(Path::new("/etc/ssh"))?.into());
+            changed.insert("ssh_host_keys".into(), renew_host_keys(Path::new(SSH_DIR))?.into());
         }
         Some(_) => return Err(wrong("ssh_host_keys", "must be \"new\"")),
     }
     Ok(Value::Object(changed))
+}
+
+/// Whether `set_identity` with these parameters generates keys.
+pub fn makes_keys(params: &Params) -> Result<bool> {
+    let dir = Path::new(SSH_DIR);
+    let asked = params.opt_str("ssh_host_keys")?.is_some();
+    Ok(asked && !host_keys(dir).map_err(|error| about(dir, error))?.is_empty())
 }
 
 fn check_hostname(name: &str) -> Result<()> {

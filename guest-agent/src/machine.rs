@@ -12,7 +12,7 @@ use crate::closed::Closed;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::shutdown::{self, Mode};
-use crate::{blocking, disk, freeze, identity, pause, shares};
+use crate::{blocking, disk, freeze, identity, pause, shares, sys};
 
 const ROOT: &str = "/";
 
@@ -31,11 +31,8 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
         }
         "set_time" => identity::set_time(params),
         "reseed" => identity::reseed(params, &agent.prepared),
-        // Generating keys takes a while.
-        "set_identity" => {
-            let (agent, params) = (agent.clone(), params.clone());
-            blocking::run(move || identity::set_identity(&params, &agent.prepared)).await
-        }
+        "set_identity" => set_identity(agent, params).await,
+        "renew" => renew(agent, params).await,
         "trim" => {
             let work = || disk::trim(Path::new(ROOT)).map(|bytes| json!({"trimmed": bytes}));
             blocking::run(move || work().map_err(|error| Error::io(ROOT, error))).await
@@ -74,6 +71,30 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
         }
         _ => Err(Error::Method(method.to_owned())),
     }
+}
+
+/// Carries out `set_identity`. Generating keys takes a while, so that this is done on a thread. The
+/// rest is not: starting one would be most of the code that a clone has to emulate for it.
+async fn set_identity(agent: &Arc<Agent>, params: &Params) -> Result<Value> {
+    if !identity::makes_keys(params)? {
+        return identity::set_identity(params, &agent.prepared);
+    }
+    let (agent, params) = (agent.clone(), params.clone());
+    blocking::run(move || identity::set_identity(&params, &agent.prepared)).await
+}
+
+/// Carries out `set_time`, `reseed`, `set_identity` and `rotate_token` in this order: one request
+/// for all that a guest needs which continues from a checkpoint. The reply has the clock at its
+/// end, by which the host knows how late the time arrived.
+async fn renew(agent: &Arc<Agent>, params: &Params) -> Result<Value> {
+    identity::set_time(params)?;
+    identity::reseed(params, &agent.prepared)?;
+    let mut changed = set_identity(agent, params).await?;
+    if let Some(token) = params.opt_str("token")? {
+        agent.token.replace(token)?;
+    }
+    changed["unix_ns"] = sys::unix_ns().into();
+    Ok(changed)
 }
 
 /// Carries out `freeze` or `thaw`. `owner` is the end of the session that asks; when it ends, the

@@ -46,7 +46,7 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
         "sync" => sync().await,
         // This client has no session, so only the time limit ends its freeze.
         "freeze" | "thaw" => machine::freeze_or_thaw(agent, method, params, None).await,
-        "create_user" | "delete_user" | "set_time" | "reseed" | "set_identity" | "trim" | "drop_caches"
+        "create_user" | "delete_user" | "set_time" | "reseed" | "set_identity" | "renew" | "trim" | "drop_caches"
         | "grow_root" | "pause_others" | "resume_others" | "shutdown" | "load_share_client" | "shares"
         | "mount_share" | "unmount_share" | "detach_shares" | "sync_shares" => {
             machine::call(agent, method, params).await

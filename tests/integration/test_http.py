@@ -236,6 +236,17 @@ async def check_files(client: Client) -> None:
     assert await client.refused("/file_stat", path="/root/d") == (404, "not_found")
 
 
+async def check_renewing(client: Client, unix_ns: int) -> None:
+    entropy = base64.b64encode(bytes(32)).decode()
+    done = await client.post(
+        "/renew", unix_ns=unix_ns, entropy_b64=entropy, hostname="renewed", token=client.token
+    )
+    assert done["hostname"] == "renewed"
+    assert 0 <= done["unix_ns"] - unix_ns < 5e9
+    assert await client.refused("/renew", unix_ns=unix_ns) == (400, "bad_request")
+    assert await client.refused("/renew", entropy_b64=entropy) == (400, "bad_request")
+
+
 async def check_users_and_system(client: Client) -> None:
     assert (await client.post("/create_user", name="alice"))["home"] == "/home/alice"
     assert await client.refused("/create_user", name="alice") == (409, "exists")
@@ -246,6 +257,7 @@ async def check_users_and_system(client: Client) -> None:
     await client.post("/set_time", unix_ns=info["unix_ns"])
     await client.post("/reseed", entropy_b64=base64.b64encode(bytes(32)).decode())
     assert (await client.post("/set_identity", hostname="other"))["hostname"] == "other"
+    await check_renewing(client, info["unix_ns"])
     for method in ("/sync", "/trim", "/drop_caches", "/grow_root"):
         await client.post(method)
     await check_shares(client)

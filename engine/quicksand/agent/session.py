@@ -251,6 +251,11 @@ class Session(asyncio.Protocol):
         hello = await self.request("hello", params, timeout=timeout, reply_max=wire.SMALL_MAX)
         self.hello = {**hello, "boot": _marks(hello.get("boot"))}
 
+    def can(self, capability: str) -> bool:
+        """Whether the agent has said in the handshake that it has a capability."""
+        known = self.hello.get("capabilities")
+        return isinstance(known, list) and capability in known
+
     def close(self) -> None:
         """Close the connection; the agent ends what this session started. Idempotent."""
         self._break(AgentUnreachableError("the connection to the guest's agent was closed"))

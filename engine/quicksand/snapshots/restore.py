@@ -16,6 +16,7 @@ from typing import Any
 
 from quicksand.agent.link import AgentLink
 from quicksand.agent.session import Session
+from quicksand.agent.values import whole
 from quicksand.config import Accelerator, SandboxConfig
 from quicksand.errors import AgentUnreachableError, HistoryError
 from quicksand.host.arch import Architecture
@@ -214,13 +215,29 @@ async def repair_guest(session: Session, record: Record, node: Node) -> str:
 
     Returns the agent's token. Raises AgentError.
     """
-    await _set_clock(session)
-    entropy = base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()
-    await session.request("reseed", {"entropy_b64": entropy})
-    if node.owner in ("", record.id):
-        return node.token
-    params = identity(record, was_used=not node.hidden)
-    await session.request("set_identity", params, timeout=IDENTITY_S)
-    token = secrets.token_hex(16)
-    await session.request("rotate_token", {"token": token})
-    return token
+    entropy = {"entropy_b64": base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()}
+    is_own = node.owner in ("", record.id)
+    names = {} if is_own else identity(record, was_used=not node.hidden)
+    token = {} if is_own else {"token": secrets.token_hex(16)}
+    if session.can("renew"):
+        now = {"unix_ns": time.time_ns()}
+        all_of_it = {**now, **entropy, **names, **token}
+        reply = await session.request("renew", all_of_it, timeout=IDENTITY_S)
+        if _is_late(reply):
+            await _set_clock(session)
+    else:  # an older agent is in the memory of the checkpoint
+        await _set_clock(session)
+        await session.request("reseed", entropy)
+        if not is_own:
+            await session.request("set_identity", names, timeout=IDENTITY_S)
+            await session.request("rotate_token", token)
+    return token.get("token", node.token)
+
+
+def _is_late(reply: dict[str, Any]) -> bool:
+    """Whether the clock that a guest reports is not that of the host."""
+    try:
+        late_s = (time.time_ns() - whole(reply.get("unix_ns"))) / 1e9
+    except ValueError:
+        return True
+    return not 0 <= late_s <= CLOCK_LATE_S
