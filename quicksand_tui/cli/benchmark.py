@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import random
 import resource
 import statistics
 import sys
@@ -178,6 +179,10 @@ LARGE_BEFORE_MIB = 1024
 """MiB that are written in the large guest before its first checkpoint, on which the next ones
 build."""
 
+TREE_NODES = 40
+TREE_MIB = 4
+TREE_SEED = 1
+
 CLONES = 10
 CLONE_RUNS = 3
 IDLE_S = 5.0
@@ -199,6 +204,7 @@ async def measure_snapshots(image: str, runs: int, *, quick: bool, say: Say) -> 
     parts: list[tuple[str, Callable[[], Awaitable[list[Figure]]]]] = [
         ("warm starts", lambda: _warm_starts(image, runs)),
         ("checkpoints", lambda: _small_checkpoints(image, runs)),
+        ("a tree of attempts", lambda: _tree(image)),
         ("clones", lambda: _clones(image, min(runs, CLONE_RUNS))),
     ]
     if not quick:
@@ -329,6 +335,29 @@ async def revert_times(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
         if before is not None:
             os.environ[VARIABLE] = before
     return [waited, cold]
+
+
+async def _tree(image: str) -> list[Figure]:
+    """Measures a search in a tree, as examples/tree_search.py makes one: from a state that was seen
+    before, mostly one of the latest, go on to a new one."""
+    figure = Figure(f"tree search, {TREE_NODES} nodes of {TREE_MIB} MiB each", "nodes/s")
+    chance = random.Random(TREE_SEED)  # noqa: S311 - the same tree each time
+    steps: dict[str, list[float]] = {"back_ms": [], "attempt_ms": [], "keep_ms": []}
+    async with warm_sandbox(image) as sandbox:
+        await write_memory(sandbox, TREE_MIB)
+        await sandbox.checkpoint("0")
+        started = time.perf_counter()
+        for number in range(1, TREE_NODES + 1):
+            goal = str(int(chance.triangular(0, number, number)))
+            for name, work in (
+                ("back_ms", lambda: sandbox.revert(goal, keep_now=False)),  # noqa: B023
+                ("attempt_ms", lambda: write_memory(sandbox, TREE_MIB)),
+                ("keep_ms", lambda: sandbox.checkpoint(str(number))),  # noqa: B023
+            ):
+                steps[name].append(await timed(work) * 1000)
+        figure.values.append(TREE_NODES / (time.perf_counter() - started))
+    figure.facts = {name: round(statistics.median(taken)) for name, taken in steps.items()}
+    return [figure]
 
 
 async def _until_one_waits(sandbox: Sandbox) -> None:

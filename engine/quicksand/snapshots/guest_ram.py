@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import mmap
 import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from quicksand.errors import MachineError
 from quicksand.qemu.qmp import Monitor
@@ -148,8 +150,7 @@ class GuestRam:
     def _move(self, function: str, runs: Sequence[tuple[int, int]], buffer: memoryview) -> None:
         if count_pages(runs) * PAGE != buffer.nbytes:
             raise ValueError("the buffer does not fit the pages")
-        call = getattr(ctypes.CDLL(None, use_errno=True), function)
-        call.restype = ctypes.c_ssize_t
+        call = _from_libc(function)
         here = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer.nbytes else 0
         for batch in _batches(runs):
             length = count_pages(batch) * PAGE
@@ -162,6 +163,14 @@ class GuestRam:
                 reason = os.strerror(ctypes.get_errno()) if moved < 0 else "a part is missing"
                 raise MachineError(f"the guest's memory cannot be copied: {reason}")
             here += length
+
+
+@functools.cache
+def _from_libc(function: str) -> Any:
+    """The function of the C library. Opening that takes longer than to copy some pages."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), function)
+    call.restype = ctypes.c_ssize_t
+    return call
 
 
 async def host_address(monitor: Monitor, guest: int) -> int:

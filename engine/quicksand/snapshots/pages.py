@@ -314,4 +314,8 @@ def _compare(descriptor: int, path: Path, expected: File) -> None:
 def verify(path: Path, expected: File, verified: Verified | None = None) -> None:
     """Compare a file with its checksums. Raises HistoryError naming the file if it is missing,
     truncated or damaged."""
+    if verified is not None:
+        with contextlib.suppress(OSError):  # opening it reports the error
+            if verified.knows(path, expected):
+                return
     MappedFile(path, expected, verified).close()

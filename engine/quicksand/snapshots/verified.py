@@ -40,7 +40,14 @@ class Verified:
 
     def mark(self, descriptor: int, file: File) -> Path:
         """The mark which says that the open file, as it is now, has the checksums of ``file``."""
-        found = os.fstat(descriptor)
+        return self._mark(os.fstat(descriptor), file)
+
+    def knows(self, path: Path, file: File) -> bool:
+        """Whether the file ``path``, as it is now, was found to be ``file``. Raises OSError."""
+        found = path.stat()
+        return found.st_size == file.size and self.has(self._mark(found, file))
+
+    def _mark(self, found: os.stat_result, file: File) -> Path:
         crc = zlib.crc32(b"".join(crc.to_bytes(4, "little") for crc in file.crcs))
         name = f"{found.st_dev:x}-{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}-{crc:x}"
         return self._directory / name
