@@ -1,23 +1,13 @@
-"""`quicksand-tui exec`: runs a command in a running sandbox.
-
-Scripts call it in loops, so what only a terminal or --json needs is imported there.
-"""
+"""`quicksand-tui exec`: reads its command line; executing.py runs it."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import click
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.executing import execute
 from quicksand_tui.cli.options import parse_keys
-from quicksand_tui.cli.relay import Wish, collect_command, run_command
-from quicksand_tui.cli.runner import attached, run_in_sandbox
-
-if TYPE_CHECKING:
-    from quicksand.sandbox import Sandbox
-
-    from quicksand_tui.cli.runner import Signals
+from quicksand_tui.cli.relay import Wish
 
 
 @command_of("exec")
@@ -43,31 +33,11 @@ def exec_command(
     if tty and as_json:
         raise click.UsageError("--tty and --json do not go together")
     keys = parse_keys(detach_keys)
-    wish = Wish(
-        argv=argv, env=env, user=user, cwd=cwd, timeout=timeout, stdin=interactive and not tty
-    )
-
-    async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
-            if tty:
-                return await _run_in_terminal(sandbox, wish, keys, signals)
-            if as_json:
-                return await collect_command(sandbox, wish, signals)
-            return await run_command(sandbox, wish, signals)
-
     if tty:
         from quicksand_tui.cli.terminal import require_terminal
 
         require_terminal()
-    return run_in_sandbox(main)
-
-
-async def _run_in_terminal(sandbox: Sandbox, wish: Wish, keys: bytes, signals: Signals) -> int:
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.shells import Left, run_in_terminal, say_left
-
-    try:
-        return await run_in_terminal(sandbox, wish, keys, signals)
-    except Left as left:
-        say_left(sandbox, left.session)
-        return Exit.OK
+    wish = Wish(
+        argv=argv, env=env, user=user, cwd=cwd, timeout=timeout, stdin=interactive and not tty
+    )
+    return execute(name, wish, keys=keys if tty else None, as_json=as_json)

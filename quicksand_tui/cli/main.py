@@ -56,6 +56,11 @@ def _dispatch(argv: Sequence[str]) -> int:
         if not argv and not completes and has_terminal():
             # The app starts faster without importing what reads command lines.
             return open_app()
+        if argv[:1] == ["exec"] and not completes:
+            from quicksand_tui.cli.executing import execute_plainly
+
+            if (code := execute_plainly(argv)) is not None:
+                return code
         from quicksand_tui.cli import group
 
         return group.complete() if completes else group.invoke(argv)

@@ -57,7 +57,7 @@ def test_a_command_in_a_sandbox_loads_only_what_it_needs() -> None:
     heavy = ("lifecycle", "stopping", "snapshots.history", "qemu", "images.resolve", "saves.store")
     assert "quicksand.sandbox" in loaded
     assert not loaded & {f"quicksand.{name}" for name in heavy}
-    assert not loaded & {"quicksand_tui.terminal", "qemu.qmp", "platformdirs", "tempfile", "email"}
+    assert not loaded & {"click", "quicksand_tui.terminal", "qemu.qmp", "platformdirs", "tempfile"}
 
 
 def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
