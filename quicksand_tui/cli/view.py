@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.errors import DisplayError, QuicksandError
@@ -16,16 +17,16 @@ from quicksand.registry import Registry
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.model.text import ascii_only, clean
 from quicksand_tui.pixels.choice import Way
-from quicksand_tui.pixels.keysyms import Chord, strokes
+from quicksand_tui.pixels.keysyms import Chord
 from quicksand_tui.pixels.user_input import Command, Focus, Pasted, Pointer
 
 if TYPE_CHECKING:
-    from quicksand.display.rfb import RfbClient
     from quicksand.layout import MachineDir
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
     from quicksand_tui.cli.view_terminal import ViewTerminal
+    from quicksand_tui.door.guest_input import GuestInput
     from quicksand_tui.door.screen import Screen
     from quicksand_tui.pixels.user_input import Event
 
@@ -191,24 +192,24 @@ class View:
 
     async def _show_machine(self, machine: MachineDir) -> None:
         """Shows the screen of one QEMU until the user leaves. Raises DisplayError."""
+        from quicksand_tui.door.guest_input import GuestInput
         from quicksand_tui.door.screen import Screen
         from quicksand_tui.pixels.choice import choose_colours
 
         async with (
             self._sandbox.display() as client,
             Screen.open(
-                machine.vnc_socket,
-                self._way.value,
-                colours=choose_colours(os.environ).value,
-                ascii_only=ascii_only(),
+                machine, colours=choose_colours(os.environ).value, ascii_only=ascii_only()
             ) as screen,
         ):
             self._terminal.resized.set()
             sharp = self._way is not Way.HALF
-            await screen.change(interval_s=INTERVAL_S, sharp=sharp)
+            await screen.change(way=self._way.value, interval_s=INTERVAL_S, sharp=sharp)
+            guest = GuestInput(client, self._sandbox, self._tell_soon)
             tasks = {
                 asyncio.create_task(self._show(screen), name="quicksand-view"),
-                asyncio.create_task(self._act(screen, client), name="quicksand-view-input"),
+                asyncio.create_task(self._act(screen, guest), name="quicksand-view-input"),
+                asyncio.create_task(guest.run(), name="quicksand-view-keys"),
                 asyncio.create_task(self._resize(screen), name="quicksand-view-size"),
             }
             try:
@@ -237,7 +238,7 @@ class View:
             await screen.change(grid=tuple(self._terminal.grid), again=screen.order.again + 1)
             await self._show_bar()
 
-    async def _act(self, screen: Screen, client: RfbClient) -> None:
+    async def _act(self, screen: Screen, guest: GuestInput) -> None:
         """Passes on what the user does, until that is to leave."""
         while True:
             prefixed = self._terminal.after_prefix
@@ -246,24 +247,20 @@ class View:
             except EOFError:
                 return
             for event in events:
-                if not await self._act_on(event, screen, client):
+                if not await self._act_on(event, screen, guest):
                     return
             if prefixed != self._terminal.after_prefix:
                 await self._show_bar()
 
-    async def _act_on(self, event: Event, screen: Screen, client: RfbClient) -> bool:
+    async def _act_on(self, event: Event, screen: Screen, guest: GuestInput) -> bool:
         """Returns whether to go on."""
         match event:
             case Chord():
-                for stroke in strokes(event):
-                    await client.key(stroke.keysym, stroke.down)
+                guest.press(event)
             case Pasted():
-                for character in event.text:
-                    key = "enter" if character in "\r\n" else character
-                    for stroke in strokes(Chord("tab" if key == "\t" else key)):
-                        await client.key(stroke.keysym, stroke.down)
+                guest.type(event.text)
             case Pointer():
-                await self._point(event, screen, client)
+                self._point(event, screen, guest)
             case Focus():
                 await screen.change(interval_s=INTERVAL_S if event.here else UNFOCUSED_S)
             case Command():
@@ -272,7 +269,7 @@ class View:
                 await self._command(event.key, screen)
         return True
 
-    async def _point(self, event: Pointer, screen: Screen, client: RfbClient) -> None:
+    def _point(self, event: Pointer, screen: Screen, guest: GuestInput) -> None:
         view = screen.order.view(*screen.size)
         place = view.frame_at(event.column, event.row) if view is not None else None
         if place is None and event.buttons == self._buttons:
@@ -282,7 +279,7 @@ class View:
         if place is None:
             event = event._replace(buttons=event.buttons & self._buttons)
         self._buttons = event.buttons
-        await client.pointer(*self._place, event.buttons)
+        guest.point(*self._place, event.buttons, screen.size)
 
     async def _command(self, key: str, screen: Screen) -> None:
         view = screen.order.view(*screen.size)
@@ -297,9 +294,7 @@ class View:
         elif key in MOVES:
             view = view.moved(*MOVES[key])
         elif key == "s":
-            task = asyncio.create_task(self._save(screen), name="quicksand-view-save")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._save(screen))
             return
         else:
             return
@@ -311,6 +306,14 @@ class View:
         path = Path(f"{self._sandbox.name}-{stamp}.png")
         why = await screen.save(path)
         await self._tell(f"not saved: {why}" if why else f"saved to {clean(path)}")
+
+    def _start(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(what, name="quicksand-view-message")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _tell_soon(self, message: str) -> None:
+        self._start(self._tell(message))
 
     async def _tell(self, message: str) -> None:
         """Shows a message for a while."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
-import struct
 import termios
 import tty
 from collections import deque
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from quicksand_tui.cli.streams import FdWriter
 from quicksand_tui.cli.terminal import STDIN, STDOUT, terminal_size
-from quicksand_tui.opening.probe import RESET
+from quicksand_tui.opening.probe import DRAWN_QUESTION, RESET, cell_pixels
 from quicksand_tui.pixels.choice import Way
 from quicksand_tui.pixels.user_input import ESCAPE_WAIT_S, Pointer, ScreenInput
 from quicksand_tui.pixels.viewport import USUAL_CELL, Grid
@@ -36,12 +34,6 @@ that answers no more."""
 
 LEAVE_S = 1.0
 """Seconds to wait at the end for a terminal that takes nothing."""
-
-CELL_MAX = 200
-"""Pixels of a cell's side; a larger one is not believed."""
-
-_FENCE = b"\x1b[c"
-"""Asks for device attributes: the answer comes after all before is drawn."""
 
 _ENTER = (
     b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
@@ -116,13 +108,7 @@ class ViewTerminal:
     def _cell(self) -> tuple[int, int]:
         """Returns the size of a cell in pixels, as the system knows it, the terminal says, or is
         usual."""
-        with contextlib.suppress(OSError):
-            answer = fcntl.ioctl(STDOUT, termios.TIOCGWINSZ, bytes(8))
-            rows, columns, width, height = struct.unpack("HHHH", answer)
-            if rows and columns and 0 < width // columns <= CELL_MAX >= height // rows > 0:
-                return width // columns, height // rows
-        found = self._probe.abilities.cell_size
-        return found if found is not None and max(found) <= CELL_MAX else USUAL_CELL
+        return cell_pixels(STDOUT) or self._probe.abilities.cell_size or USUAL_CELL
 
     # Drawing
 
@@ -133,7 +119,7 @@ class ViewTerminal:
                 data = b"\x1b[?2026h" + data + b"\x1b[?2026l"
             self._fenced.clear()
             self._owes = self._answers
-            await self._writer.write(data + (_FENCE if self._answers else b""))
+            await self._writer.write(data + (DRAWN_QUESTION if self._answers else b""))
             await self._writer.drain()
             if not self._answers:
                 return
@@ -184,9 +170,9 @@ class ViewTerminal:
             self._more.set()
             return
         replies = self._probe.reader
-        replies.answered = False
+        answers = replies.answers
         self._take(replies.feed(data))
-        if replies.answered:
+        if replies.answers > answers:
             self._owes = False
             self._fenced.set()
         self._tick_later()

@@ -147,6 +147,11 @@ class Area(Vertical):
             return self.shells.workspace is not None
         return self._tab is not Tab.DESKTOP or self.desktop.can_take_focus
 
+    def cover_changed(self) -> None:
+        """Other screens lie over this one now, or none any more."""
+        if self._is_complete:
+            self.desktop.view.adapt()
+
     def focus_tab(self) -> bool:
         """Focuses the tab; returns False if it has nothing to focus."""
         self.complete()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,19 +19,23 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, PartWidget
-from quicksand_tui.cockpit.half_cells import segments
+from quicksand_tui.cockpit.guest_pictures import CellPicture, GuestPicture, TilePicture
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix, key_text
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip
-from quicksand_tui.pixels.keysyms import KEYS, Chord, strokes
-from quicksand_tui.pixels.orders import Drawn, Order, parse_cells
+from quicksand_tui.pixels.choice import Way, choose_way_in_text
+from quicksand_tui.pixels.keysyms import KEYS, Chord
+from quicksand_tui.pixels.orders import ROWS, TILES, Drawn, Order
+from quicksand_tui.pixels.placeholders import IDS, delete_images
 from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
 from quicksand_tui.pixels.viewport import USUAL_CELL
+from quicksand_tui.ui.textual_private import driver_of
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import GuestScreen, Service
@@ -51,8 +56,17 @@ BUTTONS = {1: 1, 2: 2, 3: 4}
 
 WHEEL_UP, WHEEL_DOWN = 8, 16
 
-EMPTY = b""
-"""A cell beside the picture."""
+PATIENCE_S = 2.0
+"""Seconds to wait for the terminal's answer that it has drawn. One that takes longer is taken for
+one that answers no more."""
+
+
+class ScreenSeen(Message):
+    """The terminal has drawn a picture."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class ScreenDrawn(Message):
@@ -73,6 +87,14 @@ class ScreenGone(Message):
         self.why = why
 
 
+class DesktopTold(Message):
+    """The screen has something to say to the user."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
 class _Sink:
     """Posts what happens to the view; called on the engine's loop."""
 
@@ -86,9 +108,13 @@ class _Sink:
     def gone(self, why: str) -> None:
         self._view.post_message(ScreenGone(self._number, why))
 
+    def told(self, message: str) -> None:
+        self._view.post_message(DesktopTold(message))
+
 
 class DesktopView(Widget, can_focus=True):
-    """Draws a screen in half cells, and passes on keys and the mouse."""
+    """Draws a screen as text, of kitty's images or of half cells, and passes on keys and the
+    mouse."""
 
     ALLOW_SELECT = False
     takes_raw_keys = True
@@ -117,8 +143,15 @@ class DesktopView(Widget, can_focus=True):
         self.order = Order()
         self._place = (0, 0)
         """Where the pointer was last in the guest's screen."""
-        self._rows: dict[int, list[bytes]] = {}
+        self._picture: GuestPicture | None = None
         self._strips: dict[int, Strip] = {}
+        # Other programs in this terminal may have images, too.
+        self._first_id = (1 + secrets.randbelow((1 << 24) // IDS - 1)) * IDS
+        self._images: set[int] = set()
+        """The ids of those that the terminal has."""
+        self._patience: Timer | None = None
+        self._answers = True
+        """Whether the terminal tells when it has drawn."""
         self._buttons = 0
         # Each key that the driver gives is whole: what seems unfinished is a key at once.
         ticks = itertools.count(1.0)
@@ -135,11 +168,12 @@ class DesktopView(Widget, can_focus=True):
             self._screen.close()
             self._screen = None
         self._blank()
+        self._drop_images()
         self.order = Order()
         if sandbox_id:
             self._number += 1
             self._screen = self._service.open_screen(sandbox_id, _Sink(self, self._number))
-            self._fit()
+            self.fit()
 
     def change(self, **changes: Any) -> None:
         """Changes how the screen is drawn."""
@@ -156,24 +190,77 @@ class DesktopView(Widget, can_focus=True):
         """The view of the guest's screen; None before the first picture."""
         return self.order.view(*self._frame)
 
+    @property
+    def _host(self) -> Host:
+        return cast("Host", self.app)
+
+    def on_mount(self) -> None:
+        self._host.terminal_changed.subscribe(self, lambda _: self.fit())
+
     def on_unmount(self) -> None:
         self.watch_screen("")
 
     def on_resize(self) -> None:
         self._blank()
-        self._fit()
+        self.fit()
 
-    def _fit(self) -> None:
-        """Asks for pictures of the view's size, as often as they matter."""
-        cell = cast("Host", self.app).abilities.cell_size or USUAL_CELL
+    def fit(self) -> None:
+        """Asks for all of the picture again, as the terminal and the view are now."""
+        if not self.sandbox_id:
+            return
+        driver = driver_of(self.app)
+        known = driver.cell_size if driver is not None else None
+        cell = known or self._host.abilities.cell_size or USUAL_CELL
+        size = (0, 0) if self._covers() >= 1 else self.size
         interval = FOCUSED_S if self.has_focus else UNFOCUSED_S
-        grid = (self.size.width, self.size.height, *cell)
-        self.change(grid=grid, interval_s=interval, again=self.order.again + 1)
+        way = self._way()
+        self.change(
+            way=way,
+            sharp=way == TILES,
+            first_id=self._first_id,
+            grid=(*size, *cell),
+            interval_s=interval,
+            again=self.order.again + 1,
+        )
+
+    def adapt(self) -> None:
+        """Asks for pictures of another kind if they are drawn otherwise now."""
+        hidden = self.order.grid[0] == 0
+        if self._way() != self.order.way or hidden != (self._covers() >= 1):
+            self.fit()
+
+    def _way(self) -> str:
+        # What lies over the app's screen tints what is below, and an image's id is a colour.
+        if self._covers() > 0 or driver_of(self.app) is None:
+            return ROWS
+        abilities = self._host.abilities
+        way = choose_way_in_text(
+            self._host.settings.config.graphics,
+            abilities.graphics,
+            abilities.name,
+            in_multiplexer=self._host.in_multiplexer,
+            true_colours=self.app.console.color_system == "truecolor" and not self.app.no_color,
+        )
+        return TILES if way is Way.KITTY else ROWS
+
+    def _covers(self) -> float:
+        """Returns how much what lies over the app's screen hides of it, from 0 to 1."""
+        if not self.is_attached:
+            return 0.0
+        above = itertools.dropwhile(lambda screen: screen is not self.screen, self.app.screen_stack)
+        return max((screen.styles.background.a for screen in list(above)[1:]), default=0.0)
 
     def _blank(self) -> None:
-        self._rows.clear()
+        self._picture = None
         self._strips.clear()
         self.refresh()
+
+    def _drop_images(self) -> None:
+        """Has the terminal forget the images; there must be no text that shows them."""
+        images, self._images = self._images, set()
+        driver = driver_of(self.app)
+        if images and driver is not None:
+            driver.write_images(delete_images(images))
 
     # Pictures
 
@@ -185,17 +272,62 @@ class DesktopView(Widget, can_focus=True):
         picture = event.picture
         self.why = ""
         self._frame = (picture.width, picture.height)
-        if picture.is_whole:
+        if picture.in_tiles:
+            self._draw_tiles(picture)
+        else:
+            self._draw_cells(picture)
+        self._drained += 1
+        self.call_after_refresh(self._ask_whether_seen, self._drained)
+
+    def _draw_tiles(self, picture: Drawn) -> None:
+        driver, view = driver_of(self.app), self.frame_view
+        if driver is not None and picture.data:
+            whole = b"\x1b[?2026h%b\x1b[?2026l" if self._host.abilities.sync_output else b"%b"
+            driver.write_images(whole % picture.data)
+        if picture.is_whole and view is not None:
             self._blank()
-        for row, column, cells in parse_cells(picture.data):
-            line = self._rows.setdefault(row, [EMPTY] * self.size.width)
-            line[column : column + len(cells)] = cells
+            found = TilePicture(view.target, self._first_id)
+            self._picture = found
+            self._images |= set(found.ids)
+
+    def _draw_cells(self, picture: Drawn) -> None:
+        if picture.is_whole or not isinstance(self._picture, CellPicture):
+            self._blank()
+            self._drop_images()
+            self._picture = CellPicture(self.size.width, ascii_only=self._ascii)
+        for row in self._picture.take(picture.data):
             self._strips.pop(row, None)
             if not picture.is_whole:
                 self.refresh(Region(0, row, self.size.width, 1))
-        self._drained += 1
-        # The next picture is encoded while this one is drawn, and no further one.
-        self.call_after_refresh(self._screen.order, drained=self._drained)
+
+    def _ask_whether_seen(self, number: int) -> None:
+        """Has the next picture drawn when the terminal has drawn this one."""
+        driver = driver_of(self.app)
+        seen = ScreenSeen(number)
+        if driver is None or not self._answers:
+            self._go_on_after(number)
+        elif driver.when_drawn(lambda: self.post_message(seen)):
+            self._patience = self.set_timer(PATIENCE_S, lambda: self._lose_patience(number))
+        else:
+            self._go_on_after(number)
+
+    def _lose_patience(self, number: int) -> None:
+        self._answers = False
+        self._go_on_after(number)
+
+    @on(ScreenSeen)
+    def _see(self, event: ScreenSeen) -> None:
+        event.stop()
+        self._go_on_after(event.number)
+
+    def _go_on_after(self, number: int) -> None:
+        if number != self._drained:
+            return  # that of a screen that is gone
+        if self._patience is not None:
+            self._patience.stop()
+            self._patience = None
+        if self._screen is not None:
+            self._screen.order(drained=number)
 
     @on(ScreenGone)
     def _lose(self, event: ScreenGone) -> None:
@@ -205,6 +337,7 @@ class DesktopView(Widget, can_focus=True):
             self._drained = 0
             self._frame = (0, 0)
             self._blank()
+            self._drop_images()
             self.post_message(DesktopChanged())
 
     def render_line(self, y: int) -> Strip:
@@ -215,11 +348,10 @@ class DesktopView(Widget, can_focus=True):
 
     def _strip(self, y: int) -> Strip:
         width = self.size.width
-        line = self._rows.get(y)
-        if line is None:
+        drawn = self._picture.line(y, self.rich_style) if self._picture is not None else None
+        if drawn is None:
             text = self.why[:width] if y == self.size.height // 2 else ""
             return Strip([Segment(f"{text:^{width}}", self.rich_style)], width)
-        drawn = segments(line, self.rich_style, ascii_only=self._ascii)
         return Strip(drawn).adjust_cell_length(width, self.rich_style)
 
     # Keys
@@ -233,11 +365,11 @@ class DesktopView(Widget, can_focus=True):
     @property
     def _only_watches(self) -> bool:
         """Whether nothing may be changed, the guest's screen neither."""
-        return cast("Host", self.app).world.read_only
+        return self._host.world.read_only
 
     def press(self, chord: Chord) -> None:
         if self._screen is not None and not self._only_watches:
-            self._screen.press(strokes(chord))
+            self._screen.press(chord)
 
     def on_key(self, event: events.Key) -> None:
         """Handles the prefix and the key after it; and all keys where the driver is not the app's
@@ -255,8 +387,8 @@ class DesktopView(Widget, can_focus=True):
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
-        for character in event.text[:PASTE_MAX]:
-            self.press(Chord("enter" if character in "\r\n" else character))
+        if self._screen is not None and not self._only_watches:
+            self._screen.type(event.text[:PASTE_MAX])
 
     def watch_prefixed(self) -> None:
         self.post_message(DesktopChanged())
@@ -273,7 +405,12 @@ class DesktopView(Widget, can_focus=True):
     def _point(self, event: events.MouseEvent, buttons: int) -> None:
         event.stop()
         view = self.frame_view
-        place = view.frame_at(event.x + 0.5, event.y + 0.5) if view is not None else None
+        driver = driver_of(self.app)
+        if driver is not None and driver.tells_pixels:
+            column, row = event.pointer_x, event.pointer_y
+        else:
+            column, row = event.x + 0.5, event.y + 0.5
+        place = view.frame_at(column, row) if view is not None else None
         # A button that is let go beside the picture is let go at its last place.
         self._place = place or self._place
         if place is not None or buttons != self._buttons:
@@ -330,6 +467,7 @@ class DesktopPanel(PartWidget, Vertical):
         self._sandbox = sandbox
         why = _no_screen(sandbox)
         self.view.watch_screen("" if sandbox is None or why else sandbox.id)
+        self.view.adapt()
         self.view.display = not why
         if why != self._why:
             self._why = why
@@ -339,6 +477,11 @@ class DesktopPanel(PartWidget, Vertical):
     @property
     def can_take_focus(self) -> bool:
         return bool(self.view.sandbox_id)
+
+    @on(DesktopTold)
+    def _tell(self, event: DesktopTold) -> None:
+        event.stop()
+        self.host.tell(event.text, severity="warning")
 
     @on(DesktopView.Prefixed)
     def _do_prefixed(self, event: DesktopView.Prefixed) -> None:

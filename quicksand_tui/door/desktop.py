@@ -5,33 +5,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.errors import DisplayError, QuicksandError
+from quicksand.errors import QuicksandError
 from quicksand.host.paths import paths
 from quicksand.registry import Registry
 from quicksand.sandbox import Sandbox
 
+from quicksand_tui.door.guest_input import GuestInput
 from quicksand_tui.door.screen import Screen
 from quicksand_tui.model.text import sanitise
 
 if TYPE_CHECKING:
-    from quicksand.display.rfb import RfbClient
     from quicksand.layout import MachineDir
 
     from quicksand_tui.door.protocol import ScreenSink
-    from quicksand_tui.pixels.keysyms import Stroke
+    from quicksand_tui.pixels.keysyms import Chord
 
 RETRY_S = 2.0
 """Seconds until a display that could not be reached is tried again."""
 
 POLL_S = 0.2
 """Seconds between two looks for the machine that follows a revert."""
-
-ROWS = "rows"
-"""The worker's way: half cells as data, which the app draws itself."""
 
 
 class EngineScreen:
@@ -52,8 +49,7 @@ class EngineScreen:
         self._tasks = tasks
         self._order: dict[str, Any] = {}
         self._screen: Screen | None = None
-        self._client: RfbClient | None = None
-        self._sending = asyncio.Lock()
+        self._input: GuestInput | None = None
         self._main: asyncio.Task[Any] | None = None
         self._closed = False
         self._call(self._begin)
@@ -64,13 +60,17 @@ class EngineScreen:
         """Changes fields of `Order`."""
         self._do(lambda: self._change(changes))
 
-    def press(self, strokes: Iterable[Stroke]) -> None:
-        found = list(strokes)
-        self._do(lambda: self._press(found))
+    def press(self, chord: Chord) -> None:
+        """Presses a key; whatever character it is arrives."""
+        self._tell(lambda found, _: found.press(chord))
+
+    def type(self, text: str) -> None:
+        """Types a text, after what was pressed before."""
+        self._tell(lambda found, _: found.type(text))
 
     def point(self, x: int, y: int, buttons: int) -> None:
         """Moves the pointer to a pixel, with these buttons of VNC held."""
-        self._do(lambda: self._point(x, y, buttons))
+        self._tell(lambda found, screen: found.point(x, y, buttons, screen.size))
 
     def save(self, path: Path, told: Callable[[str], None]) -> None:
         """Writes the screen to a new PNG file; calls ``told`` with "" or why it could not."""
@@ -86,6 +86,15 @@ class EngineScreen:
 
     def _do(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._call(lambda: None if self._closed else self._start(make()))
+
+    def _tell(self, what: Callable[[GuestInput, Screen], None]) -> None:
+        """Tells the input of the present machine; what is done while there is none is lost."""
+
+        def tell() -> None:
+            if self._input is not None and self._screen is not None and not self._closed:
+                what(self._input, self._screen)
+
+        self._call(tell)
 
     # On the engine's loop
 
@@ -108,7 +117,7 @@ class EngineScreen:
         while True:
             machine = registry.machine(self._id)
             try:
-                await self._show(machine.vnc_socket)
+                await self._show(machine)
             except (QuicksandError, OSError) as error:
                 self._sink.gone(sanitise(str(error.args[0]) if error.args else str(error)))
             await self._until_another(registry, machine)
@@ -124,36 +133,29 @@ class EngineScreen:
             if is_due and now.vnc_socket.exists():
                 return
 
-    async def _show(self, socket: Path) -> None:
+    async def _show(self, machine: MachineDir) -> None:
         """Shows the screen of one QEMU. Raises QuicksandError when it is gone."""
         with contextlib.closing(Sandbox.open(self._id)) as sandbox:
-            async with sandbox.display() as client, Screen.open(socket, ROWS) as screen:
-                self._client, self._screen = client, screen
+            async with sandbox.display() as client, Screen.open(machine) as screen:
+                self._input = GuestInput(client, sandbox, self._sink.told)
+                self._screen = screen
+                sending = self._engine.create_task(self._input.run(), name="quicksand-desktop-keys")
                 try:
                     await screen.change(**self._order, drained=0)
                     while True:
                         self._sink.drawn(await screen.next_drawn())
                 finally:
-                    self._client = self._screen = None
+                    self._input = self._screen = None
+                    sending.cancel()
+                    await asyncio.wait({sending})
+                    # A display that is gone is told by the screen's process, too.
+                    sending.cancelled() or sending.exception()
 
     async def _change(self, changes: dict[str, Any]) -> None:
         kept = {name: value for name, value in changes.items() if name != "drained"}
         self._order.update(kept)
         if self._screen is not None:
             await self._screen.change(**changes)
-
-    async def _press(self, strokes: list[Stroke]) -> None:
-        async with self._sending:
-            with contextlib.suppress(DisplayError):  # the sink is told
-                for stroke in strokes:
-                    if self._client is not None:
-                        await self._client.key(stroke.keysym, stroke.down)
-
-    async def _point(self, x: int, y: int, buttons: int) -> None:
-        async with self._sending:
-            with contextlib.suppress(DisplayError):
-                if self._client is not None:
-                    await self._client.pointer(x, y, buttons)
 
     async def _save(self, path: Path, told: Callable[[str], None]) -> None:
         if self._screen is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
     from quicksand_tui.pixels.cells import Cells
-    from quicksand_tui.pixels.keysyms import Stroke
+    from quicksand_tui.pixels.keysyms import Chord
     from quicksand_tui.pixels.orders import Drawn
 
 
@@ -205,6 +205,9 @@ class ScreenSink(Protocol):
     def gone(self, why: str) -> None:
         """The screen is gone, or was never there; another may come, after a revert."""
 
+    def told(self, message: str) -> None:
+        """Something that was typed could not be, and why."""
+
 
 class GuestScreen(Protocol):
     """A guest's screen that was opened."""
@@ -212,7 +215,11 @@ class GuestScreen(Protocol):
     def order(self, **changes: Any) -> None:
         """Changes fields of `quicksand_tui.pixels.orders.Order`."""
 
-    def press(self, strokes: Iterable[Stroke]) -> None: ...
+    def press(self, chord: Chord) -> None:
+        """Presses a key; whatever character it is arrives."""
+
+    def type(self, text: str) -> None:
+        """Types a text, after what was pressed before."""
 
     def point(self, x: int, y: int, buttons: int) -> None:
         """Moves the pointer to a pixel, with these buttons of VNC held."""

@@ -18,6 +18,8 @@ from quicksand_tui.pixels.orders import HEAD_BYTES, Drawn, Kind, Order, parse_he
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from quicksand.layout import MachineDir
+
 WORKER = "quicksand_tui.door.screen_worker"
 STDERR_MAX = 4096
 
@@ -37,11 +39,10 @@ class Screen:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, socket: Path, way: str, *, colours: str = "true", ascii_only: bool = False
+        cls, machine: MachineDir, *, colours: str = "true", ascii_only: bool = False
     ) -> AsyncIterator[Self]:
-        """Starts a process for the display at a socket. ``way`` is that of
-        `quicksand_tui.pixels.choice`, or "rows"."""
-        argv = ["-m", WORKER, str(socket), way, colours, "ascii" if ascii_only else "half"]
+        """Starts a process for the display of a machine. `Order` says how it is drawn."""
+        argv = ["-m", WORKER, str(machine.root), colours, "ascii" if ascii_only else "half"]
         # A session of its own: Ctrl-C in the terminal is for the viewer.
         process = await asyncio.create_subprocess_exec(
             sys.executable,

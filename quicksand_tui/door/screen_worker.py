@@ -1,5 +1,6 @@
 """The process that encodes a guest's screen, so that doing it never delays a key:
-``python -m quicksand_tui.door.screen_worker SOCKET WAY COLOURS GLYPHS``.
+``python -m quicksand_tui.door.screen_worker DIRECTORY COLOURS GLYPHS``, of which the first is the
+machine's.
 
 Orders come on standard input, messages go to standard output (`quicksand_tui.pixels.orders`). It
 ends with its standard input.
@@ -16,23 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.display.rfb import BRISK_S, RfbClient
+from quicksand.display.screen import true_width
 from quicksand.errors import DisplayError
+from quicksand.layout import MachineDir
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas
 from quicksand_tui.pixels.choice import Colours, Way
 from quicksand_tui.pixels.halfcells import HalfCells, PackedRows
 from quicksand_tui.pixels.kitty import IDS, KittyEncoder
-from quicksand_tui.pixels.orders import Drawn, Kind, Order, pack_message
+from quicksand_tui.pixels.orders import ROWS, TILES, Drawn, Kind, Order, pack_message
+from quicksand_tui.pixels.placeholders import PlaceholderEncoder
 from quicksand_tui.pixels.scaling import Frame
 from quicksand_tui.pixels.sixel import SixelEncoder
 
 if TYPE_CHECKING:
     from quicksand_tui.pixels.canvas import Encoder
     from quicksand_tui.pixels.viewport import Viewport
-
-ROWS = "rows"
-"""Instead of a way: half cells as data, for a program that draws them itself."""
 
 RESTING_S = 1.0
 """The least seconds between pictures from which QEMU is not asked to look for changes more often
@@ -42,9 +43,11 @@ than it does by itself."""
 class Worker:
     """Draws the changes of one screen, one picture at a time."""
 
-    def __init__(self, client: RfbClient, way: str, colours: Colours, *, ascii_only: bool) -> None:
+    def __init__(
+        self, client: RfbClient, machine: MachineDir, colours: Colours, *, ascii_only: bool
+    ) -> None:
         self._client = client
-        self._way = way
+        self._machine = machine
         self._colours = colours
         self._ascii = ascii_only
         self._first_id = secrets.randbelow((1 << 31) // IDS) * IDS + 2
@@ -60,6 +63,9 @@ class Worker:
         self._saved = ""
         self._has_picture = False
         """The frame is what the guest shows, no longer blank."""
+        self._seen = (0, 0)
+        self._width = 0
+        """How many columns of a frame of that size are the guest's."""
 
     def take(self, order: Order) -> None:
         self._order = order
@@ -130,61 +136,73 @@ class Worker:
         frame = self._client.frame
         return (
             order.again != last.again
-            or (order.grid, order.corner) != (last.grid, last.corner)
-            or order.view(frame.width, frame.height) != self._view
+            or _canvas_of(order) != _canvas_of(last)
+            or order.grid != last.grid
+            or (frame.width, frame.height) != self._seen
+            or order.view(self._width, frame.height) != self._view
         )
 
     async def _draw(self) -> None:
         order, damage = self._order, self._damage
-        found = self._client.frame
-        view = order.view(found.width, found.height)
         is_whole = self._is_new_view()
-        cell = (order.grid[2], order.grid[3])
+        frame = await self._frame()
+        view = order.view(frame.width, frame.height)
         before = b""
         last = self._drawn_for
-        if (
-            self._canvas is None
-            or cell != (last.grid[2], last.grid[3])
-            or order.corner != last.corner
-        ):
+        if self._canvas is None or _canvas_of(order) != _canvas_of(last):
             before = self._canvas.forget() if self._canvas is not None else b""
-            self._canvas = Canvas(self._encoder(cell), order.corner)
+            self._canvas = Canvas(self._encoder(order), order.corner)
         elif is_whole and order.again != last.again:
             before = self._canvas.forget()
         self._damage, self._drawn_for, self._view = [], order, view
         if view is None:
             data = before + self._canvas.forget()
         else:
-            frame = Frame(found.width, found.height, found.pixels)
             data = before + self._canvas.draw(frame, view, damage)
         if data or is_whole:
             self._sent += 1
             self._next_at = asyncio.get_running_loop().time() + order.interval_s
-            drawn = Drawn(found.width, found.height, is_whole, data)
+            drawn = Drawn(frame.width, frame.height, is_whole, data, order.way == TILES)
             await _send(Kind.DRAWN, drawn.pack())
 
-    def _encoder(self, cell: tuple[int, int]) -> Encoder:
-        if self._way == ROWS:
+    async def _frame(self) -> Frame:
+        """Returns what the guest shows, without the columns that VNC adds."""
+        found = self._client.frame
+        if (found.width, found.height) != self._seen:
+            self._width = await true_width(found, self._machine)
+            self._seen = (found.width, found.height)
+        return Frame(self._width, found.height, found.pixels, 4 * found.width)
+
+    def _encoder(self, order: Order) -> Encoder:
+        cell = (order.grid[2], order.grid[3])
+        if order.way == ROWS:
             return PackedRows()
-        if self._way == Way.KITTY.value:
+        if order.way == TILES:
+            return PlaceholderEncoder(cell, first_id=order.first_id)
+        if order.way == Way.KITTY.value:
             return KittyEncoder(cell, first_id=self._first_id)
-        if self._way == Way.SIXEL.value:
+        if order.way == Way.SIXEL.value:
             return SixelEncoder(cell)
         return HalfCells(self._colours, ascii_only=self._ascii)
 
     async def _save(self, path: str) -> None:
         """Writes the screen to a new file."""
-        found = self._client.frame
         self._saved = path
+        frame = await self._frame()
         why = ""
         try:
             encoded = io.BytesIO()
-            picture = Frame(found.width, found.height, found.pixels).image()
+            picture = frame.image()
             picture.convert("RGB").save(encoded, "PNG")
             _write_new(Path(path), encoded.getbuffer())
         except (OSError, ValueError) as error:
             why = str(error)
         await _send(Kind.SAVED, why.encode())
+
+
+def _canvas_of(order: Order) -> tuple[object, ...]:
+    """Returns that of an order for which there is a canvas of its own."""
+    return order.way, order.first_id, order.corner, order.grid[2:]
 
 
 def _write_new(path: Path, data: memoryview) -> None:
@@ -217,10 +235,11 @@ async def _take_orders(worker: Worker) -> None:
         worker.take(Order.parse(line))
 
 
-async def _work(socket: str, way: str, colours: str, glyphs: str) -> None:
+async def _work(directory: str, colours: str, glyphs: str) -> None:
+    machine = MachineDir(Path(directory))
     try:
-        async with RfbClient.open(Path(socket)) as client:
-            worker = Worker(client, way, Colours(colours), ascii_only=glyphs == "ascii")
+        async with RfbClient.open(machine.vnc_socket) as client:
+            worker = Worker(client, machine, Colours(colours), ascii_only=glyphs == "ascii")
             tasks = {
                 asyncio.create_task(_take_orders(worker)),
                 asyncio.create_task(worker.run()),
@@ -238,4 +257,4 @@ async def _work(socket: str, way: str, colours: str, glyphs: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_work(*sys.argv[1:5]))
+    asyncio.run(_work(*sys.argv[1:4]))

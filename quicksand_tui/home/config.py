@@ -61,6 +61,8 @@ class Config:
     """None lets the locale decide."""
     mouse: bool = True
     read_only: bool = False
+    graphics: str = "auto"
+    """One of `GRAPHICS`."""
     look_every_s: float = LOOK_EVERY_S
     prefix: Prefix = DEFAULT_PREFIX
     keymap: Keymap = field(default_factory=default_keymap)
@@ -109,6 +111,8 @@ CUTS_MAX = 50
 LOOK_LIMITS_S = (0.1, 60.0)
 """The least and the most seconds between two looks."""
 KEYS = "keys"
+GRAPHICS = ("auto", "kitty", "half")
+"""Ways to draw a guest's screen in the app."""
 
 
 class _ValueProblemError(ValueError):
@@ -131,6 +135,12 @@ def _theme(value: object) -> str:
     if isinstance(value, str):
         return value
     raise _ValueProblemError(f'{_shown(value)} is no text in quotes, such as "quicksand"')
+
+
+def _graphics(value: object) -> str:
+    if isinstance(value, str) and value in GRAPHICS:
+        return value
+    raise _ValueProblemError(f"{_shown(value)} is none of {', '.join(GRAPHICS)}")
 
 
 def _seconds(value: object) -> float:
@@ -190,6 +200,13 @@ SETTINGS = (
         "false",
         "Change nothing and open no shells, as with --read-only.",
         live=False,
+    ),
+    Setting(
+        "graphics",
+        _graphics,
+        '"auto"',
+        "How desktops are drawn: with kitty's graphics where the terminal can show them in text "
+        '(kitty, Ghostty), else in half cells; "kitty" and "half" do so in any terminal.',
     ),
     Setting(
         "look_every_s",

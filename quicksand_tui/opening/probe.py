@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import select
 import signal
+import struct
 import termios
 import time
 from collections.abc import Callable, Mapping
@@ -33,10 +35,14 @@ ANSWER_MAX = 4096
 NAME_MAX = 60
 """The longest name of a terminal in characters."""
 
+CELL_MAX = 200
+"""Pixels of a cell's side; a larger one is not believed."""
+
 CELL_DIGITS = 4
 """The most digits of a cell's width or height in pixels."""
 
-_DA1 = b"\x1b[c"
+DRAWN_QUESTION = b"\x1b[c"
+"""Asks for device attributes, which every terminal tells, and after all before it is drawn."""
 _SYNC, _KEYBOARD, _NAME, _CELL = b"\x1b[?2026$p", b"\x1b[?u", b"\x1b[>0q", b"\x1b[16t"
 _MOUSE = b"\x1b[?1016$p"
 _BACKGROUND = b"\x1b]11;?\x1b\\"
@@ -159,7 +165,7 @@ def questions(environ: Mapping[str, str]) -> bytes:
             # tmux reads it as a title, screen as a message. Over SSH the environment does not
             # tell whether there is one, so the terminal's name has to do.
             asked.append(_GRAPHICS)
-    return b"".join([_ASIDE, *asked, _BACK, _DA1])
+    return b"".join([_ASIDE, *asked, _BACK, DRAWN_QUESTION])
 
 
 def in_multiplexer(environ: Mapping[str, str]) -> bool:
@@ -182,6 +188,8 @@ class ReplyReader:
         self.abilities = UNKNOWN
         self.answered = False
         """The answer to the last question has come."""
+        self.answers = 0
+        """How many answers to the last question have come, which is asked again and again."""
         self._expects = expects
         self._clock = clock
         self._held = b""
@@ -270,6 +278,7 @@ class ReplyReader:
                 if "4" in text.split(";")[1:] and self.abilities.graphics == "none":
                     self._know(graphics="sixel")
                 self.answered = True
+                self.answers += 1
             case "mode":
                 if (fact := _MODES.get(text.partition(";")[0])) is not None:
                     self._know(**{fact: text[5:] in ("1", "2", "3")})
@@ -278,7 +287,7 @@ class ReplyReader:
                 self._know(kitty_keyboard=True)
             case "cell":
                 height, width = (int(part[:CELL_DIGITS]) for part in text.split(";"))
-                if width and height and len(text) <= 2 * CELL_DIGITS + 1:
+                if 0 < width <= CELL_MAX >= height > 0 and len(text) <= 2 * CELL_DIGITS + 1:
                     self._know(cell_size=(width, height))
             case "background":
                 if (colour := _colour(text)) is not None:
@@ -468,6 +477,18 @@ class Probe:
         kept[self._key] = self.reader.abilities.to_json()
         with contextlib.suppress(OSError):
             self._cache.write(kept)
+
+
+def cell_pixels(descriptor: int) -> tuple[int, int] | None:
+    """Returns the width and height in pixels of a cell of the terminal, as the system knows it."""
+    try:
+        answer = fcntl.ioctl(descriptor, termios.TIOCGWINSZ, bytes(8))
+    except OSError:
+        return None
+    rows, columns, width, height = struct.unpack("HHHH", answer)
+    if not (rows and columns and 0 < width // columns <= CELL_MAX >= height // rows > 0):
+        return None
+    return width // columns, height // rows
 
 
 def terminals_file() -> StateFile:

@@ -23,6 +23,9 @@ class Colours(Enum):
     NONE = "none"
 
 
+PLACEHOLDERS_IN = ("kitty", "ghostty")
+"""How the names begin of terminals that have Unicode placeholders."""
+
 WISHES = ("auto", *(way.value for way in Way))
 
 
@@ -35,6 +38,18 @@ def choose_way(wish: str, graphics: str, *, in_multiplexer: bool) -> Way:
     if in_multiplexer or graphics not in ("kitty", "sixel"):
         return Way.HALF
     return Way(graphics)
+
+
+def choose_way_in_text(
+    wish: str, graphics: str, name: str, *, in_multiplexer: bool, true_colours: bool
+) -> Way:
+    """Returns the way for a picture that is part of an app's text: kitty's graphics where the
+    terminal shows them in cells of text (`PLACEHOLDERS_IN`), else half cells. ``wish`` is "auto",
+    "kitty" or "half", ``name`` the terminal's own. An image's id is a colour of 24 bits."""
+    if wish == Way.HALF.value or not true_colours:
+        return Way.HALF
+    knows = graphics == Way.KITTY.value and name.lower().startswith(PLACEHOLDERS_IN)
+    return Way.KITTY if wish == Way.KITTY.value or (knows and not in_multiplexer) else Way.HALF
 
 
 def choose_colours(environ: Mapping[str, str]) -> Colours:

@@ -61,28 +61,37 @@ class KittyEncoder:
 
     def forget(self) -> bytes:
         shown, self._shown = self._shown, {}
-        return b"".join(_delete(number) for number, _ in shown.values())
+        return b"".join(delete_image(number) for number, _ in shown.values())
 
     def _draw_tile(self, key: tuple[int, int], tile: Image.Image, place: tuple[int, int]) -> bytes:
         pixels = tile.tobytes()
         before = self._shown.get(key)
         if before is not None and before[1] == pixels:
             return b""
-        number = self._number(key) if before is None else before[0] ^ 1
+        number = self._number(key) if before is None else self._next_number(before[0])
         self._shown[key] = (number, pixels)
+        return self._send(number, tile, place, None if before is None else before[0])
+
+    def _send(
+        self, number: int, tile: Image.Image, place: tuple[int, int], old: int | None
+    ) -> bytes:
+        """Returns what shows a tile at a cell, and removes the one that was there."""
         wide, high = self._cell
         # Rows and columns keep the tile in its cells in a terminal whose cells have other sizes.
         control = (
             f"a=T,q=2,C=1,f=24,o=z,s={tile.width},v={tile.height},i={number},p=1,z={self._z}"
             f",c={tile.width // wide},r={tile.height // high}"
         )
-        old = b"" if before is None else _delete(before[0])
         move = b"\x1b[%d;%dH" % (place[1] + 1, place[0] + 1)
-        return move + _transmit(control, zlib.compress(pixels, LEVEL)) + old
+        return move + transmit(control, tile) + (b"" if old is None else delete_image(old))
 
     def _number(self, key: tuple[int, int]) -> int:
         column, row = key[0] // TILE_COLUMNS, key[1] // TILE_ROWS
         return self._first + 2 * ((row * 128 + column) % (IDS // 2))
+
+    def _next_number(self, number: int) -> int:
+        """Returns the id of a tile's next image."""
+        return number ^ 1
 
 
 def _tiles(part: Rect) -> Iterator[tuple[int, int]]:
@@ -92,8 +101,9 @@ def _tiles(part: Rect) -> Iterator[tuple[int, int]]:
             yield x, y
 
 
-def _transmit(control: str, data: bytes) -> bytes:
-    text = standard_b64encode(data)
+def transmit(control: str, tile: Image.Image) -> bytes:
+    """Returns what sends the pixels of a tile."""
+    text = standard_b64encode(zlib.compress(tile.tobytes(), LEVEL))
     pieces = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
     last = len(pieces) - 1
     drawn = bytearray()
@@ -104,6 +114,6 @@ def _transmit(control: str, data: bytes) -> bytes:
     return bytes(drawn)
 
 
-def _delete(number: int) -> bytes:
+def delete_image(number: int) -> bytes:
     """Returns what deletes an image with its pixels."""
     return b"\x1b_Ga=d,d=I,q=2,i=%d\x1b\\" % number

@@ -18,8 +18,12 @@ from quicksand_tui.pixels.viewport import Grid, Viewport
 MESSAGE_MAX = 256 * 1024 * 1024
 """Bytes of a message; a picture without loss of the largest terminal is smaller."""
 
+ROWS, TILES = "rows", "tiles"
+"""Ways for a program that draws the text itself: half cells as data, and images that placeholders
+in its text show."""
+
 _HEAD = struct.Struct(">BI")
-_DRAWN = struct.Struct(">HHB")
+_DRAWN = struct.Struct(">HH??")
 
 
 class Kind(IntEnum):
@@ -37,6 +41,10 @@ class Kind(IntEnum):
 class Order:
     """How the encoder goes on, as a whole: each order replaces the last one."""
 
+    way: str = "half"
+    """The value of a `quicksand_tui.pixels.choice.Way`, or one of `ROWS` and `TILES`."""
+    first_id: int = 0
+    """For `TILES`: the images' ids begin here."""
     grid: tuple[int, int, int, int] = (0, 0, 10, 20)
     """Columns, rows, and the pixels of a cell; without columns or rows nothing is encoded."""
     corner: tuple[int, int] = (0, 0)
@@ -89,14 +97,16 @@ class Drawn(NamedTuple):
     is_whole: bool
     """Nothing of the picture before is seen any more."""
     data: bytes
+    in_tiles: bool = False
+    """It was drawn as `TILES`."""
 
     def pack(self) -> bytes:
-        return _DRAWN.pack(self.width, self.height, self.is_whole) + self.data
+        return _DRAWN.pack(self.width, self.height, self.is_whole, self.in_tiles) + self.data
 
     @classmethod
     def parse(cls, data: bytes) -> Drawn:
-        width, height, is_whole = _DRAWN.unpack_from(data)
-        return cls(width, height, bool(is_whole), data[_DRAWN.size :])
+        width, height, is_whole, in_tiles = _DRAWN.unpack_from(data)
+        return cls(width, height, is_whole, data[_DRAWN.size :], in_tiles)
 
 
 HEAD_BYTES = _HEAD.size

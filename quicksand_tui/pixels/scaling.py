@@ -23,13 +23,16 @@ class Frame:
     height: int
     pixels: bytes | bytearray
     """Rows of red, green, blue and one unused byte."""
+    stride: int = 0
+    """The bytes from row to row; 0 if they follow each other."""
 
     def image(self) -> Image.Image:
         """Returns it as a picture without copying it. Raises ValueError if the sizes disagree."""
-        if len(self.pixels) < 4 * self.width * self.height:
+        stride = self.stride or 4 * self.width
+        if stride < 4 * self.width or len(self.pixels) < stride * self.height:
             raise ValueError(f"{len(self.pixels)} bytes are no {self.width}x{self.height} pixels")
         size = (self.width, self.height)
-        return Image.frombuffer("RGBX", size, self.pixels, "raw", "RGBX", 0, 1)
+        return Image.frombuffer("RGBX", size, self.pixels, "raw", "RGBX", stride, 1)
 
 
 SAME = 0.02

@@ -310,9 +310,12 @@ class MainScreen(ActionScreen):
 
     def on_screen_resume(self) -> None:
         self.call_after_refresh(self.host.pane_keys.update)
+        self.area.cover_changed()
 
     def on_screen_suspend(self) -> None:
         self.host.pane_keys.update()
+        # When the screen that lies over this one has its style.
+        self.host.call_after_refresh(self.area.cover_changed)
 
     def _rearrange(self, shape: Shape | None = None, focused: Part | None = None) -> None:
         cockpit = self.cockpit

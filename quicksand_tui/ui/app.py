@@ -19,6 +19,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
+from textual.signal import Signal
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.registry import default_keymap
@@ -28,7 +29,7 @@ from quicksand_tui.jobs.operations import Operations
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import World
 from quicksand_tui.opening import outline
-from quicksand_tui.opening.probe import UNKNOWN
+from quicksand_tui.opening.probe import UNKNOWN, in_multiplexer
 from quicksand_tui.screens.base import ActionScreen, AppScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.ui.dialogs import Dialogs
@@ -41,6 +42,7 @@ from quicksand_tui.ui.textual_private import (
     RawDriver,
     RawInput,
     TerminalAnswered,
+    TerminalTaken,
     driver_of,
     is_batching,
     keep_clipboard,
@@ -124,6 +126,8 @@ class QuicksandApp(App[int]):
         self.probe = probe
         self.abilities = probe.abilities if probe is not None else UNKNOWN
         """The terminal's abilities, as far as it has answered."""
+        self.in_multiplexer = in_multiplexer(os.environ)
+        self.terminal_changed: Signal[None] = Signal(self, "terminal-changed")
         self.theme_choice = theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", ""))
         self.operations = Operations(service, self, clock=clock)
         self.operations.keymap = self.settings.keymap
@@ -235,9 +239,14 @@ class QuicksandApp(App[int]):
                 severity="warning",
             )
 
+    @on(TerminalTaken)
+    def _take_terminal(self) -> None:
+        self.terminal_changed.publish(None)
+
     @on(TerminalAnswered)
     def _take_answer(self, event: TerminalAnswered) -> None:
         self.abilities = event.abilities
+        self.terminal_changed.publish(None)
         if not self.theme_choice.name and event.abilities.background is not None:
             self._show_theme(fitting_theme(event.abilities))
 

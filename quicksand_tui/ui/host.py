@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from textual.screen import Screen
+from textual.signal import Signal
 from textual.theme import Theme
 from textual.timer import Timer
 from textual.widget import Widget
@@ -129,6 +130,10 @@ class Host(Protocol):
     pane_memory: PaneMemory
     events: deque[Happening]
     abilities: TerminalAbilities
+    in_multiplexer: bool
+    """The terminal is tmux or the like, which does not draw what the real one can."""
+    terminal_changed: Signal[None]
+    """The terminal shows nothing of before, or has said more of itself."""
 
     @property
     def dialogs(self) -> Dialogs: ...

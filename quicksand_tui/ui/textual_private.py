@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import threading
 from codecs import getincrementaldecoder
+from collections import deque
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from textual import constants
@@ -22,7 +25,15 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from quicksand_tui.opening.probe import ReplyReader, TerminalAbilities
+from quicksand_tui.opening.probe import (
+    ANSWER_LOCAL_S,
+    ANSWER_SSH_S,
+    DRAWN_QUESTION,
+    ReplyReader,
+    TerminalAbilities,
+    cell_pixels,
+    over_ssh,
+)
 from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
 from quicksand_tui.ui.slim import slim
 
@@ -63,6 +74,10 @@ class TerminalAnswered(Message):
         self.abilities = abilities
 
 
+class TerminalTaken(Message):
+    """The app has the terminal, at its start or again: it shows nothing that was drawn before."""
+
+
 class PatientFile:
     """The file that Textual's writer thread writes to. It ignores a terminal that is gone: an error
     would end the thread, and the app would wait for ever for its queue to empty."""
@@ -96,6 +111,11 @@ class RawDriver(LinuxDriver):
         self._splitter = InputSplitter()
         self._is_drawn = False
         """The alternate screen is already shown."""
+        self._has_terminal = False
+        self._drawn: deque[Callable[[], object]] = deque()
+        """What to call with the terminal's next answers, one each."""
+        self._owes_nothing = threading.Event()
+        self._owes_nothing.set()
         self._probe: Probe | None = getattr(app, "probe", None)
         self._replies = ReplyReader(expects=False) if self._probe is None else self._probe.reader
 
@@ -119,13 +139,51 @@ class RawDriver(LinuxDriver):
                 self.attrs_before = self._probe.attributes
         if self.raw:
             self._report_keys_plainly()  # after a stop, Textual has pushed its flags again
+        self._has_terminal = True
+        self.send_message(TerminalTaken())
 
     def stop_application_mode(self) -> None:
         if self._mouse_pixels:
             self.write(_NO_MOUSE_PIXELS)
         super().stop_application_mode()
+        self._has_terminal = False
         if self._probe is not None:
             self._probe.taken_over = False
+
+    def disable_input(self) -> None:
+        # What the terminal still answers would be input for whoever reads next.
+        if self._has_terminal:
+            self._owes_nothing.wait(ANSWER_SSH_S if over_ssh(os.environ) else ANSWER_LOCAL_S)
+        super().disable_input()
+
+    # Images are no text, but go the same way, so that they are in order with it.
+
+    def write_images(self, data: bytes) -> bool:
+        """Writes what draws images or deletes them; returns False while another program has the
+        terminal, which then shows none of ours."""
+        if self._has_terminal and data:
+            super().write(data.decode("ascii"))
+        return self._has_terminal
+
+    def when_drawn(self, call: Callable[[], object]) -> bool:
+        """Calls ``call``, on the thread that reads, once the terminal has drawn what was written
+        before; returns False if this one does not tell."""
+        if not (self._has_terminal and self._replies.answered):
+            return False
+        self._drawn.append(call)
+        self._owes_nothing.clear()
+        super().write(DRAWN_QUESTION.decode("ascii"))
+        return True
+
+    @property
+    def cell_size(self) -> tuple[int, int] | None:
+        """Returns the width and height of a cell in pixels, as the system knows it now."""
+        return cell_pixels(self.fileno)
+
+    @property
+    def tells_pixels(self) -> bool:
+        """Whether the mouse is told in pixels, so that its places have fractions."""
+        return self._mouse_pixels
 
     # Textual stops and continues inside signal handlers. The code that they interrupt may hold the
     # lock of the output, which the handlers also take; so the loop calls them instead.
@@ -236,8 +294,13 @@ class RawDriver(LinuxDriver):
     def _without_answers(self, data: bytes) -> bytes:
         if self._probe is not None and self._probe.late:
             self._replies.stop_expecting()
-        before = self._replies.abilities
+        before, answers = self._replies.abilities, self._replies.answers
         keys = self._replies.feed(data)
+        for _ in range(self._replies.answers - answers):
+            if self._drawn:
+                self._drawn.popleft()()
+        if not self._drawn:
+            self._owes_nothing.set()
         if self._replies.abilities != before:
             self.send_message(TerminalAnswered(self._replies.abilities))
         return keys

@@ -70,6 +70,11 @@ def needs_tool(text: str) -> bool:
     return any(character not in STROKES for character in text)
 
 
+def can_be_typed(character: str) -> bool:
+    """Whether there is a key for a character, or can be one."""
+    return character in STROKES or character in JOINERS or character.isprintable()
+
+
 def check_text(text: str, limit: int) -> None:
     """Raise ConfigError for a text that cannot be typed: longer than ``limit``, or with control
     characters other than line feed, tab and backspace."""
@@ -81,9 +86,7 @@ def check_text(text: str, limit: int) -> None:
             hint="write it to a file in the guest",
         )
     for character in text:
-        if character in STROKES or character in JOINERS:
-            continue
-        if "\ud800" <= character <= "\udfff" or not character.isprintable():
+        if not can_be_typed(character):
             raise ConfigError(
                 f"the character {character!r} cannot be typed",
                 hint='keys that are no characters are pressed: press_key("esc")',

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.rfb import BRISK_S, CONNECT_TIMEOUT_S, RfbClient
-from quicksand.display.screen import take_size
+from quicksand.display.screen import true_width
 from quicksand.errors import DisplayError, HostError, PathError, QuicksandError
 from quicksand.host.files import map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
@@ -39,8 +39,6 @@ BYTES_MAX = 2**31
 """Bytes of a file, after which a recording ends; those of WebP can have 2^32."""
 
 NAMES_MAX = 1000
-WIDTH_STEP = 16
-"""QEMU's VNC server makes the width a multiple of it (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +154,7 @@ class Recorder:
         ConfigError for a first one that is too large."""
         if (frame.width, frame.height) != self._seen:
             self._seen = frame.width, frame.height
-            self._width = await _true_width(frame, machine)
+            self._width = await true_width(frame, machine)
         with map_os_errors(Path(self._task.path)):
             size_bytes, pictures = await in_thread_to_the_end(
                 lambda: self._add_blocking(frame, now)
@@ -174,16 +172,6 @@ class Recorder:
             self._start = now
         self._animation.add(fit(image, self._size), now - self._start)
         return self._animation.bytes_written, self._animation.pictures
-
-
-async def _true_width(frame: Framebuffer, machine: MachineDir) -> int:
-    """The width that the guest has set, of which VNC tells the next multiple of 16."""
-    try:
-        width, height = await take_size(machine)
-    except (QuicksandError, OSError):
-        return frame.width  # a QEMU that is just ending: then with some empty columns
-    fits = height == frame.height and frame.width - WIDTH_STEP < width <= frame.width
-    return width if fits else frame.width
 
 
 def _image(frame: Framebuffer, width: int) -> Image:

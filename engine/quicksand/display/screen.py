@@ -10,12 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.picture import Picture, read_size
+from quicksand.errors import QuicksandError
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir
 from quicksand.qemu.qmp import Monitor
 
 Result = TypeVar("Result")
+
+
+WIDTH_STEP = 16
+"""QEMU's VNC server makes the width a multiple of it (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT)."""
+
+WIDTH_S = 2.0
+"""Seconds to wait for the true width."""
 
 
 async def take_picture(machine: MachineDir) -> Picture:
@@ -28,6 +37,17 @@ async def take_size(machine: MachineDir) -> tuple[int, int]:
     """The width and height of that screen in pixels; VNC says the width as the next multiple of 16
     (QEMU, ui/vnc.c, vnc_width), and not more than 5120x2160. Raises as `take_picture`."""
     return await _of_dump(machine, read_size)
+
+
+async def true_width(frame: Framebuffer, machine: MachineDir) -> int:
+    """How many columns of VNC's ``frame`` are the guest's; all if QEMU cannot be asked."""
+    try:
+        async with asyncio.timeout(WIDTH_S):
+            width, height = await take_size(machine)
+    except (QuicksandError, OSError, TimeoutError):
+        return frame.width  # a QEMU that is just ending: then with some empty columns
+    fits = height == frame.height and frame.width - WIDTH_STEP < width <= frame.width
+    return width if fits else frame.width
 
 
 async def _of_dump(machine: MachineDir, read: Callable[[int], Result]) -> Result:

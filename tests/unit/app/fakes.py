@@ -43,7 +43,7 @@ from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
 from quicksand_tui.model.world import HostView, World
 from quicksand_tui.panes.content import LinkState, LinkStatus, Said, Sink
 from quicksand_tui.pixels.cells import Cells
-from quicksand_tui.pixels.keysyms import Stroke
+from quicksand_tui.pixels.keysyms import Chord, strokes
 from quicksand_tui.pixels.orders import Order
 from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
@@ -256,14 +256,18 @@ class FakeScreen:
         self.ordered = Order()
         self.events: list[tuple[int, ...]] = []
         """Keysym and down, or x, y and buttons."""
+        self.typed: list[str] = []
         self.saved: list[Path] = []
         self.closed = False
 
     def order(self, **changes: Any) -> None:
         self.ordered = replace(self.ordered, **changes)
 
-    def press(self, strokes: Iterable[Stroke]) -> None:
-        self.events += strokes
+    def press(self, chord: Chord) -> None:
+        self.events += strokes(chord)
+
+    def type(self, text: str) -> None:
+        self.typed.append(text)
 
     def point(self, x: int, y: int, buttons: int) -> None:
         self.events.append((x, y, buttons))

@@ -15,8 +15,8 @@ from quicksand.display.rfb import RfbClient
 from quicksand_tui.door import desktop as door
 from quicksand_tui.door.protocol import GuestScreen
 from quicksand_tui.door.service import EngineService
-from quicksand_tui.pixels.keysyms import Chord, strokes
-from quicksand_tui.pixels.orders import Drawn, parse_cells
+from quicksand_tui.pixels.keysyms import Chord
+from quicksand_tui.pixels.orders import ROWS, Drawn, parse_cells
 from tests.conftest import wait_for
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
@@ -35,6 +35,9 @@ class Sink:
     def gone(self, why: str) -> None:
         self.whys.put(why)
 
+    def told(self, message: str) -> None:
+        self.whys.put(message)
+
 
 @pytest.fixture
 def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -43,7 +46,7 @@ def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def machine(_: str) -> Any:
         made = path.stat().st_ctime_ns if path.exists() else 0
-        return SimpleNamespace(vnc_socket=path, made=made)
+        return SimpleNamespace(root=path.parent, vnc_socket=path, made=made)
 
     sandbox = SimpleNamespace(display=lambda: RfbClient.open(path), close=lambda: None)
     monkeypatch.setattr(door, "Registry", lambda _: SimpleNamespace(machine=machine))
@@ -61,7 +64,7 @@ def screen(socket: Path, sink: Sink) -> Iterator[GuestScreen]:
     service = EngineService()
     try:
         found = service.open_screen("0123456789ab", sink)
-        found.order(grid=(40, 12, 10, 20))
+        found.order(way=ROWS, grid=(40, 12, 10, 20))
         yield found
     finally:
         service.close()
@@ -99,7 +102,7 @@ def test_keys_pointer_and_png(
     guest: FakeDesktop, screen: GuestScreen, sink: Sink, tmp_path: Path
 ) -> None:
     sink.pictures.get(timeout=20)
-    screen.press(strokes(Chord("a", control=True)))
+    screen.press(Chord("a", control=True))
     screen.point(12, 34, 1)
     wait_for(lambda: ("pointer", 12, 34, 1) in guest.events, what="the pointer")
     keys = [event[1:3] for event in guest.events if event[0] == "key"]
@@ -131,5 +134,5 @@ def test_a_closed_screen_leaves_no_connection(
     assert guest.viewers == 2
     screen.close()
     wait_for(lambda: guest.viewers == 0, what="the end of both connections")
-    screen.press(strokes(Chord("a")))
+    screen.press(Chord("a"))
     screen.close()

@@ -19,6 +19,10 @@ SOCKET = Path(sys.argv[1])
 class Sandbox:
     id, name = "0123456789ab", "desk"
 
+    async def type_text(self, text: str) -> None:
+        with SOCKET.with_name("typed").open("a") as file:
+            file.write(text)
+
     def display(self) -> Any:
         return RfbClient.open(SOCKET)
 
@@ -28,7 +32,7 @@ class Registry:
 
     def machine(self, _: str) -> Any:
         made = SOCKET.stat().st_ctime_ns if SOCKET.exists() else 0
-        return SimpleNamespace(vnc_socket=SOCKET, made=made)
+        return SimpleNamespace(root=SOCKET.parent, vnc_socket=SOCKET, made=made)
 
     def inspect(self, _: str) -> Any:
         stopped = SOCKET.with_suffix(".stopped").exists()

@@ -1,0 +1,128 @@
+"""Keys, texts and the pointer on their way to a guest, in their order.
+
+Keys and the pointer go over VNC, at once. What a US keyboard does not have is typed by
+`Sandbox.type_text`, which takes longer; all that comes after it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from quicksand.display.any_text import can_be_typed
+from quicksand.display.keys import STROKES
+from quicksand.errors import QuicksandError
+
+from quicksand_tui.model.text import clean
+from quicksand_tui.pixels.keysyms import Chord, strokes
+
+if TYPE_CHECKING:
+    from quicksand.display.rfb import RfbClient
+    from quicksand.sandbox import Sandbox
+
+WAITING_MAX = 10_000
+"""Keys and places that wait for a guest that does not take them; later ones are dropped."""
+
+TEXT_MAX = 64 * 1024
+"""Characters of a text that waits, as many as `Sandbox.type_text` takes; later ones are dropped."""
+
+
+class _Place(NamedTuple):
+    """Where the pointer is to go."""
+
+    x: int
+    """In pixels of VNC's picture."""
+    y: int
+    buttons: int
+    moves: bool
+    """The buttons are as before, so that only where a movement ends matters."""
+
+
+class GuestInput:
+    """The way to one QEMU. `run` sends what the other methods are told, which never wait."""
+
+    def __init__(self, client: RfbClient, sandbox: Sandbox, told: Callable[[str], None]) -> None:
+        """``told`` is called with the reason why a text could not be typed."""
+        self._client = client
+        self._sandbox = sandbox
+        self._told = told
+        self._waiting: deque[Chord | str | _Place] = deque()
+        self._more = asyncio.Event()
+        self._buttons = 0
+
+    def press(self, chord: Chord) -> None:
+        """Presses a key and releases it."""
+        text = _text_of(chord)
+        if text and (text not in STROKES or isinstance(self._last, str)):
+            self.type(text)
+        else:
+            self._put(chord)
+
+    def type(self, text: str) -> None:
+        """Types a text, at the pace at which guests take it; characters that no key types are left
+        out."""
+        text = "".join(filter(can_be_typed, text.replace("\r\n", "\n").replace("\r", "\n")))
+        last = self._last
+        if isinstance(last, str):
+            self._waiting[-1] = (last + text)[:TEXT_MAX]
+        elif text:
+            self._put(text[:TEXT_MAX])
+
+    def point(self, x: int, y: int, buttons: int, screen: tuple[int, int]) -> None:
+        """Moves the pointer to a pixel of a screen of this size, with these buttons of VNC held."""
+        frame = self._client.frame
+        place = _in_vnc(x, screen[0], frame.width), _in_vnc(y, screen[1], frame.height)
+        moves, self._buttons = buttons == self._buttons, buttons
+        last = self._last
+        if moves and isinstance(last, _Place) and last.moves:
+            self._waiting.pop()
+        self._put(_Place(*place, buttons, moves))
+
+    @property
+    def _last(self) -> Chord | str | _Place | None:
+        return self._waiting[-1] if self._waiting else None
+
+    def _put(self, what: Chord | str | _Place) -> None:
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.append(what)
+            self._more.set()
+
+    async def run(self) -> None:
+        """Sends what comes until it is cancelled. Raises DisplayError when the guest is gone."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while self._waiting:
+                await self._send(self._waiting.popleft())
+
+    async def _send(self, what: Chord | str | _Place) -> None:
+        if isinstance(what, _Place):
+            await self._client.pointer(what.x, what.y, what.buttons)
+        elif isinstance(what, Chord):
+            for stroke in strokes(what):
+                await self._client.key(stroke.keysym, stroke.down)
+        else:
+            await self._try(self._sandbox.type_text(what))
+
+    async def _try(self, typing: Awaitable[None]) -> None:
+        try:
+            await typing
+        except QuicksandError as error:
+            why = error.args[0] if error.args else error
+            self._told(clean(f"not typed: {why}"))
+
+
+def _text_of(chord: Chord) -> str:
+    """Returns the character that a chord types; "" if it is a key, or a command."""
+    if chord.control or chord.alt or chord.super or len(chord.key) != 1:
+        return ""
+    return chord.key
+
+
+def _in_vnc(value: int, size: int, vnc_size: int) -> int:
+    """Returns the pixel of VNC's picture, which may be wider than the screen, at which the middle
+    of a pixel of the screen is met. QEMU scales places by the picture's width, the guest by the
+    screen's."""
+    return (2 * value + 1) * vnc_size // (2 * size) if size else value

@@ -1,0 +1,84 @@
+"""Kitty's images shown by text: Unicode placeholders (sw.kovidgoyal.net/kitty/graphics-protocol).
+
+A cell with the character U+10EEEE shows a part of an image: its colour is the image's id, two
+combining marks are the row and the column. So the picture is text like any other, which dialogs
+cover and which goes with the next text; no image can stay behind. An image that is sent again under
+its id is seen in the cells that are there already: a change costs pixels only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from quicksand_tui.pixels.kitty import TILE_COLUMNS, TILE_ROWS, KittyEncoder, delete_image, transmit
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+PLACEHOLDER = "\U0010eeee"
+
+MARKS = "".join(map(chr, (0x305, 0x30D, 0x30E, 0x310, 0x312, 0x33D, 0x33E, 0x33F))) + "".join(
+    map(chr, (0x346, 0x34A, 0x34B, 0x34C, 0x350, 0x351, 0x352, 0x357))
+)
+"""The numbers 0 to 15 as combining marks, as kitty's rowcolumn-diacritics.txt has them."""
+
+IDS = 1 << 12
+"""How many ids a view has; they are in the lowest 24 bits, which a colour has."""
+
+TILES_ACROSS = 64
+"""Tiles in a row of ids: 1024 columns, and 512 rows of cells."""
+
+
+class PlaceholderEncoder(KittyEncoder):
+    """Sends changed tiles, each an image of its own, and no text: whoever draws the text puts the
+    placeholders (`cell_at`) where the pictures are to be."""
+
+    def _number(self, key: tuple[int, int]) -> int:
+        return tile_id(key[0], key[1], self._first)
+
+    def _next_number(self, number: int) -> int:
+        return number
+
+    def _send(
+        self, number: int, tile: Image.Image, place: tuple[int, int], old: int | None
+    ) -> bytes:
+        wide, high = self._cell
+        control = (
+            f"a=T,U=1,q=2,f=24,o=z,s={tile.width},v={tile.height},i={number}"
+            f",c={tile.width // wide},r={tile.height // high}"
+        )
+        return transmit(control, tile)
+
+
+class PlaceholderCell(NamedTuple):
+    """How a cell is written that shows a part of an image."""
+
+    text: str
+    colour: tuple[int, int, int]
+
+
+@lru_cache(maxsize=1 << 14)
+def cell_at(column: int, row: int, first_id: int) -> PlaceholderCell:
+    """Returns what shows a cell of the picture, counted from its corner."""
+    number = tile_id(column, row, first_id)
+    text = PLACEHOLDER + MARKS[row % TILE_ROWS] + MARKS[column % TILE_COLUMNS]
+    return PlaceholderCell(text, (number >> 16 & 255, number >> 8 & 255, number & 255))
+
+
+def tile_id(column: int, row: int, first_id: int) -> int:
+    """Returns the id of the tile that has a cell."""
+    return first_id + (row // TILE_ROWS * TILES_ACROSS + column // TILE_COLUMNS) % IDS
+
+
+def tile_ids(columns: int, rows: int, first_id: int) -> Iterator[int]:
+    """Yields the ids of all tiles of a picture of so many cells."""
+    for row in range(0, rows, TILE_ROWS):
+        for column in range(0, columns, TILE_COLUMNS):
+            yield tile_id(column, row, first_id)
+
+
+def delete_images(ids: Iterator[int] | set[int]) -> bytes:
+    """Returns what deletes images with their pixels."""
+    return b"".join(map(delete_image, ids))
