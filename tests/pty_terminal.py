@@ -121,6 +121,13 @@ class PtyTerminal:
         """Whether all that was asked by now has its answer."""
         return self._answered_to > 0 and not self._due
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size; the program is told."""
+        with self._lock:
+            self._screen.resize(columns, rows)
+            size = struct.pack("HHHH", rows, columns, 0, 0)
+            fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
     def type(self, data: bytes) -> None:
         os.write(self.master, data)
 

@@ -257,10 +257,11 @@ class DesktopView(Widget, can_focus=True):
 
     def _drop_images(self) -> None:
         """Has the terminal forget the images; there must be no text that shows them."""
-        images, self._images = self._images, set()
         driver = driver_of(self.app)
-        if images and driver is not None:
-            driver.write_images(delete_images(images))
+        if self._images and driver is not None:
+            driver.write_images(delete_images(self._images))
+            driver.last_images = b""
+        self._images.clear()
 
     # Pictures
 
@@ -288,7 +289,9 @@ class DesktopView(Widget, can_focus=True):
             self._blank()
             found = TilePicture(view.target, self._first_id)
             self._picture = found
-            self._images |= set(found.ids)
+            self._images.update(found.ids)
+            if driver is not None:
+                driver.last_images = delete_images(self._images)
 
     def _draw_cells(self, picture: Drawn) -> None:
         if picture.is_whole or not isinstance(self._picture, CellPicture):

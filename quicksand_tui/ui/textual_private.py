@@ -112,6 +112,8 @@ class RawDriver(LinuxDriver):
         self._is_drawn = False
         """The alternate screen is already shown."""
         self._has_terminal = False
+        self.last_images = b""
+        """What is written before another program gets the terminal, to delete the app's images."""
         self._drawn: deque[Callable[[], object]] = deque()
         """What to call with the terminal's next answers, one each."""
         self._owes_nothing = threading.Event()
@@ -145,6 +147,7 @@ class RawDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         if self._mouse_pixels:
             self.write(_NO_MOUSE_PIXELS)
+        self.write_images(self.last_images)
         super().stop_application_mode()
         self._has_terminal = False
         if self._probe is not None:

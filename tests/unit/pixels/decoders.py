@@ -77,6 +77,40 @@ class KittyTerminal:
 
 
 @dataclass
+class KittyImages:
+    """Images by id that placeholders in text show."""
+
+    cell: tuple[int, int]
+    images: dict[int, Image.Image] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
+    _data: bytes = b""
+
+    def feed(self, data: bytes) -> None:
+        """Takes sequences; one that is cut off at the end is for the next time."""
+        for match in _GRAPHICS.finditer(data):
+            keys = dict(pair.split("=") for pair in match[1].decode().split(","))
+            assert keys.get("q") == "2", "its answers would be keys"
+            if keys.get("a") == "d":
+                assert keys["d"] == "I"
+                self.images.pop(int(keys["i"]), None)
+                continue
+            assert len(match[2]) <= 4096
+            self._keys = self._keys or keys
+            self._data += match[2]
+            if keys.get("m") != "1":
+                self._take()
+
+    def _take(self) -> None:
+        keys, self._keys = self._keys, {}
+        data, self._data = b64decode(self._data), b""
+        assert (keys["a"], keys["f"], keys["o"], keys["U"]) == ("T", "24", "z", "1")
+        size = (int(keys["s"]), int(keys["v"]))
+        assert size == (int(keys["c"]) * self.cell[0], int(keys["r"]) * self.cell[1])
+        assert 0 < int(keys["i"]) < 1 << 24, "a colour has no place for it"
+        self.images[int(keys["i"])] = Image.frombytes("RGB", size, zlib.decompress(data))
+
+
+@dataclass
 class SixelTerminal:
     """A picture that sixels are drawn into."""
 
