@@ -1,4 +1,7 @@
-"""The app on this terminal with a sandbox whose screen is at a socket. Usage: desktop_app.py SOCKET."""
+"""The app on this terminal with a sandbox whose screen is at a socket.
+
+Usage: desktop_app.py SOCKET.
+"""
 
 from __future__ import annotations
 

@@ -299,4 +299,3 @@ def test_characters_of_no_us_keyboard_are_typed_in_order_with_the_keys(screen: F
         terminal.type(b"\x1dd")
         terminal.sees("q quit")
         assert terminal.quits() == 0
-
