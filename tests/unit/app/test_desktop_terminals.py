@@ -194,8 +194,9 @@ def test_a_screen_at_rest_costs_nothing_and_a_change_only_its_tiles(screen: Fake
         changed = desktop()
         changed.paste("red", (300, 200, 340, 230))
         screen.show(changed, (300, 200, 340, 230))
-        shows(terminal, changed)
+        wait_for(lambda: b"a=T" in terminal.output[before:], what="the change", timeout=20)
         still(terminal)
+        shows(terminal, changed)
         drawn = bytes(terminal.output[before:])
         assert 1 <= drawn.count(b"a=T") <= 4
         assert PLACEHOLDER.encode() not in drawn, "text was drawn again"
