@@ -361,6 +361,12 @@ def go_there(world: World, selection: Selection) -> str | None:
     return _busy(world, selection.sandbox)
 
 
+def compare(world: World, selection: Selection) -> str | None:
+    if selection.checkpoint is None or selection.sandbox is None:
+        return "no checkpoint is selected"
+    return None if selection.sandbox.has_display else "it has no display, so there are no screens"
+
+
 def remove(world: World, selection: Selection) -> str | None:
     chosen = selection.checkpoint
     if chosen is not None and chosen.error:

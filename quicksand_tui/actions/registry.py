@@ -284,6 +284,8 @@ ACTIONS: tuple[Action, ...] = (
     _tree("command", "colon", "Type a command, completed as you type", footer=False),
     _tree("pin", "p", "Keep it from being deleted, or no longer",
           reasons.go_there, verb="checkpoint pin"),
+    _tree("compare", "space", "Show its screen beside that of the one under the cursor, or no more",
+          reasons.compare, footer=False),
     _tree("copy", "y", "Copy its tag, where the terminal allows it",
           reasons.go_there, footer=False),
     _tree("back", "escape", "Back to the lists"),

@@ -195,7 +195,7 @@ class Area(Vertical):
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
 
     def _show_screens(self, selection: Selection) -> None:
-        """Shows the screen at the selected checkpoint beside the present one."""
+        """Shows the screen at the selected checkpoint beside that of another one or the present."""
         checkpoint = selection.checkpoint if selection.in_tree else None
         sandbox = selection.sandbox
         if self._screens is None:
@@ -206,7 +206,7 @@ class Area(Vertical):
             self._screens = ThenAndNow(self._service, ascii_only=self._ascii, id="screens")
             self.mount(self._screens)
         has_room = self.size.height >= SCREENS_ROWS_MIN
-        self._screens.show(sandbox, checkpoint if has_room else None)
+        self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
         """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""

@@ -1,4 +1,5 @@
-"""The screen at a checkpoint beside the present one, below the checkpoint's facts."""
+"""The screen at a checkpoint beside the present one or that of another checkpoint, below the
+checkpoint's facts."""
 
 from __future__ import annotations
 
@@ -40,26 +41,41 @@ class ThenAndNow(Widget):
         super().__init__(**options)
         self._service = service
         self._ascii = ascii_only
-        self._wanted: tuple[str, str, bool] | None = None
-        """Ids of the sandbox and the checkpoint, and whether there is a present screen."""
+        self._wanted: tuple[str, str, str | None] | None = None
+        """Ids of the sandbox and of two checkpoints, of which the second is "" for the present, and
+        None if there is none."""
         self._heads = ("", "")
         self._pictures: tuple[Cells, Cells] = ((), ())
         self._whys = ("", "")
         """What is said instead of a picture."""
 
-    def show(self, sandbox: SandboxView | None, checkpoint: CheckpointView | None) -> None:
-        """Shows a checkpoint of a sandbox with a display; None hides it."""
+    def show(
+        self,
+        sandbox: SandboxView | None,
+        checkpoint: CheckpointView | None,
+        compared: CheckpointView | None = None,
+    ) -> None:
+        """Shows a checkpoint of a sandbox with a display; None hides it. ``compared`` is shown
+        instead of the present, the earlier one on the left."""
         if sandbox is None or checkpoint is None or not sandbox.has_display or checkpoint.error:
             self._want(None)
             return
-        lives = sandbox.state in HAS_SCREEN
-        heads = (clip(checkpoint.tag, 40), "now" if lives else f"now it is {sandbox.state.value}")
+        other: str | None
+        if compared is not None and compared.id != checkpoint.id:
+            if (compared.created or 0) > (checkpoint.created or 0):
+                checkpoint, compared = compared, checkpoint
+            heads, other = (clip(compared.tag, 40), clip(checkpoint.tag, 40)), checkpoint.id
+            checkpoint = compared
+        else:
+            lives = sandbox.state in HAS_SCREEN
+            now = "now" if lives else f"now it is {sandbox.state.value}"
+            heads, other = (clip(checkpoint.tag, 40), now), "" if lives else None
         if heads != self._heads:
             self._heads = heads
             self.refresh()
-        self._want((sandbox.id, checkpoint.id, lives))
+        self._want((sandbox.id, checkpoint.id, other))
 
-    def _want(self, wanted: tuple[str, str, bool] | None) -> None:
+    def _want(self, wanted: tuple[str, str, str | None] | None) -> None:
         if wanted == self._wanted:
             return
         self._wanted = wanted
@@ -76,13 +92,16 @@ class ThenAndNow(Widget):
             self._ask(*self._wanted)
 
     @work(group="screens", exclusive=True)
-    async def _ask(self, sandbox_id: str, checkpoint_id: str, lives: bool) -> None:
+    async def _ask(self, sandbox_id: str, checkpoint_id: str, other_id: str | None) -> None:
         room = ((self.size.width - GAP) // 2, self.size.height - 1)
         then, why = await self._picture(sandbox_id, checkpoint_id, room)
         self._put(then, self._pictures[1], why or ("" if then else "no picture was kept"))
-        while lives:
-            now, why_not = await self._picture(sandbox_id, "", room)
-            self._put(then, now, self._whys[0], why_not)
+        while other_id is not None:
+            now, why_not = await self._picture(sandbox_id, other_id, room)
+            none = "no picture was kept" if other_id and not now else ""
+            self._put(then, now, self._whys[0], why_not or none)
+            if other_id:
+                return
             await asyncio.sleep(AGAIN_S)
 
     async def _picture(

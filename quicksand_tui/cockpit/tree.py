@@ -46,6 +46,8 @@ class TreePanel(PartWidget, Vertical):
         self._sandbox: SandboxView | None = None
         self._rows: dict[str, Row] = {}
         self._keys: list[str] = []
+        self._compared = ""
+        """The id of the checkpoint whose screen is compared with another one's."""
         self._frame = ("", "", "")
 
     def compose(self) -> ComposeResult:
@@ -59,6 +61,22 @@ class TreePanel(PartWidget, Vertical):
             return None
         return shown.tree.find(self.table.selected_key)
 
+    def compared_of(self, sandbox: SandboxView | None) -> CheckpointView | None:
+        """Returns the checkpoint that is compared with the one under the cursor."""
+        if not self._compared or self.selected_of(sandbox) is None:
+            return None
+        assert sandbox is not None
+        return sandbox.tree.find(self._compared)
+
+    def compare(self, checkpoint: CheckpointView) -> None:
+        """Compares a checkpoint with the one under the cursor from now on, or no longer."""
+        self._compared = "" if checkpoint.id == self._compared else checkpoint.id
+        self._show_rows()
+        self.post_message(self.Moved())
+
+    def _show_rows(self) -> None:
+        self.table.show(self._keys, self._rows.__getitem__, (self._compared,))
+
     def show(self, world: World, sandbox: SandboxView | None) -> None:
         """Shows the tree of a sandbox. The cursor goes to its head when the sandbox or its head has
         changed."""
@@ -69,7 +87,7 @@ class TreePanel(PartWidget, Vertical):
         stood = None if before is None else (before.id, before.tree.head)
         if keys != self._keys:
             self._keys = keys
-        self.table.show(self._keys, self._rows.__getitem__, ())
+        self._show_rows()
         if stands != stood and sandbox is not None:
             self.table.select(sandbox.tree.head or "")
         self._draw_frame(world)

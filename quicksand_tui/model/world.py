@@ -91,6 +91,8 @@ class Selection:
     marked_sandboxes: tuple[SandboxView, ...] = ()
     image: ImageView | None = None
     checkpoint: CheckpointView | None = None
+    compared: CheckpointView | None = None
+    """The one whose screen is shown beside that of `checkpoint`."""
     in_tree: bool = False
     """The cursor is in the tree of checkpoints."""
     mount: MountView | None = None

@@ -172,6 +172,7 @@ class MainScreen(ActionScreen):
             image=lists.images.selected,
             save=lists.saves.selected if self.shows_saves else None,
             checkpoint=self.checkpoints.selected_of(sandbox),
+            compared=self.checkpoints.compared_of(sandbox),
             in_tree=self.part is Part.TREE,
             mount=self.area.selected_mount(sandbox) if self.part is Part.AREA else None,
         )

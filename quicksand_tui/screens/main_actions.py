@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.cockpit.cockpit import Cockpit
     from quicksand_tui.cockpit.lists import Lists
+    from quicksand_tui.cockpit.tree import TreePanel
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import SandboxView
@@ -37,6 +38,7 @@ class MainView(Protocol):
     host: Host
     lists: Lists
     area: Area
+    checkpoints: TreePanel
     cockpit: Cockpit
     is_aimed: bool
     back_to_shell: bool
@@ -475,6 +477,7 @@ class TreeActions:
             "note": self.do_note,
             "pin": self.do_pin,
             "copy": self.do_copy,
+            "compare": self.do_compare,
         }
 
     @property
@@ -517,6 +520,9 @@ class TreeActions:
             "Delete",
             lambda: self._app.operations.delete_checkpoint(sandbox, checkpoint),
         )
+
+    def do_compare(self) -> None:
+        self._screen.checkpoints.compare(self._chosen[1])
 
     def do_clone(self) -> None:
         self._app.dialogs.ask_for_clones(*self._chosen)

@@ -25,6 +25,7 @@ from tests.unit.app.fakes import (
     screen_text,
     select,
     shown,
+    toasts,
     until,
 )
 from tests.unit.app.test_checkpoints import go_to, open_tree
@@ -87,6 +88,32 @@ async def test_both_are_shown_and_the_present_follows(monkeypatch: pytest.Monkey
         await until(lambda: sides(app) == [{RED}, {GREEN}])
         # The picture of the past is read once, though the present is looked at again and again.
         assert service.calls.count(f"look {WEB.id} {UPGRADED.id}") <= 2
+
+
+async def test_two_checkpoints_are_compared_the_earlier_one_on_the_left() -> None:
+    service = world()
+    service.pictures[CLEAN.id] = Image.new("RGB", (320, 200), GREEN)
+    async with in_tree(service) as (app, pilot, panel):
+        await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
+        await pilot.press("space")  # its own other side stays the present
+        await until(lambda: panel.compared_of(app.main.selection.sandbox) is not None)
+        await go_to(pilot, panel, CLEAN.id)
+        await until(lambda: sides(app) == [{GREEN}, {RED}])
+        head = app.query_one(ThenAndNow).render_line(0).text.split()
+        assert head == ["clean", "upgraded"]
+        asked = len(service.calls)
+        await pilot.press("space", "space")  # now that one, and no more
+        await until(lambda: sides(app) == [{GREEN}, {BLUE}])
+        assert f"look {WEB.id} {UPGRADED.id}" not in service.calls[asked:]
+        await pilot.press("space")
+        await go_to(pilot, panel, UPGRADED.id)
+        await until(lambda: sides(app) == [{GREEN}, {RED}])
+
+
+async def test_without_a_display_there_is_nothing_to_compare() -> None:
+    async with in_tree(world(WEB_PAST)) as (app, pilot, _):
+        await pilot.press("space")
+        await until(lambda: any("there are no screens" in words for words in toasts(app)))
 
 
 async def test_a_checkpoint_without_a_picture_says_so() -> None:
