@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.cli.commands import command_of
 
 if TYPE_CHECKING:
-    from quicksand.display.recording import Recorded
-
     from quicksand_tui.cli.runner import Signals
-
-ENDED = {
-    "sandbox": "the sandbox has ended",
-    "seconds": "--seconds is over",
-    "size": "a file has at most 2 GiB",
-}
-"""Why a recording ended, if nobody ended it."""
 
 
 @command_of("record")
@@ -37,6 +28,7 @@ def record_command(
     from quicksand_tui.cli.display import PAUSED
     from quicksand_tui.cli.output import Exit, say
     from quicksand_tui.cli.runner import opened, run_async
+    from quicksand_tui.door.recordings import recorded_text
     from quicksand_tui.model.amounts import age_text
     from quicksand_tui.model.text import clean
 
@@ -54,14 +46,3 @@ def record_command(
         return Exit.OK
 
     return run_async(main)
-
-
-def recorded_text(done: Recorded) -> str:
-    """Returns what was written, and why it ended if nobody ended it."""
-    from quicksand_tui.model.amounts import seconds_text, size_text
-    from quicksand_tui.model.text import clean
-
-    pictures = "1 picture" if done.pictures == 1 else f"{done.pictures} pictures"
-    told = f"{pictures} of {done.width}x{done.height}, {size_text(done.size_bytes, wide=True)}"
-    why = f"; {ENDED[done.why]}" if done.why in ENDED else ""
-    return f"{clean(done.path)}: {seconds_text(done.seconds)}, {told}{why}"

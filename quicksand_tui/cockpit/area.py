@@ -231,6 +231,8 @@ class Area(Vertical):
         """Says whose shell has the keys and the mouse, and how to leave it; the longest first."""
         name = f"{sandbox.name} · " if sandbox is not None else ""
         mouse = "mouse: terminal · " if self.mouse_released() else ""
+        if self._tab is Tab.DESKTOP and self.desktop.records(sandbox):
+            mouse += "recording · "
         prefix = self.shells.host.prefix.text
         if prefixed:
             return (f"{name}{mouse}{prefix} …", f"{prefix} …")

@@ -38,7 +38,7 @@ from quicksand_tui.pixels.viewport import USUAL_CELL
 from quicksand_tui.ui.textual_private import driver_of
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import GuestScreen, Service
+    from quicksand_tui.door.protocol import GuestScreen, ScreenRecording, Service
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.pixels.viewport import Viewport
     from quicksand_tui.screens.base import Handlers
@@ -92,6 +92,15 @@ class DesktopTold(Message):
 
     def __init__(self, text: str) -> None:
         super().__init__()
+        self.text = text
+
+
+class RecordingEnded(Message):
+    """A recording has ended."""
+
+    def __init__(self, sandbox_id: str, text: str) -> None:
+        super().__init__()
+        self.sandbox_id = sandbox_id
         self.text = text
 
 
@@ -460,6 +469,8 @@ class DesktopPanel(PartWidget, Vertical):
         self._why: str | None = None
         """What is said instead of a screen; None before the first look."""
         self._sandbox: SandboxView | None = None
+        self._recordings: dict[str, ScreenRecording] = {}
+        """Those that run, by the sandbox's id."""
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -514,6 +525,7 @@ class DesktopPanel(PartWidget, Vertical):
             "move_up": lambda: self._move(0, -MOVE),
             "move_down": lambda: self._move(0, MOVE),
             "save_picture": self.do_save_picture,
+            "record": self.do_record,
         }
 
     def _zoom(self, factor: float) -> None:
@@ -528,13 +540,45 @@ class DesktopPanel(PartWidget, Vertical):
     def do_save_picture(self) -> None:
         if self._sandbox is None:
             return
-        path = Path(f"{self._sandbox.name}-{time.strftime('%Y%m%d-%H%M%S')}.png")
+        path = self._new_path(".png")
 
         def told(why: str) -> None:
             words = f"The screen was not saved: {why}" if why else f"Saved as {path}"
             self.view.app.call_from_thread(self.host.tell, words)
 
         self.view.save(path, told)
+
+    def _new_path(self, suffix: str) -> Path:
+        name = "" if self._sandbox is None else self._sandbox.name
+        return Path(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}{suffix}")
+
+    def records(self, sandbox: SandboxView | None) -> bool:
+        """Whether the screen of a sandbox is being recorded."""
+        return sandbox is not None and sandbox.id in self._recordings
+
+    def do_record(self) -> None:
+        """Begins a recording of the sandbox, which goes on in other tabs, or ends it."""
+        sandbox = self._sandbox
+        if sandbox is None:
+            return
+        if (running := self._recordings.get(sandbox.id)) is not None:
+            running.stop()
+            return
+        path = self._new_path(".gif")
+
+        def ended(text: str) -> None:
+            self.post_message(RecordingEnded(sandbox.id, text))
+
+        self._recordings[sandbox.id] = self.host.service.record_screen(sandbox.id, path, ended)
+        self.host.tell(f"Recording into {path}")
+        self.post_message(DesktopChanged())
+
+    @on(RecordingEnded)
+    def _tell_recorded(self, event: RecordingEnded) -> None:
+        event.stop()
+        self._recordings.pop(event.sandbox_id, None)
+        self.host.tell(event.text)
+        self.post_message(DesktopChanged())
 
 
 def _no_screen(sandbox: SandboxView | None) -> str:

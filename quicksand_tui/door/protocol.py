@@ -231,6 +231,13 @@ class GuestScreen(Protocol):
     def close(self) -> None: ...
 
 
+class ScreenRecording(Protocol):
+    """A recording of a guest's screen that has begun."""
+
+    def stop(self) -> None:
+        """Ends it; the file is complete when that is told."""
+
+
 T = TypeVar("T")
 
 
@@ -288,6 +295,12 @@ class Service(Protocol):
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
         """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
+
+    def record_screen(
+        self, sandbox_id: str, path: Path, ended: Callable[[str], None]
+    ) -> ScreenRecording:
+        """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
+        called once, on another thread, with what was written or why nothing was."""
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
         """Opens a log, which may not exist yet."""

@@ -14,6 +14,8 @@ from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.text import sanitise, sanitise_lines
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quicksand_tui.door import protocol
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.look import Reader
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         LogSource,
         Operation,
         Report,
+        ScreenRecording,
         ScreenSink,
     )
     from quicksand_tui.door.saves_look import SavesReader
@@ -139,6 +142,14 @@ class EngineService:
         from quicksand_tui.door.desktop import EngineScreen
 
         return EngineScreen(sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks)
+
+    def record_screen(
+        self, sandbox_id: str, path: Path, ended: Callable[[str], None]
+    ) -> ScreenRecording:
+        from quicksand_tui.door.recordings import EngineRecording
+
+        engine, tasks = self._engine_loop(), self._tasks
+        return EngineRecording(sandbox_id, path, ended, engine=engine, tasks=tasks)
 
     # The engine's thread
 

@@ -252,7 +252,8 @@ async def record(task: Task) -> dict[str, Any]:
     with _new_file(temporary, path) as file:
         recorder = Recorder(task, file)
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, recorder.stop)
+        for number in (signal.SIGTERM, signal.SIGINT):  # whether our parent ignores them or not
+            loop.add_signal_handler(number, recorder.stop)
         orders = asyncio.create_task(_take_orders(recorder), name="quicksand-record-orders")
         try:
             outcome = await recorder.run()

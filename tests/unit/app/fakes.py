@@ -280,6 +280,18 @@ class FakeScreen:
         self.closed = True
 
 
+class FakeRecording:
+    """A recording that is told as written when it is stopped."""
+
+    def __init__(self, path: Path, ended: Callable[[str], None]) -> None:
+        self.path = path
+        self._ended = ended
+
+    def stop(self) -> None:
+        text = f"Recorded as {self.path}"
+        threading.Thread(target=self._ended, args=(text,)).start()
+
+
 class FakeService(FakeSaves):
     """A service and its engine in one. Shows ``world``; operations change it when the test lets
     them (or at once)."""
@@ -289,6 +301,7 @@ class FakeService(FakeSaves):
         self.world = world
         self.calls: list[str] = []
         self.screens: list[FakeScreen] = []
+        self.recordings: list[FakeRecording] = []
         self.made: list[NewSpec] = []
         self.notices: tuple[str, ...] = ()
         """What a start could not do."""
@@ -345,6 +358,12 @@ class FakeService(FakeSaves):
         self.calls.append(f"screen {sandbox_id}")
         self.screens.append(FakeScreen(sink))
         return self.screens[-1]
+
+    def record_screen(
+        self, sandbox_id: str, path: Path, ended: Callable[[str], None]
+    ) -> FakeRecording:
+        self.recordings.append(FakeRecording(path, ended))
+        return self.recordings[-1]
 
     async def create(self, spec: NewSpec, report: Report) -> tuple[str, ...]:
         self.made.append(spec)

@@ -142,6 +142,20 @@ async def test_zoom_and_save_are_behind_the_prefix(
         assert guest.screen.saved[0].name.startswith("web-")
 
 
+async def test_a_recording_goes_on_until_the_key_is_typed_again() -> None:
+    service = FakeService(WATCHED)
+    async with watching(service) as (app, pilot, _):
+        await pilot.press(PREFIX, "r")
+        await until(lambda: "recording · " in screen_text(app))
+        (recording,) = service.recordings
+        assert recording.path.name.startswith("web-") and recording.path.suffix == ".gif"
+        await pilot.press(PREFIX, "r")
+        await until(lambda: f"Recorded as {recording.path}" in toasts(app))
+        await until(lambda: " recording · " not in screen_text(app))
+        await pilot.press(PREFIX, "r")
+        await until(lambda: len(service.recordings) == 2)
+
+
 async def test_a_hidden_desktop_costs_nothing_and_one_beside_the_focus_little() -> None:
     async with watching(FakeService(WATCHED)) as (_, pilot, guest):
         brisk = guest.screen.ordered.interval_s

@@ -19,7 +19,7 @@ from quicksand.host.paths import Paths
 from quicksand_tui.cli import runner
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.cli.recording import recorded_text
+from quicksand_tui.door.recordings import recorded_text
 from tests.unit.cli.run_cli import make_stopped
 
 
@@ -239,7 +239,7 @@ def test_a_recording_ends_by_itself_or_by_a_signal(
 def test_what_a_recording_tells() -> None:
     assert ", 1 picture of " in recorded_text(recorded(pictures=1))
     assert recorded_text(recorded(why="sandbox")).endswith("; the sandbox has ended")
-    assert recorded_text(recorded(why="seconds")).endswith("; --seconds is over")
+    assert recorded_text(recorded(why="seconds")).endswith("; it was as long as it may be")
 
 
 @pytest.mark.parametrize("region", ["1,2,3", "a,b,c,d", "1,2,3,-4"])

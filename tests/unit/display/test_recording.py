@@ -9,7 +9,7 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -162,11 +162,28 @@ async def test_so_does_an_error_of_the_caller(screens: Screens, target: Path) ->
     assert colours(target) == [(255, 0, 0)]
 
 
-async def test_a_process_that_is_told_to_end_completes_it(screens: Screens, target: Path) -> None:
-    def terminate(recording: Recording) -> None:
-        os.kill(recording.pid, signal.SIGTERM)
+@contextlib.contextmanager
+def ignored(number: signal.Signals) -> Iterator[None]:
+    """Processes that begin meanwhile inherit that the signal is ignored, as from a plain sh."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
-    await recorded_with(screens, target, terminate)
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_process_that_is_told_to_end_completes_it(
+    screens: Screens, target: Path, number: signal.Signals
+) -> None:
+    with ignored(number):
+        await recorded_with(screens, target, lambda found: os.kill(found.pid, number))
+    assert colours(target) == [(255, 0, 0)]
+
+
+async def test_it_is_stopped_without_signals(screens: Screens, target: Path) -> None:
+    with ignored(signal.SIGTERM), ignored(signal.SIGINT):
+        await asyncio.wait_for(recorded_with(screens, target, Recording.stop), 20)
     assert colours(target) == [(255, 0, 0)]
 
 

@@ -1,0 +1,90 @@
+"""Recordings of guests' screens for the app, and what is said of one that has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quicksand.errors import QuicksandError
+from quicksand.sandbox import Sandbox
+
+from quicksand_tui.model.amounts import seconds_text, size_text
+from quicksand_tui.model.text import clean, sanitise
+
+if TYPE_CHECKING:
+    from quicksand.display.recording import Recorded, Recording
+
+ENDED = {
+    "sandbox": "the sandbox has ended",
+    "seconds": "it was as long as it may be",
+    "size": "a file has at most 2 GiB",
+}
+"""Why a recording ended, if nobody ended it."""
+
+
+def recorded_text(done: Recorded) -> str:
+    """Returns what was written, and why it ended if nobody ended it."""
+    pictures = "1 picture" if done.pictures == 1 else f"{done.pictures} pictures"
+    told = f"{pictures} of {done.width}x{done.height}, {size_text(done.size_bytes, wide=True)}"
+    why = f"; {ENDED[done.why]}" if done.why in ENDED else ""
+    return f"{clean(done.path)}: {seconds_text(done.seconds)}, {told}{why}"
+
+
+class EngineRecording:
+    """A recording on the engine's loop. If the app ends, it ends too, and its file is complete."""
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        path: Path,
+        ended: Callable[[str], None],
+        *,
+        engine: asyncio.AbstractEventLoop,
+        tasks: set[asyncio.Task[Any]],
+    ) -> None:
+        """``ended`` is called once, on the engine's loop, with what was written or why nothing
+        was."""
+        self._id = sandbox_id
+        self._path = path
+        self._ended = ended
+        self._engine = engine
+        self._tasks = tasks
+        self._recording: Recording | None = None
+        self._stopped = False
+        self._call(self._begin)
+
+    def stop(self) -> None:
+        """Ends it; may be called from any thread."""
+        self._call(self._stop)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
+            self._engine.call_soon_threadsafe(function)
+
+    # On the engine's loop
+
+    def _begin(self) -> None:
+        task = self._engine.create_task(self._run(), name="quicksand-recording-of-app")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        if self._recording is not None:
+            self._recording.stop()
+
+    async def _run(self) -> None:
+        try:
+            with contextlib.closing(Sandbox.open(self._id)) as sandbox:
+                async with sandbox.record(self._path) as self._recording:
+                    if self._stopped:
+                        self._recording.stop()
+                    done = await self._recording.wait()
+        except QuicksandError as error:
+            why = str(error.args[0]) if error.args else str(error)
+            self._ended(sanitise(f"Nothing was recorded: {why}"))
+        else:
+            self._ended(f"Recorded as {recorded_text(done)}")
