@@ -279,7 +279,7 @@ class View:
         if place is None:
             event = event._replace(buttons=event.buttons & self._buttons)
         self._buttons = event.buttons
-        guest.point(*self._place, event.buttons, screen.size)
+        guest.point(*self._place, event.buttons, screen.size[0])
 
     async def _command(self, key: str, screen: Screen) -> None:
         view = screen.order.view(*screen.size)

@@ -70,7 +70,7 @@ class EngineScreen:
 
     def point(self, x: int, y: int, buttons: int) -> None:
         """Moves the pointer to a pixel, with these buttons of VNC held."""
-        self._tell(lambda found, screen: found.point(x, y, buttons, screen.size))
+        self._tell(lambda found, screen: found.point(x, y, buttons, screen.size[0]))
 
     def save(self, path: Path, told: Callable[[str], None]) -> None:
         """Writes the screen to a new PNG file; calls ``told`` with "" or why it could not."""

@@ -33,8 +33,9 @@ class _Place(NamedTuple):
     """Where the pointer is to go."""
 
     x: int
-    """In pixels of VNC's picture."""
     y: int
+    width: int
+    """Of the guest's screen."""
     buttons: int
     moves: bool
     """The buttons are as before, so that only where a movement ends matters."""
@@ -70,15 +71,14 @@ class GuestInput:
         elif text:
             self._put(text[:TEXT_MAX])
 
-    def point(self, x: int, y: int, buttons: int, screen: tuple[int, int]) -> None:
-        """Moves the pointer to a pixel of a screen of this size, with these buttons of VNC held."""
-        frame = self._client.frame
-        place = _in_vnc(x, screen[0], frame.width), _in_vnc(y, screen[1], frame.height)
+    def point(self, x: int, y: int, buttons: int, width: int) -> None:
+        """Moves the pointer to a pixel of a screen of this width, with these buttons of VNC
+        held."""
         moves, self._buttons = buttons == self._buttons, buttons
         last = self._last
         if moves and isinstance(last, _Place) and last.moves:
             self._waiting.pop()
-        self._put(_Place(*place, buttons, moves))
+        self._put(_Place(x, y, width, buttons, moves))
 
     @property
     def _last(self) -> Chord | str | _Place | None:
@@ -99,7 +99,7 @@ class GuestInput:
 
     async def _send(self, what: Chord | str | _Place) -> None:
         if isinstance(what, _Place):
-            await self._client.pointer(what.x, what.y, what.buttons)
+            await self._client.pointer(what.x, what.y, what.buttons, width=what.width)
         elif isinstance(what, Chord):
             for stroke in strokes(what):
                 await self._client.key(stroke.keysym, stroke.down)
@@ -119,10 +119,3 @@ def _text_of(chord: Chord) -> str:
     if chord.control or chord.alt or chord.super or len(chord.key) != 1:
         return ""
     return chord.key
-
-
-def _in_vnc(value: int, size: int, vnc_size: int) -> int:
-    """Returns the pixel of VNC's picture, which may be wider than the screen, at which the middle
-    of a pixel of the screen is met. QEMU scales places by the picture's width, the guest by the
-    screen's."""
-    return (2 * value + 1) * vnc_size // (2 * size) if size else value

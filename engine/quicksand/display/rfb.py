@@ -60,6 +60,10 @@ CURSOR_MAX = 512
 
 SCREENS_MAX = 16
 
+WIDTH_STEP = 16
+"""QEMU's VNC server makes the width a multiple of it (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT). New
+versions tell the true one when the size has changed."""
+
 BY_US = 1
 """The reason of an ExtendedDesktopSize that answers this client's own request."""
 ACCEPTED = (0, 4)
@@ -162,11 +166,16 @@ class RfbClient:
         found, self._changed, self._has_news = self._changed, [], False
         return found
 
-    async def pointer(self, x: int, y: int, buttons: int = 0) -> None:
+    async def pointer(self, x: int, y: int, buttons: int = 0, *, width: int | None = None) -> None:
         """Move the pointer to the pixel (x, y) of the frame with these `Buttons` held. Positions
-        outside of the screen are moved to its edge. Raises DisplayError."""
-        x = min(max(x, 0), max(self.frame.width - 1, 0))
+        outside of the screen are moved to its edge. ``width`` says how many of the frame's columns
+        are the guest's, if not all (`true_width`). Raises DisplayError."""
+        width = max(1, self.frame.width if width is None else width)
+        x = min(max(x, 0), width - 1)
         y = min(max(y, 0), max(self.frame.height - 1, 0))
+        # QEMU takes places as parts of a width that it has rounded up, though it tells the true one
+        # (ui/vnc.c, pointer_event): the middle of the pixel is met in the guest's.
+        x = (2 * x + 1) * -(-width // WIDTH_STEP) * WIDTH_STEP // (2 * width)
         await self._send(struct.pack(">BBHH", 5, buttons & 0xFF, x, y))
 
     async def key(self, keysym: int, down: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.picture import Picture, read_size
+from quicksand.display.rfb import WIDTH_STEP
 from quicksand.errors import QuicksandError
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir
@@ -19,9 +20,6 @@ from quicksand.qemu.qmp import Monitor
 
 Result = TypeVar("Result")
 
-
-WIDTH_STEP = 16
-"""QEMU's VNC server makes the width a multiple of it (ui/vnc.h, VNC_DIRTY_PIXELS_PER_BIT)."""
 
 WIDTH_S = 2.0
 """Seconds to wait for the true width."""
@@ -41,6 +39,8 @@ async def take_size(machine: MachineDir) -> tuple[int, int]:
 
 async def true_width(frame: Framebuffer, machine: MachineDir) -> int:
     """How many columns of VNC's ``frame`` are the guest's; all if QEMU cannot be asked."""
+    if frame.width % WIDTH_STEP:
+        return frame.width
     try:
         async with asyncio.timeout(WIDTH_S):
             width, height = await take_size(machine)

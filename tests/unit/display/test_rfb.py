@@ -75,7 +75,7 @@ async def test_nothing_is_asked_for_while_nobody_waits(socket: Path) -> None:
         await server.greet(1, 1)
         await server.expect_request(1, 1, incremental=False)
         server.send(update(filled(0, 0, 1, 1, RED)))
-        await server.expect(">BBHH", 5, 0, 0, 0)
+        await server.expect(">BBHH", 5, 0, 8, 0)
         await server.expect_request(1, 1, incremental=True)
         asked.set()
 
@@ -162,13 +162,33 @@ async def test_a_pointer_that_is_hidden(socket: Path) -> None:
             await client.next_update()
 
 
+@pytest.mark.parametrize("frame", [1400, 1408])
+async def test_a_pixel_is_met_whatever_width_vnc_tells(socket: Path, frame: int) -> None:
+    """QEMU makes parts of 1408 columns of what is sent, and the guest pixels of its 1400."""
+    met: list[int] = []
+    done = asyncio.Event()
+
+    async def script(server: FakeVnc) -> None:
+        await server.greet(frame, 900)
+        while len(met) < 1400:
+            _, _, x, _ = struct.unpack(">BBHH", await server.reader.readexactly(6))
+            met.append(x * 0x7FFF // 1408 * 1400 // 0x7FFF)
+        done.set()
+
+    async with serve(socket, script), RfbClient.open(socket) as client:
+        for x in range(1400):
+            await client.pointer(x, 0, width=1400 if frame == 1408 else None)
+        await done.wait()
+    assert max(abs(found - x) for x, found in enumerate(met)) <= 1
+
+
 async def test_keys_and_the_pointer(socket: Path) -> None:
     done = asyncio.Event()
 
     async def script(server: FakeVnc) -> None:
-        await server.greet(100, 50)
+        await server.greet(96, 50)
         await server.expect(">BBHH", 5, 5, 10, 20)
-        await server.expect(">BBHH", 5, 0, 99, 0)
+        await server.expect(">BBHH", 5, 0, 95, 0)
         await server.expect(">BBxxI", 4, 1, 0xFF0D)
         await server.expect(">BBxxI", 4, 0, 0xFF0D)
         done.set()

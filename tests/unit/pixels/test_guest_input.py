@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from quicksand.errors import DisplayError
@@ -18,8 +17,7 @@ from tests.unit.app.fakes import until
 class Guest:
     """Notes what arrives; texts take as long as the test says."""
 
-    def __init__(self, frame: tuple[int, int] = (640, 400)) -> None:
-        self.frame = SimpleNamespace(width=frame[0], height=frame[1])
+    def __init__(self) -> None:
         self.got: list[Any] = []
         self.told: list[str] = []
         self.may_type = asyncio.Event()
@@ -29,7 +27,8 @@ class Guest:
         if down:
             self.got.append(chr(keysym) if keysym < 256 else keysym)
 
-    async def pointer(self, x: int, y: int, buttons: int) -> None:
+    async def pointer(self, x: int, y: int, buttons: int, *, width: int) -> None:
+        assert width == 640
         self.got.append((x, y, buttons))
 
     async def type_text(self, text: str) -> None:
@@ -59,7 +58,7 @@ async def test_what_comes_after_a_text_waits_for_it() -> None:
         for key in ("b", "ß", "enter"):
             hands.press(Chord(key))
         hands.press(Chord("c", control=True))
-        hands.point(3, 4, 1, (640, 400))
+        hands.point(3, 4, 1, 640)
         hands.press(Chord("漢"))
         guest.may_type.set()
         await until(lambda: "text:漢" in guest.got)
@@ -105,23 +104,10 @@ async def test_of_a_movement_only_the_end_is_sent_but_each_button() -> None:
     async with reaching(guest) as hands:
         hands.press(Chord("é"))
         for x, buttons in ((1, 0), (2, 0), (3, 1), (4, 1), (5, 1), (6, 0), (7, 0)):
-            hands.point(x, 0, buttons, (640, 400))
+            hands.point(x, 0, buttons, 640)
         guest.may_type.set()
         await until(lambda: (7, 0, 0) in guest.got)
     assert guest.got[1:] == [(2, 0, 0), (3, 0, 1), (5, 0, 1), (6, 0, 0), (7, 0, 0)]
-
-
-async def test_a_pixel_is_met_where_vnc_has_more_columns_than_the_guest() -> None:
-    guest = Guest(frame=(1408, 900))
-    async with reaching(guest) as hands:
-        for x in range(0, 1400, 7):
-            hands.point(x, 450, 1 - x % 2, (1400, 900))
-        await until(lambda: len(guest.got) == 200)
-    for x, (sent, y, _) in zip(range(0, 1400, 7), guest.got, strict=True):
-        # QEMU makes 32767ths of VNC's width of it, of which the guest makes pixels of its own.
-        place = sent * 0x7FFF // 1408
-        assert abs(place * 1400 // 0x7FFF - x) <= 1
-        assert y == 450
 
 
 async def test_a_guest_that_takes_nothing_costs_no_memory_without_end() -> None:
