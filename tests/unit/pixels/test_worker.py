@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,19 +76,13 @@ async def test_the_columns_that_vnc_adds_are_no_part_of_the_picture(
             # It is asked for again for another size only.
             picture.paste("lime", (0, 0, 40, 40))
             guest.show(picture)
-            worker.take(Order(**{**_fields(ORDER), "drained": 1}))
+            worker.take(replace(ORDER, drained=1))
             second = await asyncio.wait_for(drawn.get(), 20)
             assert (second.width, second.is_whole) == (600, False)
             guest.show(Image.new("RGB", (320, 200), "blue"))
-            worker.take(Order(**{**_fields(ORDER), "drained": 2}))
+            worker.take(replace(ORDER, drained=2))
             third = await asyncio.wait_for(drawn.get(), 20)
             assert (third.width, third.height, third.is_whole) == (320, 200, True)
-
-
-def _fields(order: Order) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return asdict(order)
 
 
 def sized(size: tuple[int, int]) -> Callable[[MachineDir], object]:
