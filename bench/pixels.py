@@ -1,4 +1,4 @@
-"""Measures `view` on a pseudo-terminal (160x45) that answers at once: pictures a second while the
+"""Measures `view`, and the app's desktop tab, on a pseudo-terminal (160x45) that answers at once: pictures a second while the
 guest's screen moves, bytes of a picture, and the time from a key to what it changes on the screen.
 The screen is a VNC server in this process (1280x800), not a guest. Prints JSON.
 
@@ -27,7 +27,9 @@ from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
 
-RUNNER = Path(__file__).parent.parent / "tests" / "unit" / "pixels" / "view_runner.py"
+TESTS = Path(__file__).parent.parent / "tests" / "unit"
+RUNNER, APP = TESTS / "pixels" / "view_runner.py", TESTS / "app" / "desktop_app.py"
+WAYS = ("half", "kitty", "sixel", "tab half", "tab kitty")
 COLUMNS, ROWS = 160, 45
 SIZE = (1280, 800)
 WINDOW = (400, 300)
@@ -118,12 +120,34 @@ def key_to_paint(screen: FakeDesktop, terminal: PtyTerminal) -> dict[str, float]
     return {"median_ms": round(statistics.median(found), 1), "worst_ms": round(max(found), 1)}
 
 
+def command(way: str, path: Path) -> tuple[list[str], dict[str, str]]:
+    """What is run, and its environment."""
+    if not way.startswith("tab "):
+        return [sys.executable, str(RUNNER), str(path), "--graphics", way], {}
+    config = path.with_name("config.toml")
+    config.write_text(f'graphics = "{way.removeprefix("tab ")}"\n')
+    places = {"QUICKSAND_STATE_DIR": str(path.parent), "QUICKSAND_CONFIG": str(config)}
+    return [sys.executable, str(APP), str(path)], {**places, "PYTHONPATH": str(TESTS.parent.parent)}
+
+
+def open_tab(terminal: PtyTerminal) -> None:
+    """Opens the desktop tab, on all of the terminal."""
+    wait_for(lambda: b"running" in terminal.output, what="the app", timeout=20)
+    time.sleep(1)
+    terminal.type(b"w")
+    wait_for(lambda: pictures(terminal) > 1, what="the first picture")
+    terminal.type(b"\x1dz")
+    time.sleep(1)
+
+
 def measure(way: str, seconds: float) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "vnc.sock"
         with FakeDesktop(path, desktop(*SIZE)) as screen:
-            argv = [sys.executable, str(RUNNER), str(path), "--graphics", way]
-            with Quiet(argv, columns=COLUMNS, rows=ROWS, answers=WHOLE) as terminal:
+            argv, env = command(way, path)
+            with Quiet(argv, columns=COLUMNS, rows=ROWS, answers=WHOLE, env=env) as terminal:
+                if way.startswith("tab "):
+                    open_tab(terminal)
                 wait_for(lambda: pictures(terminal) > 1, what="the first picture")
                 result: dict[str, object] = {
                     "window": moving(screen, terminal, "window", seconds),
@@ -132,13 +156,15 @@ def measure(way: str, seconds: float) -> dict[str, object]:
                     "key_to_paint": key_to_paint(screen, terminal),
                 }
                 terminal.type(b"\x1dd")
+                if way.startswith("tab "):
+                    terminal.quits()
                 terminal.process.wait(10)
     return result
 
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
-    found: dict[str, object] = {way: measure(way, seconds) for way in ("half", "kitty", "sixel")}
+    found: dict[str, object] = {way: measure(way, seconds) for way in WAYS}
     print(json.dumps({**found, "load": os.getloadavg()[0]}, indent=2))
 
 
