@@ -1,5 +1,6 @@
-"""Measures `view`, and the app's desktop tab, on a pseudo-terminal (160x45) that answers at once: pictures a second while the
-guest's screen moves, bytes of a picture, and the time from a key to what it changes on the screen.
+"""Measures `view`, and the app's desktop tab, on a pseudo-terminal (160x45) that answers at once:
+pictures a second while the guest's screen moves, bytes of a picture, and the time from a key to
+what it changes on the screen.
 The screen is a VNC server in this process (1280x800), not a guest. Prints JSON.
 
 python bench/pixels.py [SECONDS]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from quicksand.errors import QuicksandError
     from quicksand.events import Event, EventKind
     from quicksand.execution import Command, ExecuteResult
+    from quicksand.forwards import Forward, Guest, Host
     from quicksand.guest_files import GuestFile, GuestFiles
     from quicksand.guest_traffic import GuestTraffic
     from quicksand.host.arch import Architecture
@@ -65,10 +66,13 @@ __all__ = [
     "ExecuteResult",
     "FileChange",
     "FileType",
+    "Forward",
+    "Guest",
     "GuestFile",
     "GuestFiles",
     "GuestProcess",
     "GuestTraffic",
+    "Host",
     "HostUsage",
     "ImageProvider",
     "Key",
@@ -107,6 +111,7 @@ _HOMES = {
     "errors": ("QuicksandError",),
     "events": ("Event", "EventKind"),
     "execution": ("Command", "ExecuteResult"),
+    "forwards": ("Forward", "Guest", "Host"),
     "guest_files": ("GuestFile", "GuestFiles"),
     "guest_traffic": ("GuestTraffic",),
     "host.arch": ("Architecture",),

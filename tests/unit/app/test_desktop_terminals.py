@@ -286,6 +286,29 @@ def test_after_a_stop_all_of_it_is_drawn_again(screen: FakeDesktop) -> None:
         leave(terminal)
 
 
+def test_two_viewers_of_a_guest_that_changes_its_mode_all_the_time_until_it_ends(
+    screen: FakeDesktop,
+) -> None:
+    with watching(screen) as one, watching(screen, NO_IMAGES) as other:
+        for terminal in (one, other):
+            open_desktop(terminal)
+        shows(one, desktop())
+        for number in range(60):
+            screen.show(Image.new("RGB", (64 + 31 * number, 48 + 17 * (number % 7)), "red"))
+        screen.show(desktop())
+        shows(one, desktop())
+        wait_for(lambda: other.text.count("▀") > 500, what="half cells", timeout=20)
+        screen.end()
+        for terminal in (one, other):
+            terminal.sees("has ended")
+        assert not places(one)
+        wait_for(lambda: images(one).images == {}, what="the images to be deleted")
+        other.type(b"\x1dd")
+        other.sees("q quit")
+        assert other.quits() == 0
+        leave(one)
+
+
 def test_characters_of_no_us_keyboard_are_typed_in_order_with_the_keys(screen: FakeDesktop) -> None:
     typed = screen.path.with_name("typed")
     with watching(screen, NO_IMAGES) as terminal:
