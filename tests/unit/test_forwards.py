@@ -8,7 +8,6 @@ import pytest
 from quicksand import Forward, Guest, Host, PortForward, SandboxConfig
 from quicksand.errors import ConfigError
 
-
 forward: Any = Forward
 """Without its types."""
 
