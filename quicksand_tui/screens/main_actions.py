@@ -523,6 +523,8 @@ class TreeActions:
 
     def do_compare(self) -> None:
         self._screen.checkpoints.compare(self._chosen[1])
+        if self._screen.area.tab not in (Tab.DETAILS, Tab.TREE):
+            self._screen.choose_tab(Tab.DETAILS)  # where the screens are
 
     def do_clone(self) -> None:
         self._app.dialogs.ask_for_clones(*self._chosen)
