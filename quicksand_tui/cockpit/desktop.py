@@ -282,12 +282,15 @@ class DesktopView(Widget, can_focus=True):
         picture = event.picture
         self.why = ""
         self._frame = (picture.width, picture.height)
+        self._drained += 1
         if picture.in_tiles:
             self._draw_tiles(picture)
         else:
             self._draw_cells(picture)
-        self._drained += 1
-        self.call_after_refresh(self._ask_whether_seen, self._drained)
+        if picture.in_tiles and not picture.is_whole:
+            self._ask_whether_seen(self._drained)  # no text changes
+        else:
+            self.call_after_refresh(self._ask_whether_seen, self._drained)
 
     def _draw_tiles(self, picture: Drawn) -> None:
         driver, view = driver_of(self.app), self.frame_view

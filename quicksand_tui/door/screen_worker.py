@@ -144,6 +144,8 @@ class Worker:
 
     async def _draw(self) -> None:
         order, damage = self._order, self._damage
+        # From here on: encoding takes a part of the interval, and does not come on top of it.
+        next_at = asyncio.get_running_loop().time() + order.interval_s
         is_whole = self._is_new_view()
         frame = await self._frame()
         view = order.view(frame.width, frame.height)
@@ -161,7 +163,7 @@ class Worker:
             data = before + self._canvas.draw(frame, view, damage)
         if data or is_whole:
             self._sent += 1
-            self._next_at = asyncio.get_running_loop().time() + order.interval_s
+            self._next_at = next_at
             drawn = Drawn(frame.width, frame.height, is_whole, data, order.way == TILES)
             await _send(Kind.DRAWN, drawn.pack())
 

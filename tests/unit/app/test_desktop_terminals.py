@@ -18,6 +18,7 @@ from tests.pty_terminal import WHOLE, PtyTerminal
 from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
+from tests.unit.pixels.test_view import pressed
 
 APP = str(Path(__file__).with_name("desktop_app.py"))
 COLUMNS, ROWS = 110, 32
@@ -318,8 +319,7 @@ def test_characters_of_no_us_keyboard_are_typed_in_order_with_the_keys(screen: F
         wait_for(lambda: typed.exists() and typed.read_text() == "éß", what="the text")
         terminal.type("漢😀\x1b[200~ein\r\nText\x1b[201~".encode())
         wait_for(lambda: typed.read_text() == "éß漢😀ein\nText", what="the paste")
-        keys = [event[1] for event in screen.events if event[0] == "key" and event[2]]
-        assert keys == [ord("a")]
+        wait_for(lambda: pressed(screen) == [ord("a")], what="the key")
         terminal.type(b"\x1dd")
         terminal.sees("q quit")
         assert terminal.quits() == 0

@@ -138,6 +138,7 @@ class FakeDesktop:
                 continue
             wanted.clear()
             seen = version
+            right, bottom = min(right, size[0]), min(bottom, size[1])  # others had other sizes
             data = picture.crop((x, y, right, bottom)).tobytes()
             vnc.send(update(raw(x, y, right - x, bottom - y, data)))
             await vnc.writer.drain()

@@ -90,6 +90,11 @@ def shows(terminal: PtyTerminal, picture: Image.Image) -> None:
     wait_for(lambda: looks_like(terminal, picture), what="the picture", timeout=20)
 
 
+def pressed(screen: FakeDesktop) -> list[int]:
+    """The keys that went down."""
+    return [event[1] for event in screen.events if event[0] == "key" and event[2]]
+
+
 def typed(screen: FakeDesktop) -> str:
     """What the guest was given as text."""
     path = screen.path.with_name("typed")
@@ -146,9 +151,9 @@ def test_keys_and_the_mouse_go_to_the_guest(screen: FakeDesktop) -> None:
         shows(terminal, desktop())
         terminal.type(b"aB\x1b[A\x03\x1b[200~hi\n\x1b[201~")
         wait_for(lambda: typed(screen) == "hi\n", what="the paste")
-        pressed = [event[1] for event in screen.events if event[0] == "key" and event[2]]
         shift, control, up = 0xFFE1, 0xFFE3, 0xFF52
-        assert pressed == [97, shift, 66, up, control, 99]
+        keys = [97, shift, 66, up, control, 99]
+        wait_for(lambda: pressed(screen) == keys, what="the keys")
         # The picture is 60x19 cells from row 0.
         terminal.type(b"\x1b[<0;31;11M\x1b[<32;61;2M\x1b[<0;1;1m")
         wait_for(lambda: ("pointer", 5, 10, 0) in screen.events, what="the release")
