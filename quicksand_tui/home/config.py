@@ -206,7 +206,7 @@ SETTINGS = (
         _graphics,
         '"auto"',
         "How desktops are drawn: with kitty's graphics where the terminal can show them in text "
-        '(kitty, Ghostty), else in half cells; "kitty" and "half" do so in any terminal.',
+        '(kitty, Ghostty), else in half cells; "kitty" and "half" choose.',
     ),
     Setting(
         "look_every_s",

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from quicksand_tui.model.verbs import find_verb
-from quicksand_tui.pixels.choice import WISHES, Colours, Way, choose_colours, choose_way
+from quicksand_tui.pixels.choice import (
+    WISHES,
+    Colours,
+    Way,
+    choose_colours,
+    choose_way,
+    choose_way_in_text,
+)
 from quicksand_tui.pixels.keysyms import ALT, CONTROL, SHIFT, Chord, Stroke, keysym_of, strokes
 from quicksand_tui.pixels.user_input import (
     PASTE_MAX,
@@ -131,3 +138,28 @@ def test_the_colours_are_what_the_environment_says(
 
 def test_what_can_be_wished_is_what_the_command_takes() -> None:
     assert find_verb("view").parameter("graphics").choices == WISHES
+
+
+@pytest.mark.parametrize(
+    ("wish", "graphics", "name", "in_multiplexer", "true_colours", "way"),
+    [
+        ("auto", "kitty", "kitty(0.40.0)", False, True, Way.KITTY),
+        ("auto", "kitty", "ghostty 1.1.0", False, True, Way.KITTY),
+        ("auto", "kitty", "WezTerm 20240203", False, True, Way.HALF),
+        ("auto", "kitty", "", False, True, Way.HALF),
+        ("auto", "sixel", "foot(1.16)", False, True, Way.HALF),
+        ("auto", "none", "kitty(0.10)", False, True, Way.HALF),
+        ("auto", "kitty", "kitty(0.40.0)", True, True, Way.HALF),
+        ("auto", "kitty", "kitty(0.40.0)", False, False, Way.HALF),
+        ("half", "kitty", "kitty(0.40.0)", False, True, Way.HALF),
+        ("kitty", "none", "", True, True, Way.KITTY),
+        ("kitty", "kitty", "kitty(0.40.0)", False, False, Way.HALF),
+    ],
+)
+def test_images_within_text_are_for_terminals_that_are_known_to_show_them(
+    wish: str, graphics: str, name: str, in_multiplexer: bool, true_colours: bool, way: Way
+) -> None:
+    found = choose_way_in_text(
+        wish, graphics, name, in_multiplexer=in_multiplexer, true_colours=true_colours
+    )
+    assert found is way
