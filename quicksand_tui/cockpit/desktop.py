@@ -64,8 +64,9 @@ one that answers no more."""
 class ScreenSeen(Message):
     """The terminal has drawn a picture."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, screen: int, number: int) -> None:
         super().__init__()
+        self.screen = screen
         self.number = number
 
 
@@ -176,8 +177,7 @@ class DesktopView(Widget, can_focus=True):
         if self._screen is not None:
             self._screen.close()
             self._screen = None
-        self._blank()
-        self._drop_images()
+        self._forget_all()
         self.order = Order()
         if sandbox_id:
             self._number += 1
@@ -204,7 +204,7 @@ class DesktopView(Widget, can_focus=True):
         return cast("Host", self.app)
 
     def on_mount(self) -> None:
-        self._host.terminal_changed.subscribe(self, lambda _: self.fit())
+        self._host.terminal_changed.subscribe(self, self._meet_terminal)
 
     def on_unmount(self) -> None:
         self.watch_screen("")
@@ -212,6 +212,11 @@ class DesktopView(Widget, can_focus=True):
     def on_resize(self) -> None:
         self._blank()
         self.fit()
+
+    def _meet_terminal(self, _: None) -> None:
+        """Draws anew: another program may have had the terminal, or it can do more."""
+        self.fit()
+        self._go_on()
 
     def fit(self) -> None:
         """Asks for all of the picture again, as the terminal and the view are now."""
@@ -264,6 +269,14 @@ class DesktopView(Widget, can_focus=True):
         self._strips.clear()
         self.refresh()
 
+    def _forget_all(self) -> None:
+        """Forgets the pictures of a screen that is gone."""
+        self._drained = 0
+        self._frame = (0, 0)
+        self._stop_patience()
+        self._blank()
+        self._drop_images()
+
     def _drop_images(self) -> None:
         """Has the terminal forget the images; there must be no text that shows them."""
         driver = driver_of(self.app)
@@ -287,10 +300,11 @@ class DesktopView(Widget, can_focus=True):
             self._draw_tiles(picture)
         else:
             self._draw_cells(picture)
+        seen = ScreenSeen(self._number, self._drained)
         if picture.in_tiles and not picture.is_whole:
-            self._ask_whether_seen(self._drained)  # no text changes
+            self._ask_whether(seen)  # no text changes
         else:
-            self.call_after_refresh(self._ask_whether_seen, self._drained)
+            self.call_after_refresh(self._ask_whether, seen)
 
     def _draw_tiles(self, picture: Drawn) -> None:
         driver, view = driver_of(self.app), self.frame_view
@@ -315,44 +329,48 @@ class DesktopView(Widget, can_focus=True):
             if not picture.is_whole:
                 self.refresh(Region(0, row, self.size.width, 1))
 
-    def _ask_whether_seen(self, number: int) -> None:
+    def _ask_whether(self, seen: ScreenSeen) -> None:
         """Has the next picture drawn when the terminal has drawn this one."""
         driver = driver_of(self.app)
-        seen = ScreenSeen(number)
+        if driver is not None and not driver.has_terminal:
+            return  # `_meet_terminal` goes on
         if driver is None or not self._answers:
-            self._go_on_after(number)
+            self._see(seen)
         elif driver.when_drawn(lambda: self.post_message(seen)):
-            self._patience = self.set_timer(PATIENCE_S, lambda: self._lose_patience(number))
+            self._stop_patience()
+            self._patience = self.set_timer(PATIENCE_S, self._lose_patience)
         else:
-            self._go_on_after(number)
+            self._see(seen)
 
-    def _lose_patience(self, number: int) -> None:
-        self._answers = False
-        self._go_on_after(number)
+    def _lose_patience(self) -> None:
+        driver = driver_of(self.app)
+        if driver is not None and driver.has_terminal:
+            self._answers = False
+            self._go_on()
+
+    def _stop_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.stop()
+            self._patience = None
 
     @on(ScreenSeen)
     def _see(self, event: ScreenSeen) -> None:
         event.stop()
-        self._go_on_after(event.number)
+        # Another one is that of a screen that is gone.
+        if (event.screen, event.number) == (self._number, self._drained):
+            self._go_on()
 
-    def _go_on_after(self, number: int) -> None:
-        if number != self._drained:
-            return  # that of a screen that is gone
-        if self._patience is not None:
-            self._patience.stop()
-            self._patience = None
+    def _go_on(self) -> None:
+        self._stop_patience()
         if self._screen is not None:
-            self._screen.order(drained=number)
+            self._screen.order(drained=self._drained)
 
     @on(ScreenGone)
     def _lose(self, event: ScreenGone) -> None:
         event.stop()
         if event.screen == self._number:
             self.why = event.why
-            self._drained = 0
-            self._frame = (0, 0)
-            self._blank()
-            self._drop_images()
+            self._forget_all()
             self.post_message(DesktopChanged())
 
     def render_line(self, y: int) -> Strip:

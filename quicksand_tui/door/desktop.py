@@ -139,17 +139,25 @@ class EngineScreen:
             async with sandbox.display() as client, Screen.open(machine) as screen:
                 self._input = GuestInput(client, sandbox, self._sink.told)
                 self._screen = screen
-                sending = self._engine.create_task(self._input.run(), name="quicksand-desktop-keys")
+                tasks = {
+                    self._engine.create_task(self._input.run(), name="quicksand-desktop-keys"),
+                    self._engine.create_task(self._draw(screen), name="quicksand-desktop-pictures"),
+                }
                 try:
-                    await screen.change(**self._order, drained=0)
-                    while True:
-                        self._sink.drawn(await screen.next_drawn())
+                    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     self._input = self._screen = None
-                    sending.cancel()
-                    await asyncio.wait({sending})
-                    # A display that is gone is told by the screen's process, too.
-                    sending.cancelled() or sending.exception()
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.wait(tasks)
+                for task in done:
+                    task.result()
+
+    async def _draw(self, screen: Screen) -> None:
+        """Passes pictures on. Raises DisplayError when the screen is gone."""
+        await screen.change(**self._order, drained=0)
+        while True:
+            self._sink.drawn(await screen.next_drawn())
 
     async def _change(self, changes: dict[str, Any]) -> None:
         kept = {name: value for name, value in changes.items() if name != "drained"}

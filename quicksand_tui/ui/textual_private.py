@@ -111,7 +111,8 @@ class RawDriver(LinuxDriver):
         self._splitter = InputSplitter()
         self._is_drawn = False
         """The alternate screen is already shown."""
-        self._has_terminal = False
+        self.has_terminal = False
+        """The terminal is the app's, not another program's."""
         self.last_images = b""
         """What is written before another program gets the terminal, to delete the app's images."""
         self._drawn: deque[Callable[[], object]] = deque()
@@ -141,7 +142,9 @@ class RawDriver(LinuxDriver):
                 self.attrs_before = self._probe.attributes
         if self.raw:
             self._report_keys_plainly()  # after a stop, Textual has pushed its flags again
-        self._has_terminal = True
+        self._drawn.clear()
+        self._owes_nothing.set()
+        self.has_terminal = True
         self.send_message(TerminalTaken())
 
     def stop_application_mode(self) -> None:
@@ -149,13 +152,13 @@ class RawDriver(LinuxDriver):
             self.write(_NO_MOUSE_PIXELS)
         self.write_images(self.last_images)
         super().stop_application_mode()
-        self._has_terminal = False
+        self.has_terminal = False
         if self._probe is not None:
             self._probe.taken_over = False
 
     def disable_input(self) -> None:
         # What the terminal still answers would be input for whoever reads next.
-        if self._has_terminal:
+        if self.has_terminal:
             self._owes_nothing.wait(ANSWER_SSH_S if over_ssh(os.environ) else ANSWER_LOCAL_S)
         super().disable_input()
 
@@ -164,14 +167,14 @@ class RawDriver(LinuxDriver):
     def write_images(self, data: bytes) -> bool:
         """Writes what draws images or deletes them; returns False while another program has the
         terminal, which then shows none of ours."""
-        if self._has_terminal and data:
+        if self.has_terminal and data:
             super().write(data.decode("ascii"))
-        return self._has_terminal
+        return self.has_terminal
 
     def when_drawn(self, call: Callable[[], object]) -> bool:
         """Calls ``call``, on the thread that reads, once the terminal has drawn what was written
         before; returns False if this one does not tell."""
-        if not (self._has_terminal and self._replies.answered):
+        if not (self.has_terminal and self._replies.answered):
             return False
         self._drawn.append(call)
         self._owes_nothing.clear()
