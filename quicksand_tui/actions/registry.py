@@ -159,7 +159,7 @@ DESKTOP_ACTIONS: tuple[Action, ...] = (
         )
     ),
     _desktop("save_picture", "s", "Save the screen as a PNG file here", label="save"),
-    _desktop("record", "r", "Record the screen into a GIF file here, or end the recording"),
+    _desktop("record", "r", "Record the screen into a GIF file here, or end that"),
     _desktop("zoom", "z", "This part alone, or all of them"),
     _desktop("checkpoint", "c", "Keep this instant: memory, processes and disk",
              reasons.checkpoint, changes=True),
@@ -285,7 +285,7 @@ ACTIONS: tuple[Action, ...] = (
     _tree("command", "colon", "Type a command, completed as you type", footer=False),
     _tree("pin", "p", "Keep it from being deleted, or no longer",
           reasons.go_there, verb="checkpoint pin"),
-    _tree("compare", "space", "Show its screen beside that of the one under the cursor, or no more",
+    _tree("compare", "space", "Compare its screen with another one, or stop that",
           reasons.compare, footer=False),
     _tree("copy", "y", "Copy its tag, where the terminal allows it",
           reasons.go_there, footer=False),
