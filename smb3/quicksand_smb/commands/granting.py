@@ -79,10 +79,11 @@ def check_others(
 def wanted_grant(
     request: Request, wanted: CreateRequest, *, is_directory: bool
 ) -> leases.Wanted | None:
-    """What a client asks to keep, where it may keep anything."""
+    """What a client asks to keep. Its key counts also where nothing may be kept (`may_keep`): one
+    that has a file must not be given to a directory."""
     connection = request.connection
     kept = connection.house.config.leases
-    if kept == "none" or is_directory != (kept == "directories"):
+    if kept == "none" or (kept == "directories" and not is_directory):
         return None
     if wanted.oplock != leases.LEASE:
         state = leases.OPLOCKS.get(wanted.oplock, leases.NONE)
@@ -94,6 +95,11 @@ def wanted_grant(
     parent = said.parent if said.flags & wire.PARENT_KEY else b""
     key = (connection.client_guid, said.key)
     return leases.Wanted(said.state, key, said.version, parent, said.epoch)
+
+
+def may_keep(request: Request, *, is_directory: bool) -> bool:
+    """Whether the configuration has clients keep anything of directories, or of files."""
+    return is_directory == (request.connection.house.config.leases == "directories")
 
 
 def most_kept(request: Request, plan: Plan, file: File, handle: Handle) -> int:

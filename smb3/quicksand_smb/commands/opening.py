@@ -7,6 +7,7 @@ from quicksand_smb.commands.granting import (
     HeldUp,
     check_others,
     level_of,
+    may_keep,
     most_kept,
     told_lease,
     wait_for_grants,
@@ -354,7 +355,8 @@ def _admit(
     handle.mode = wanted.options & _KEPT_OPTIONS
     handle.is_posix = plan.is_posix
     handle.deletes = bool(wanted.options & wire.DELETE_ON_CLOSE)
-    if keeps and (is_directory or node.kind is Kind.FILE):
+    is_kept = may_keep(request, is_directory=is_directory)
+    if keeps and is_kept and (is_directory or node.kind is Kind.FILE):
         leases.grant(
             file,
             handle,

@@ -275,3 +275,16 @@ def test_without_watches_nothing_is_kept(reader: Client, monkeypatch: pytest.Mon
     monkeypatch.setattr(kernel, "inotify_add", refuse)
     assert state_of(open_read(reader)) == 0
     monkeypatch.undo()
+
+
+def test_the_key_of_a_file_is_none_for_a_directory(
+    pair: tuple[Client, Client], tmp_path: Path
+) -> None:
+    client, _ = pair
+    (tmp_path / "d").mkdir()
+    open_lease(client, KEY, ALL)
+    body = c.create("d", disposition=1, access=0x81, oplock=0xFF, contexts=c.lease(KEY, ALL))
+    assert client.ask(c.CREATE, body).status == 0xC000000D
+    other = c.create("d", disposition=1, access=0x81, oplock=0xFF, contexts=c.lease(OTHER, ALL))
+    answer = client.ask(c.CREATE, other)
+    assert (answer.status, answer.body[2]) == (0, 0), "nothing is kept of it"
