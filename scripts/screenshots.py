@@ -62,6 +62,7 @@ def places() -> Iterator[None]:
             (root / "data" / name).symlink_to(prepared.data / name)
         os.environ["QUICKSAND_RUNTIME_DIR"] = str(root / "run")
         os.environ["QUICKSAND_DATA_DIR"] = str(root / "data")
+        os.environ["QUICKSAND_SPARES"] = "off"
         try:
             yield
         finally:

@@ -85,6 +85,7 @@ def fresh_places(prepared: Paths) -> Iterator[Paths]:
         patch.setenv("QUICKSAND_DATA_DIR", str(root / "data"))
         patch.setenv("QUICKSAND_STATE_DIR", str(root / "state"))
         patch.setenv("QUICKSAND_TEMPLATES", "use")
+        patch.setenv("QUICKSAND_SPARES", "off")
         # Not the user's config, nor what the user typed.
         patch.setenv("XDG_CONFIG_HOME", str(root / "config"))
         patch.setenv("QUICKSAND_STATE_DIR", str(root / "state"))

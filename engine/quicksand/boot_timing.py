@@ -23,7 +23,8 @@ class BootTiming:
     connect_qmp_s: float = 0.0
     post_boot_s: float = 0.0
     mode: str = "cold boot"
-    """The state that the guest started from: "cold boot", "template" or "checkpoint"."""
+    """The state that the guest started from: "cold boot", "template", "checkpoint" or "spare"
+    (a machine that had started from a template before and waited)."""
     note: str = ""
     """Why no template was used; "" if none was looked for."""
     kernel_boot_s: float | None = None

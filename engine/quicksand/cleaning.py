@@ -15,11 +15,14 @@ from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
 from quicksand.host.removal import id_of, remove
 from quicksand.images.store import REMOVED
+from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Status, is_id
 from quicksand.sandbox_trash import SandboxTrash
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
+from quicksand.spares.claiming import end
+from quicksand.spares.spare import list_spares
 from quicksand.templates import discard, list_templates, templates_dir
 
 
@@ -27,6 +30,8 @@ class Waste(StrEnum):
     """The kinds of things that can be removed."""
 
     TEMPLATES = "templates"
+    SPARES = "spares"
+    """What waits for the next start (quicksand/spares), with its processes."""
     INITRDS = "initrds"
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""
@@ -36,6 +41,7 @@ class Waste(StrEnum):
 
 COST = {
     Waste.TEMPLATES: "the next start of each machine boots",
+    Waste.SPARES: "they are ended; the next start of each machine is slower",
     Waste.INITRDS: "the next start makes them again",
     Waste.VERDICTS: "the next start probes and checks again",
     Waste.TRASH: "these sandboxes and saves cannot be brought back then",
@@ -78,6 +84,7 @@ class Cleaner:
         trash += [place for found in self._removed.list() for place in found.places]
         found = [
             self._heap(Waste.TEMPLATES, self._templates(), starting),
+            self._heap(Waste.SPARES, self._spares()),
             self._heap(Waste.INITRDS, self._initrds(), starting),
             self._heap(Waste.VERDICTS, [cache / name for name in CACHED_VERDICTS]),
             self._heap(Waste.TRASH, trash),
@@ -104,6 +111,9 @@ class Cleaner:
     def _templates(self) -> list[Path]:
         return [template.root for template in list_templates(self._paths)]
 
+    def _spares(self) -> list[Path]:
+        return [sandbox_dir(self._paths, s.id).root for s in list_spares(self._paths)]
+
     def _initrds(self) -> list[Path]:
         """The cached initrds except those of running machines: a revert starts a new QEMU with the
         same initrd."""
@@ -121,6 +131,7 @@ class Cleaner:
         before = Footprint.together(heap.footprint for heap in chosen).own
         work: dict[Waste, Callable[[Heap], None]] = {
             Waste.TEMPLATES: self._clean_templates,
+            Waste.SPARES: self._clean_spares,
             Waste.INITRDS: self._clean_initrds,
             Waste.VERDICTS: _remove,
             Waste.TRASH: self._clean_trash,
@@ -151,6 +162,12 @@ class Cleaner:
         for root in heap.paths:
             with contextlib.suppress(QuicksandError):
                 discard(root)
+
+    def _clean_spares(self, heap: Heap) -> None:
+        shown = {path.name for path in heap.paths}
+        for spare in list_spares(self._paths):
+            if spare.id in shown:
+                end(Registry(self._paths), spare)
 
     def _clean_initrds(self, heap: Heap) -> None:
         """Rename the initrds first, then look for starts: a start that begins later makes a new

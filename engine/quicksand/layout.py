@@ -5,6 +5,7 @@
     <data>/sandboxes/<id>/      what outlives a stop
         .quicksand              marks it as quicksand's, so that it may be removed (host/removal.py)
         sandbox.json            the record: name, config, image, time of creation
+        spare.json              instead of that: no sandbox yet, but a spare (spares/)
         lock                    flock'ed by the client that starts it, then by keeper and QEMU
         head.json               which layers the guest's disk is made of at this moment
         head.json.broken        a head that could not be read, renamed by a start at a checkpoint
@@ -112,6 +113,10 @@ class SandboxDir:
     @property
     def record(self) -> Path:
         return self.root / "sandbox.json"
+
+    @property
+    def spare(self) -> Path:
+        return self.root / "spare.json"
 
     @property
     def lock(self) -> Path:

@@ -101,6 +101,23 @@ class Stopwatch:
         return BootTiming(**phases, mode=self.mode, note=self.note)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a start has found out before it makes anything."""
+
+    parts: Parts
+    watch: Stopwatch
+
+
+async def look_for_parts(
+    registry: Registry, record: Record, progress: Progress | None = None
+) -> Found:
+    """Begin a start: find the machine's parts. Raises HostError, ImageError."""
+    watch = Stopwatch(progress)
+    watch.begin("image")
+    return Found(await gather_parts(registry, record, watch.lap), watch)
+
+
 async def boot(
     registry: Registry,
     record: Record,
@@ -109,18 +126,19 @@ async def boot(
     progress: Progress | None = None,
     at: str | None = None,
     warm: bool = False,
+    found: Found | None = None,
 ) -> LiveMachine:
     """Start the sandbox of ``record``, whose lock the caller holds as the descriptor ``lock``. It
     boots, or continues from its checkpoint ``at`` or, if ``warm``, from a template of its machine.
-    If there is no template, it boots and one is made in the background.
+    If there is no template, it boots and one is made in the background. ``found`` is what
+    `look_for_parts` returned for it, if that was called.
 
     Raises CheckpointNotFoundError, HistoryError, SaveError, HostError, ImageError, MachineError,
     AgentError. Nothing runs then and the runtime directory is removed; the caller keeps or removes
     the sandbox's directory.
     """
-    watch = Stopwatch(progress)
-    watch.begin("image")
-    parts = await gather_parts(registry, record, watch.lap)
+    found = found or await look_for_parts(registry, record, progress)
+    watch, parts = found.watch, found.parts
     watch.begin("disk")
     if not warm:
         return await _start(registry, record, lock, watch, parts, at=at)

@@ -213,8 +213,9 @@ class Registry:
 
     # Making and removing
 
-    def create(self, record: Record) -> int:
-        """Create the directory of a new sandbox and lock it; returns the lock's descriptor.
+    def create(self, record: Record, *, unlisted: bool = False) -> int:
+        """Create the directory of a new sandbox and lock it; returns the lock's descriptor. One
+        that is ``unlisted`` gets no record and takes no name (a spare, for instance).
 
         Raises NameTakenError if another sandbox has the name, ConfigError for a bad name,
         StateError, PathError, DiskSpaceError.
@@ -224,9 +225,8 @@ class Registry:
         place = sandbox_dir(self.paths, record.id)
         with self._names_locked():
             self.reap()
-            self._require_free(
-                record.name, hint=f"choose another, or `quicksand-tui rm {record.name}` first"
-            )
+            if not unlisted:
+                self._require_free(record.name, hint=taken_hint(record.name))
             with map_os_errors(place.root):
                 make_marked(place.root)
             lock = None
@@ -234,7 +234,8 @@ class Registry:
                 with map_os_errors(place.lock):
                     lock = lock_within(place.lock, LOCK_WAIT_S)
                 assert lock is not None, "nobody knows this directory yet"
-                write_json(place.record, record.to_json())
+                if not unlisted:
+                    write_json(place.record, record.to_json())
             except BaseException:
                 with contextlib.suppress(OSError):  # the next reaping takes it
                     remove(place.root)
@@ -442,6 +443,11 @@ class Registry:
             yield
         finally:
             os.close(lock)
+
+
+def taken_hint(name: str) -> str:
+    """What to do if a sandbox has the name already."""
+    return f"choose another, or `quicksand-tui rm {name}` first"
 
 
 def _how_it_ended(ended: dict[str, Any]) -> str:

@@ -101,7 +101,8 @@ class Sandbox(Desktop):
 
         ``warm``: let the first start continue from a template (a checkpoint of a machine of this
         kind, taken just after boot). If there is none, the machine boots and a background process
-        makes a template for later starts.
+        makes a template for later starts. If a spare waits (a machine that has started from the
+        template already), the start takes that one over.
 
         ``build``: whether `start` may build a missing image, which takes minutes. None means yes
         if stderr is a terminal.
@@ -765,7 +766,8 @@ class Sandbox(Desktop):
 
     @property
     def id(self) -> str:
-        """12 hexadecimal digits, unique on this host."""
+        """12 hexadecimal digits, unique on this host. The first start may give it another one: that
+        of the spare that it takes over."""
         return self._life.id
 
     @property

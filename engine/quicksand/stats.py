@@ -134,6 +134,16 @@ def process_usage(pid: int) -> tuple[float, int]:
     return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def memory_of(pid: int) -> int:
+    """Bytes of memory of a process; pages that it shares with others count in part (PSS, proc(5)).
+    Where the system does not tell, its resident bytes; 0 if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:") * 1024
+    except (OSError, StopIteration):
+        return process_usage(pid)[1]
+
+
 def allocated_size(path: Path) -> int:
     """Bytes that the files below a directory occupy on disk (st_blocks, not apparent sizes)."""
     total = 0

@@ -8,16 +8,15 @@ of, so a template of another machine is never found. It can be removed at any ti
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import json
 import os
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.background import run_later
 from quicksand.config import Accelerator
 from quicksand.errors import QuicksandError
 from quicksand.host.cpu import describe_cpu, read_microcode
@@ -131,28 +130,7 @@ async def make_in_background(templates: Templates) -> None:
     """
     if templates.refusal or templates.is_being_made or os.environ.get(VARIABLE) == USE_ONLY:
         return
-    shell = 'exec "$@" <&3 3<&- >/dev/null 2>&1 &'
-    read, write = os.pipe()
-    try:
-        # A record always fits into the pipe's buffer (64 KiB on Linux, pipe(7)).
-        os.write(write, json.dumps(templates.record.to_json()).encode())
-    finally:
-        os.close(write)
-    try:
-        starter = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "-c",
-            f"exec 3<&0; {shell}",
-            "sh",
-            *(sys.executable, "-P", "-m", MAKER),
-            stdin=read,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        await starter.wait()
-    finally:
-        os.close(read)
+    await run_later(MAKER, templates.record.to_json())
 
 
 def list_templates(paths: Paths) -> list[TemplateInfo]:

@@ -16,6 +16,7 @@ from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Registry
 from quicksand.sandbox_trash import SandboxTrash
 from quicksand.saves.workspaces import known_stores
+from quicksand.spares.spare import list_spares
 from quicksand.templates import list_templates, templates_dir
 
 
@@ -23,6 +24,8 @@ class Kind(StrEnum):
     """The kinds of things that occupy space, in the order in which they are shown."""
 
     SANDBOX = "sandboxes"
+    SPARE = "spares"
+    """They wait for the next start (quicksand/spares)."""
     SAVE = "saves"
     TRASH = "trash"
     """Sandboxes and saves that were removed but can be brought back."""
@@ -89,6 +92,7 @@ def measure(paths: Paths, cwd: Path | None = None) -> Usage:
 def _sandboxes(paths: Paths) -> Iterator[Item]:
     registry = Registry(paths)
     names, trash = {entry.id: entry.name for entry in registry.list()}, SandboxTrash(registry)
+    spares = {spare.id for spare in list_spares(paths)}
     for trashed in trash.list():
         yield _item(Kind.TRASH, trashed.name, *trashed.places)
     for path in _entries(paths.sandboxes):
@@ -98,7 +102,8 @@ def _sandboxes(paths: Paths) -> Iterator[Item]:
             yield _item(Kind.LEFTOVER, path.name, path)
         else:
             name = names.get(path.name, path.name)
-            yield _item(Kind.SANDBOX, name, path, *_memory_of(sandbox_dir(paths, path.name)))
+            kind = Kind.SPARE if path.name in spares else Kind.SANDBOX
+            yield _item(kind, name, path, *_memory_of(sandbox_dir(paths, path.name)))
 
 
 def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:

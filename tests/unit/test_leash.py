@@ -74,10 +74,10 @@ async def test_a_second_machine_dies_with_the_owner_too(stage: Stage) -> None:
 
 async def test_an_owner_that_lets_go_before_it_is_put_on_ends_it(stage: Stage) -> None:
     """Between the start of the keeper and that of QEMU: nothing is left of it."""
-    held = Leash()
+    held = Leash.make()
     pid = os.fork()
     if pid == 0:
-        os.close(held._ours)
+        os.close(held.ours)
         os.read(held.theirs, 1)  # until the owner is gone
         leash.put_on(held.theirs, None)
         os._exit(0)

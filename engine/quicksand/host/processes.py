@@ -8,11 +8,12 @@ that another process that reuses the id is never mistaken for it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -94,6 +95,17 @@ def list_processes() -> list[Process]:
     return found
 
 
+def running_modules(modules: Collection[str]) -> list[tuple[int, str]]:
+    """List the processes of this user that run one of these Python ``modules``, or are about to:
+    (process id, module)."""
+    found = []
+    for pid, _, words in _commands(modules) if PROC.joinpath("self").exists() else _ps():
+        for before, word in itertools.pairwise(words):
+            if before == "-m" and word in modules:
+                found.append((pid, word))
+    return found
+
+
 def processes_of(place: str | Path) -> list[Process]:
     """List those of the sandbox with the directory ``place``, which they may name differently."""
     return [process for process in list_processes() if is_same_place(process.of, place)]
@@ -156,10 +168,16 @@ def _own_pids() -> Iterator[int]:
 
 
 def _proc() -> Iterator[tuple[int, str, list[str]]]:
+    return _commands((MONITOR, KEEPER))
+
+
+def _commands(parts: Collection[str]) -> Iterator[tuple[int, str, list[str]]]:
+    """List the processes whose command line has one of these ``parts``."""
+    wanted = [part.encode() for part in parts]
     for pid in _own_pids():
         with contextlib.suppress(OSError):
             line = (PROC / str(pid) / "cmdline").read_bytes()
-            if MONITOR.encode() in line or KEEPER.encode() in line:
+            if any(part in line for part in wanted):
                 yield pid, start_of(pid), os.fsdecode(line).split("\0")
 
 

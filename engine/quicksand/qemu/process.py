@@ -108,13 +108,20 @@ class _Status(asyncio.Protocol):
 class Leash:
     """The pipe that ends QEMU when its owner's end closes (keeper_parts/leash.py)."""
 
-    def __init__(self) -> None:
+    def __init__(self, theirs: int, ours: int) -> None:
+        self.theirs = theirs
+        """The read end, which QEMU has too."""
+        self.ours = ours
+        """The write end, which only the owner has."""
+
+    @classmethod
+    def make(cls) -> Leash:
         """Raises OSError if there are no descriptors left."""
-        self.theirs, self._ours = os.pipe()
+        return cls(*os.pipe())
 
     def close(self) -> None:
         """Close both ends. To be called once."""
-        os.close(self._ours)
+        os.close(self.ours)
         os.close(self.theirs)
 
 
@@ -140,6 +147,16 @@ class OwnedProcess:
                 os.write(self._lifeline, b"D")
             self.cut()
             self._transport.close()
+
+    @property
+    def leash_end(self) -> int:
+        """The owner's end of the leash, for the keeper that is to hold it (`give_away`)."""
+        return self._leash.ours
+
+    def give_away(self) -> None:
+        """Close all that ties QEMU to this process, after the keeper has taken it (`wait`)."""
+        self.cut()
+        self._transport.close()
 
     def kill(self) -> None:
         """End QEMU and keep the sandbox's directory, even if it is to be discarded."""
@@ -179,7 +196,7 @@ async def launch(
     OSError.
     """
     argv = [sys.executable, "-I", "-S", str(KEEPER), str(sandbox.root), str(runtime.root)]
-    leash = Leash()
+    leash = Leash.make()
     argv += [str(lock), str(leash.theirs), "discard" if discard else "keep"]
     environment = {**LEAN, **binaries.env}
     argv += [*(f"{name}={value}" for name, value in environment.items()), "--"]
@@ -200,8 +217,7 @@ async def _start_keeper(
     lifeline_read, lifeline = os.pipe()
     status_read, status_write = os.pipe()
     try:
-        loop = asyncio.get_running_loop()
-        transport, status = await loop.connect_read_pipe(_Status, os.fdopen(status_read, "rb", 0))
+        transport, status = await _watch_status(status_read)
     except BaseException:
         for descriptor in (lifeline_read, lifeline, status_write):
             os.close(descriptor)
@@ -230,6 +246,63 @@ async def _start_keeper(
         await to_the_end(owned.wait())
         raise
     return owned
+
+
+async def _watch_status(status_read: int) -> tuple[asyncio.BaseTransport, _Status]:
+    loop = asyncio.get_running_loop()
+    return await loop.connect_read_pipe(_Status, os.fdopen(status_read, "rb", 0))
+
+
+class Offer:
+    """What a process passes to the keeper of a sandbox that waits for an owner, to become that."""
+
+    def __init__(
+        self,
+        lifeline: tuple[int, int],
+        status_write: int,
+        status: _Status,
+        transport: asyncio.BaseTransport,
+    ) -> None:
+        self._lifeline_read, self._lifeline = lifeline
+        self._status_write = status_write
+        self._status = status
+        self._transport = transport
+
+    @classmethod
+    async def make(cls) -> Offer:
+        """Raises OSError if there are no descriptors left."""
+        lifeline = os.pipe()
+        try:
+            status_read, status_write = os.pipe()
+            try:
+                transport, status = await _watch_status(status_read)
+            except BaseException:
+                os.close(status_write)
+                raise
+        except BaseException:
+            for descriptor in lifeline:
+                os.close(descriptor)
+            raise
+        return cls(lifeline, status_write, status, transport)
+
+    @property
+    def theirs(self) -> tuple[int, int]:
+        """The descriptors for the keeper."""
+        return self._lifeline_read, self._status_write
+
+    def accepted(self, leash: Leash, *, keeper_pid: int, qemu_pid: int) -> OwnedProcess:
+        """The process that the keeper has given to this one, with its leash."""
+        for descriptor in self.theirs:
+            os.close(descriptor)
+        owned = OwnedProcess(self._lifeline, leash, self._status, self._transport)
+        owned.keeper_pid, owned.qemu_pid = keeper_pid, qemu_pid
+        return owned
+
+    def withdraw(self) -> None:
+        """Close everything. A keeper that has its descriptors by now ends QEMU."""
+        for descriptor in (*self.theirs, self._lifeline):
+            os.close(descriptor)
+        self._transport.close()
 
 
 async def _await_started(owned: OwnedProcess, program: Path) -> None:

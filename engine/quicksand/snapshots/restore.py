@@ -215,10 +215,17 @@ async def repair_guest(session: Session, record: Record, node: Node) -> str:
 
     Returns the agent's token. Raises AgentError.
     """
-    entropy = {"entropy_b64": base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()}
     is_own = node.owner in ("", record.id)
     names = {} if is_own else identity(record, was_used=not node.hidden)
     token = {} if is_own else {"token": secrets.token_hex(16)}
+    await renew(session, names, token)
+    return token.get("token", node.token)
+
+
+async def renew(session: Session, names: dict[str, str], token: dict[str, str]) -> None:
+    """Renew a guest's clock and its random generator's state, and change its ``names`` (parameters
+    of ``set_identity``) and its ``token``, if any are given. Raises AgentError."""
+    entropy = {"entropy_b64": base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()}
     if session.can("renew"):
         now = {"unix_ns": time.time_ns()}
         all_of_it = {**now, **entropy, **names, **token}
@@ -228,10 +235,10 @@ async def repair_guest(session: Session, record: Record, node: Node) -> str:
     else:  # an older agent is in the memory of the checkpoint
         await _set_clock(session)
         await session.request("reseed", entropy)
-        if not is_own:
+        if names:
             await session.request("set_identity", names, timeout=IDENTITY_S)
+        if token:
             await session.request("rotate_token", token)
-    return token.get("token", node.token)
 
 
 def _is_late(reply: dict[str, Any]) -> bool:

@@ -9,13 +9,19 @@ import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.agent.link import AgentLink
 from quicksand.config import SandboxConfig
-from quicksand.errors import QuicksandError, SandboxNotFoundError, StateError
+from quicksand.errors import (
+    MemoryBudgetError,
+    QuicksandError,
+    SandboxNotFoundError,
+    StateError,
+)
 from quicksand.host.files import is_locked
 from quicksand.keepers import KeeperCheck
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
     from quicksand.lifecycle import LiveMachine
     from quicksand.progress import Progress
     from quicksand.saves.store import Save
+
+T = TypeVar("T")
 
 
 class Life:
@@ -179,21 +187,63 @@ class Life:
                 self.config.image, self.registry.paths, build=self._build, progress=self.progress
             )
         record = await asyncio.to_thread(self._new_record)
-        lock = self.registry.create(record)
+        machine, lock = await self._with_memory(lambda: self._make_machine(record))
         try:
-            self._adopt(
-                await lifecycle.boot(
-                    self.registry, record, lock, progress=self.progress, warm=self._warm
-                )
-            )
+            self._adopt(machine)
             self._commit()
         except BaseException:
             await self.end_owned()
             with contextlib.suppress(QuicksandError):
-                lifecycle.remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
+                lifecycle.remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
             raise
         finally:
             os.close(lock)
+        if self._warm:
+            from quicksand.spares.next_start import expect_next
+
+            await expect_next(self.registry, self.require_record(), machine.timing)
+
+    async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
+        """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
+        the spare's id), or is started now."""
+        from quicksand import lifecycle
+        from quicksand.spares.next_start import may_take
+
+        found = None
+        if self._warm and await asyncio.to_thread(may_take, self.registry.paths):
+            from quicksand.spares.handover import take
+
+            found = await lifecycle.look_for_parts(self.registry, record, self.progress)
+            taken = await take(self.registry, record, found.parts, found.watch, named=self._set_id)
+            if taken is not None:
+                return taken.machine, taken.lock
+        self.id = record.id
+        lock = self.registry.create(record)
+        try:
+            machine = await lifecycle.boot(
+                self.registry, record, lock, progress=self.progress, warm=self._warm, found=found
+            )
+        except BaseException:
+            with contextlib.suppress(QuicksandError):
+                lifecycle.remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
+            os.close(lock)
+            raise
+        return machine, lock
+
+    async def _with_memory(self, start: Callable[[], Awaitable[T]]) -> T:
+        """Await ``start``. If it lacks memory, end the spares, which take some for a start that may
+        never come, and try once more."""
+        try:
+            return await start()
+        except MemoryBudgetError:
+            from quicksand.spares.ending import end_all
+
+            if not await asyncio.to_thread(end_all, self.registry):
+                raise
+        return await start()
+
+    def _set_id(self, id_: str) -> None:
+        self.id = id_
 
     def _new_record(self) -> Record:
         record = Record(
@@ -220,7 +270,8 @@ class Life:
         )
 
     def _commit(self) -> None:
-        """Mark the record committed after a first start: from here on the sandbox exists."""
+        """Mark the record committed after a first start: from here on the sandbox exists. One that
+        was a spare is none any more."""
         assert self._machine is not None
         image = self._machine.image
         self.record = replace(
@@ -230,6 +281,8 @@ class Life:
             chain=tuple(str(path) for path in image.chain),
         )
         self.registry.save(self.record)
+        with contextlib.suppress(OSError):
+            sandbox_dir(self.registry.paths, self.id).spare.unlink()
 
     async def _start_again(self, record: Record, at: str | None) -> None:
         from quicksand import lifecycle
@@ -237,7 +290,11 @@ class Life:
         lock = self.registry.lock(record.id)
         try:
             self._adopt(
-                await lifecycle.boot(self.registry, record, lock, progress=self.progress, at=at)
+                await self._with_memory(
+                    lambda: lifecycle.boot(
+                        self.registry, record, lock, progress=self.progress, at=at
+                    )
+                )
             )
         finally:
             os.close(lock)

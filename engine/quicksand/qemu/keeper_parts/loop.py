@@ -15,6 +15,7 @@ from .launch import inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
 from .space import SpaceWatch
+from .waiting import Waiting
 
 LOGS = ("console.log", "qemu.log")
 """The logs of the guest's console and of QEMU itself."""
@@ -48,6 +49,8 @@ class Keeper:
         self.env = env
         self.owned = True
         """Whether there is an owner, who would read the logs and remove the directory itself."""
+        self.waiting: Waiting | None = None
+        """The wait for an owner, while the sandbox belongs to nobody."""
         self.kill_at: float | None = None
         self.asked_to_stop = False
         self.machines: dict[str, Machine] = {}
@@ -188,7 +191,8 @@ class Keeper:
         while not self.current.ended:
             machines = self.machines.values()
             moments = [moment for m in machines for moment in (m.space.look_at, m.ends_at)]
-            due = [moment for moment in (self.kill_at, *moments) if moment is not None]
+            look_at = None if self.waiting is None else self.waiting.look_at
+            due = [moment for moment in (self.kill_at, look_at, *moments) if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
             for descriptor, _ in self.poll.poll(timeout):
                 if (handler := self.handlers.get(descriptor)) is not None:
@@ -199,6 +203,8 @@ class Keeper:
                     machine.kill()
                     machine.ends_at = None
             self.reap()
+            if self.waiting is not None and time.monotonic() >= self.waiting.look_at:
+                self.wait_on()
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.current.kill()
                 self.kill_at = time.monotonic() + 1
@@ -227,6 +233,12 @@ class Keeper:
         self.unwatch(0)
         self.owned = False
         if not data:
+            self.asked_to_stop = True
+            self.current.kill()
+
+    def wait_on(self) -> None:
+        """End a sandbox that is not to wait for an owner any longer."""
+        if self.waiting is not None and self.waiting.is_over():
             self.asked_to_stop = True
             self.current.kill()
 
@@ -355,10 +367,18 @@ class Keeper:
         keep     {name, seconds}: the machine is owned by no connection, and killed in so many
                  seconds
         kill     {name} -> {ended: exit code}, once it has ended
+        wait     {seconds, memory}, with the owner's end of the leash: the sandbox, which this
+                 connection's client owned, belongs to nobody and waits for `own` (waiting.py)
+        own      {discard}, with the read end of a lifeline and the write end of a status pipe: a
+                 sandbox that waits belongs to this connection's client -> {keeper_pid}, with both
+                 ends of the leash and the sandbox's lock
         guard    {on, forwards}: while on, the end of this connection resumes the current machine
                  and restores the forwards that this connection's machines have taken from it
         """
         what = request["op"]
+        if what in ("wait", "own"):
+            (self.serve_wait if what == "wait" else self.serve_own)(client, request)
+            return
         if what == "guard":
             client.guards = bool(request["on"])
             forwards = request.get("forwards")
@@ -387,6 +407,35 @@ class Keeper:
             case _:
                 raise ValueError(f"{what} is not possible for machine {name}")
         client.reply(ok=True)
+
+    def serve_wait(self, client: Client, request: dict[str, object]) -> None:
+        has_leash = self.leash is not None and self.lock is not None
+        if not (self.owned and has_leash) or len(client.descriptors) != 1:
+            raise ValueError("a sandbox without an owner cannot be given away")
+        seconds = request["seconds"]
+        limit = None if seconds is None else float(str(seconds))
+        memory = int(str(request["memory"]))
+        self.waiting = Waiting(client.descriptors[0], self.sandbox_dir, limit, memory)
+        client.descriptors = []
+        self.unwatch(0)
+        self.owned, self.discard = False, True
+        client.reply(ok=True)
+
+    def serve_own(self, client: Client, request: dict[str, object]) -> None:
+        if self.waiting is None or self.asked_to_stop or len(client.descriptors) != 2:
+            raise ValueError("the sandbox does not wait for an owner")
+        assert self.leash is not None
+        assert self.lock is not None
+        for number, descriptor in enumerate(client.descriptors):
+            os.dup2(descriptor, number, inheritable=False)
+        client.drop_descriptors()
+        waiting, self.waiting = self.waiting, None
+        self.owned, self.discard = True, bool(request["discard"])
+        # If the client is gone by now, its lifeline is closed.
+        self.watch(0, self.lifeline)
+        passed = [self.leash, waiting.leash_end, self.lock]
+        client.reply(passed, keeper_pid=os.getpid())
+        waiting.end()
 
     def serve_launch(self, client: Client, name: str, request: dict[str, object]) -> None:
         argv, numbers = request["argv"], request["descriptors"]

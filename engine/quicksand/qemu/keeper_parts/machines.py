@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Sequence
 
 from .files import CHUNK, BoundedLog
 from .space import SpaceWatch
@@ -81,11 +82,17 @@ class Client:
         self.awaits: Machine | None = None
         """The machine about whose end it waits to be told."""
 
-    def reply(self, **values: object) -> None:
+    def reply(self, passed: Sequence[int] = (), **values: object) -> None:
+        """Send a reply, with copies of the descriptors ``passed``."""
         import json
 
+        message = json.dumps(values).encode() + b"\n"
         try:
-            self.connection.sendall(json.dumps(values).encode() + b"\n")
+            if passed:
+                # The socket's buffer is empty, so the few bytes go with them.
+                socket.send_fds(self.connection, [message], passed)
+            else:
+                self.connection.sendall(message)
         except OSError:
             return  # the client is gone, which the loop will notice
 

@@ -1,0 +1,157 @@
+"""From a claimed spare to a running sandbox: what can be given at the hand-over is given, and what
+must not be old is renewed, before any program of the user runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from quicksand import lifecycle
+from quicksand.agent.link import AgentLink
+from quicksand.agent.session import Session
+from quicksand.config import PortForward
+from quicksand.errors import QuicksandError
+from quicksand.host.threads import to_the_end
+from quicksand.layout import MachineDir, runtime_dir, sandbox_dir
+from quicksand.lifecycle import LiveMachine, Stopwatch
+from quicksand.mounts.at_start import MountsAtStart
+from quicksand.planning import Parts, hostname, pick_ports
+from quicksand.qemu.command import forward_rules
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Registry, publish_state
+from quicksand.sandbox_records import Record
+from quicksand.snapshots.restore import FIRST_HELLO_S, renew
+from quicksand.snapshots.successor import human
+from quicksand.spares.claiming import Claimed, claim, let_go
+from quicksand.spares.fitting import growth, list_fitting
+
+MODE = "spare"
+"""`BootTiming.mode` of such a start."""
+
+CONNECT_S = 1.0
+"""Seconds within which QEMU must answer; it takes milliseconds."""
+
+GROW_S = 60.0
+LIMIT_S = 10.0
+"""Seconds for all steps together that take milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A sandbox that was a spare."""
+
+    machine: LiveMachine
+    lock: int
+    """The descriptor of its lock, to be closed once it is committed."""
+
+
+async def take(
+    registry: Registry,
+    record: Record,
+    parts: Parts,
+    watch: Stopwatch,
+    *,
+    named: Callable[[str], None],
+) -> Taken | None:
+    """Start a new sandbox by taking a spare over, whose id it gets: ``named`` is called with that.
+    None if none fits, or if it does not work: then nothing is left of it, and `watch.note` says
+    why.
+
+    Raises NameTakenError, StateError, HostError, ImageError; nothing has changed then.
+    """
+    forwards = pick_ports(record.config.port_forwards)
+    for spare in await asyncio.to_thread(list_fitting, registry.paths, record, parts):
+        watch.begin("qemu")
+        claimed = await claim(registry, record, spare)
+        if claimed is None:
+            continue
+        try:
+            named(spare.id)
+            return Taken(await _hand_over(registry, claimed, parts, forwards, watch), claimed.lock)
+        except (QuicksandError, OSError, TimeoutError) as error:
+            await to_the_end(let_go(registry, claimed))
+            watch.note = f"the spare did not work: {error}"
+            return None
+        except BaseException:
+            await to_the_end(let_go(registry, claimed))
+            raise
+    return None
+
+
+async def _hand_over(
+    registry: Registry,
+    claimed: Claimed,
+    parts: Parts,
+    forwards: tuple[PortForward, ...],
+    watch: Stopwatch,
+) -> LiveMachine:
+    spare, record = claimed.spare, claimed.record
+    place, runtime = sandbox_dir(registry.paths, spare.id), runtime_dir(registry.paths, spare.id)
+    machine = runtime.current()
+    async with contextlib.AsyncExitStack() as undo:
+        mounts = MountsAtStart(record, registry.paths, is_past=False)
+        link = AgentLink(
+            runtime,
+            spare.run.token,
+            why_gone=lambda: lifecycle.why_gone(place, doing="it was in use"),
+        )
+        undo.callback(link.close)
+        monitor = await Monitor.connect(machine, timeout=CONNECT_S)
+        undo.push_async_callback(monitor.close)
+        run = replace(
+            spare.run,
+            keeper_pid=claimed.process.keeper_pid,
+            forwards=tuple((f.host, f.guest) for f in forwards),
+            started=time.time(),
+        )
+        undo.push_async_callback(mounts.give_up)
+        await mounts.begin(machine)
+        async with asyncio.timeout(LIMIT_S):
+            for rule in forward_rules(run.forwards, None):
+                await human(monitor, f"hostfwd_add net0 {rule}")
+            if size := growth(spare, record):
+                await monitor.execute("block_resize", **{"node-name": "disk"}, size=size)
+            watch.lap("launch_process_s")
+            watch.begin("guest")
+            session = await wake(link, machine, spare.port, monitor, spare.run.token)
+            await renew(session, {"hostname": hostname(record.name)}, {})
+        if size:
+            await session.request("grow_root", timeout=GROW_S)
+        await mounts.finish(machine, link.request)
+        watch.lap("connect_agent_s")
+        await monitor.close()
+        publish_state(machine, run)
+        undo.pop_all()
+    watch.mode = MODE
+    watch.lap("post_boot_s")
+    return LiveMachine(
+        record=record,
+        run=run,
+        timing=watch.timing(),
+        process=claimed.process,
+        link=link,
+        image=parts.image,
+        notices=mounts.notices,
+    )
+
+
+async def wake(
+    link: AgentLink, machine: MachineDir, port: int, monitor: Monitor, token: str
+) -> Session:
+    """Resume a spare's VM and shake hands with its agent. Raises MachineError, AgentError."""
+    session = await link.dial(machine, port)
+    hello = asyncio.create_task(
+        session.handshake(token, timeout=FIRST_HELLO_S, set_clock=False), name="quicksand-hello"
+    )
+    try:
+        await asyncio.sleep(0)  # so that it is sent
+        await monitor.execute("cont")
+        await hello
+    except BaseException:
+        hello.cancel()
+        await asyncio.wait((hello,))
+        raise
+    return session

@@ -1,0 +1,28 @@
+"""The program that makes spares in the background: for the machine of the record on its stdin, and
+what is ordered (see `next_start`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from quicksand.errors import QuicksandError
+from quicksand.host.paths import paths
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record
+from quicksand.spares.stock import expect
+
+
+def main() -> int:
+    """Make the spares. Prints nothing; returns the exit code."""
+    try:
+        record = Record.from_json(json.loads(sys.stdin.buffer.read()))
+        asyncio.run(expect(Registry(paths()), record))
+    except (QuicksandError, ValueError):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

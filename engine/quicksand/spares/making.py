@@ -1,0 +1,149 @@
+"""Making a spare: a start from a template, rehearsed, paused, and given to its keeper.
+
+The rehearsal is the hand-over itself (`handover`) and a first command: QEMU's TCG then has all of
+that code translated already. Nothing of any user is in such a guest, so it may run what it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import replace
+
+from quicksand import execution
+from quicksand.agent.session import Session
+from quicksand.errors import MachineError, StateError
+from quicksand.host.files import write_json
+from quicksand.host.memory import OVERHEAD, check_memory
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.lifecycle import LiveMachine, boot, remove_quietly
+from quicksand.planning import Parts, gather_parts, hostname
+from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Registry
+from quicksand.sandbox_records import Record, new_id
+from quicksand.snapshots.restore import renew
+from quicksand.spares.handover import wake
+from quicksand.spares.spare import Fit, Spare
+from quicksand.templates import Templates
+
+WAIT_S = 600.0
+"""Seconds for which a spare waits unless the user wants some to be ready at any time."""
+
+FIRST_COMMAND = "true"
+COMMAND_S = 20.0
+REHEARSALS = 2
+"""The first hand-over and command translate most of the code; the second finds the rest."""
+
+
+def record_of_spare(record: Record) -> Record:
+    """The record of a spare for machines like that of ``record``: without all that a hand-over
+    gives, and ephemeral, since nobody has anything in it."""
+    id_ = new_id()
+    config = replace(record.config, port_forwards=(), mounts=())
+    return replace(
+        record,
+        id=id_,
+        name=id_,
+        config=config,
+        created=time.time(),
+        committed=False,
+        discard=True,
+    )
+
+
+async def make_spare(registry: Registry, record: Record, *, seconds: float | None) -> Spare:
+    """Make a spare for machines like that of ``record``, whose image is resolved. Its keeper ends
+    it after ``seconds`` (None: never), or when the host is short of memory.
+
+    Raises StateError if there can be none or the machine has no template, MemoryBudgetError if the
+    host has no memory for two more such machines, HostError, ImageError, HistoryError,
+    MachineError, AgentError. Nothing is left then.
+    """
+    own = record_of_spare(record)
+    parts = await gather_parts(registry, own)
+    fit = await asyncio.to_thread(Fit.of, registry.paths, record, parts)
+    if fit.refusal:
+        raise StateError(f"there can be no spare: {fit.refusal}")
+    if await asyncio.to_thread(Templates(registry.paths, own, parts).find) is None:
+        raise StateError("there is no template of this machine")
+    await asyncio.to_thread(check_memory, 2 * own.config.memory_bytes + OVERHEAD)
+    lock = registry.create(own, unlisted=True)
+    try:
+        machine = await boot(registry, own, lock, warm=True)
+        try:
+            if machine.timing.mode != "template":
+                raise MachineError(f"it did not start from the template: {machine.timing.note}")
+            return await _prepare(registry, machine, parts, fit.key, seconds)
+        except BaseException:
+            await to_the_end(_end(machine))
+            raise
+    except BaseException:
+        await in_thread_to_the_end(lambda: remove_quietly(sandbox_dir(registry.paths, own.id).root))
+        raise
+    finally:
+        os.close(lock)
+
+
+async def _prepare(
+    registry: Registry, machine: LiveMachine, parts: Parts, key: str, seconds: float | None
+) -> Spare:
+    record = replace(
+        machine.record,
+        image_digest=parts.image.digest,
+        chain=tuple(str(path) for path in parts.image.chain),
+    )
+    runtime = runtime_dir(registry.paths, record.id)
+    current = runtime.current()
+    current.state.unlink()  # no client is to attach to it
+    port = await _rehearse(registry, machine)
+    until = None if seconds is None else time.time() + seconds
+    spare = Spare(id=record.id, key=key, record=record, run=machine.run, port=port, until=until)
+    place = sandbox_dir(registry.paths, record.id)
+    await in_thread_to_the_end(lambda: write_json(place.spare, spare.to_json(), durable=False))
+    memory = record.config.memory_bytes + OVERHEAD
+    async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
+        end = machine.process.leash_end
+        await keeper.ask("wait", seconds=seconds, memory=memory, pass_descriptors=(end,))
+    machine.process.give_away()
+    return spare
+
+
+async def _rehearse(registry: Registry, machine: LiveMachine) -> int:
+    """Go through the hand-over and the first command; returns the agent port that was used. The
+    guest is paused afterwards, and its agent without a client. Raises MachineError, AgentError."""
+    runtime = runtime_dir(registry.paths, machine.record.id)
+    current = runtime.current()
+    monitor = await Monitor.connect(current)
+    link = machine.link
+    port = 0
+    try:
+        session = await link.session()
+        for _ in range(REHEARSALS):
+            await _run_first(session)
+            await monitor.execute("stop")
+            link.close()
+            session = await wake(link, current, port, monitor, machine.run.token)
+            await renew(session, {"hostname": hostname(machine.record.name)}, {})
+        await _run_first(session)
+        await monitor.execute("stop")
+    finally:
+        link.close()
+        await monitor.close()
+    return port
+
+
+async def _run_first(session: Session) -> None:
+    params = execution.command_params(
+        FIRST_COMMAND, timeout=COMMAND_S, cwd=None, shell="/bin/sh", user=None, env=None
+    )
+    command = await execution.spawn(session, params, stdin=False)
+    await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
+
+
+async def _end(machine: LiveMachine) -> None:
+    machine.link.close()
+    machine.process.cut()
+    await machine.process.wait()

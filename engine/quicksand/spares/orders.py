@@ -1,0 +1,89 @@
+"""Standing orders: how many spares of which machines the user wants to have ready at any time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from quicksand.config import SandboxConfig
+from quicksand.errors import ConfigError, StateError
+from quicksand.host.files import lock_within, map_os_errors, read_json, write_json
+from quicksand.host.paths import Paths, make_private_dir
+
+SCHEMA = 1
+SPARES_MAX = 16
+"""The most spares of one machine. Each takes some 40 MiB of memory."""
+
+LOCK_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How many spares of one machine are to be ready."""
+
+    config: SandboxConfig
+    count: int
+
+
+class Orders:
+    """The standing orders of this user, in ``<data>/spares.json``."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._path: Path = paths.data / "spares.json"
+        self._lock = paths.data / ".spares.json.lock"
+
+    def list(self) -> list[Order]:
+        """All of them. An unreadable file counts as none. Blocks for I/O."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
+            value = read_json(self._path)
+            if value["schema_version"] == SCHEMA:
+                return [
+                    Order(SandboxConfig.parse(one["config"]), _count(one["count"]))
+                    for one in value["orders"]
+                ]
+        return []
+
+    def set(self, config: SandboxConfig, count: int) -> None:
+        """Want ``count`` of them from now on; 0 ends the order. Raises ConfigError, StateError,
+        HostError."""
+        wanted = Order(plain(config), _count(count))
+        make_private_dir(self._path.parent)
+        with self._locked():
+            others = [order for order in self.list() if order.config != wanted.config]
+            orders = [*others, wanted] if count else others
+            found = [{"config": o.config.to_json(), "count": o.count} for o in orders]
+            write_json(self._path, {"schema_version": SCHEMA, "orders": found})
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with map_os_errors(self._lock):
+            lock = lock_within(self._lock, LOCK_WAIT_S)
+        if lock is None:
+            raise StateError("another process has been changing the orders of spares for too long")
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SPARES_MAX:
+        raise ConfigError(f"{value!r} is no number of spares", hint=f"0 to {SPARES_MAX}")
+    return value
+
+
+def plain(config: SandboxConfig) -> SandboxConfig:
+    """A config without what a start gives to a spare when it takes it: ports and mounts."""
+    usual = SandboxConfig(image=config.image)
+    return replace(config, port_forwards=(), mounts=(), boot_timeout=usual.boot_timeout)
+
+
+def digest_of(config: SandboxConfig) -> str:
+    """A short name of the machines that `plain` makes equal."""
+    text = json.dumps(plain(config).to_json(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

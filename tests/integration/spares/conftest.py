@@ -1,0 +1,58 @@
+"""Spares on real VMs: made where a test asks for one, and ended with the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand import Sandbox, SandboxConfig
+from quicksand.host.paths import Paths
+from quicksand.registry import Registry
+from quicksand.spares import claiming
+from quicksand.spares.making import make_spare
+from quicksand.spares.spare import VARIABLE, Spare, list_spares
+from quicksand.spares.stock import record_for
+
+from tests.conftest import wait_for
+
+Make = Callable[..., Awaitable[Spare]]
+
+
+@pytest.fixture
+async def make(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
+    """Makes spares of the usual machine, or one with other options; none is left in the end. A
+    start makes none in the background."""
+    monkeypatch.setenv(VARIABLE, "use")
+    registry = Registry(places)
+
+    async def one(seconds: float | None = 600.0, **options: Any) -> Spare:
+        config = SandboxConfig.parse({"image": "debian", **options})
+        return await make_spare(registry, record_for(config), seconds=seconds)
+
+    yield one
+    for spare in list_spares(places):
+        claiming.end(registry, spare)
+
+
+async def started(**options: Any) -> Sandbox:
+    sandbox = Sandbox(image="debian", **options)
+    await sandbox.start()
+    return sandbox
+
+
+def mode_of(sandbox: Sandbox) -> str:
+    assert sandbox.boot_timing is not None
+    return sandbox.boot_timing.mode
+
+
+async def until_nothing_is_left(places: Paths) -> None:
+    """Wait until neither spares nor what they consist of is there."""
+
+    def left() -> list[Path]:
+        found = [*places.sandboxes.iterdir(), *places.runtime.glob("*")]
+        return [path for path in found if not path.name.startswith(".")]
+
+    await asyncio.to_thread(wait_for, lambda: not left(), what="all of it to go")
