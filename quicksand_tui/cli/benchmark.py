@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,6 +156,10 @@ def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_jso
         figures += await measure_snapshots(image, max(1, runs), quick=quick, say=say)
         return figures + await measure_saves(image, max(1, runs), say), facts
 
+    from quicksand.spares.spare import OFF, VARIABLE
+
+    # Nothing is made in the background, except where it is what is measured.
+    os.environ[VARIABLE] = OFF
     load = os.getloadavg()[0]
     figures, facts = asyncio.run(measure_all())
     facts |= {"image": image, "host": platform.platform(), "load_before": round(load, 2)}
@@ -252,23 +256,57 @@ async def write_memory(sandbox: Sandbox, mebibytes: int, name: str = "block") ->
 
 
 async def _warm_starts(image: str, runs: int) -> list[Figure]:
-    from quicksand import Sandbox
-
-    start = Figure("warm start to the first command's output", "s")
+    """Measures starts with a spare and without, by turns."""
+    without = Figure("warm start to the first command's output", "s")
+    taken = Figure("warm start to the first command's output, with a spare", "s")
     idle = Figure("PSS of an idle sandbox from a template", "MiB")
     await make_warm(image, SMALL)
     for number in range(runs):
-        sandbox = Sandbox(image=image, memory=SMALL)
-        started = time.perf_counter()
-        async with sandbox:
-            await sandbox.execute("echo ready")
-            start.values.append(time.perf_counter() - started)
-            timing = sandbox.boot_timing
-            start.facts["mode"] = timing.mode if timing is not None else ""
-            if number == runs - 1:
-                await asyncio.sleep(IDLE_S)
-                idle.values.append(pss(sandbox) / MIB)
-    return [start, idle]
+        await _warm_start(image, without, idle if number == runs - 1 else None)
+        with spares_in_use():
+            await make_spare(image)
+            await _warm_start(image, taken)
+    return [without, taken, idle]
+
+
+async def _warm_start(image: str, start: Figure, idle: Figure | None = None) -> None:
+    from quicksand import Sandbox
+
+    sandbox = Sandbox(image=image, memory=SMALL)
+    started = time.perf_counter()
+    async with sandbox:
+        await sandbox.execute("echo ready")
+        start.values.append(time.perf_counter() - started)
+        timing = sandbox.boot_timing
+        start.facts["mode"] = timing.mode if timing is not None else ""
+        if idle is not None:
+            await asyncio.sleep(IDLE_S)
+            idle.values.append(pss(sandbox) / MIB)
+
+
+@contextlib.contextmanager
+def spares_in_use() -> Iterator[None]:
+    """Lets starts take spares within the block, and has none made in the background."""
+    from quicksand.spares.spare import OFF, USE_ONLY, VARIABLE
+
+    os.environ[VARIABLE] = USE_ONLY
+    try:
+        yield
+    finally:
+        os.environ[VARIABLE] = OFF
+
+
+async def make_spare(image: str) -> None:
+    """Makes a spare for the usual machine, and waits until the host is calm again."""
+    from quicksand.config import SandboxConfig
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.spares.making import WAIT_S, make_spare
+    from quicksand.spares.stock import record_for
+
+    record = record_for(SandboxConfig(image=image, memory=SMALL))
+    await make_spare(Registry(paths()), record, seconds=WAIT_S)
+    await asyncio.sleep(CALM_S)
 
 
 async def _small_checkpoints(image: str, runs: int) -> list[Figure]:

@@ -43,7 +43,7 @@ class Report:
     say: Callable[[str], None]
     steps: list[Step] = field(default_factory=list)
     boot_mode: str = ""
-    """How the sandbox started: "cold boot", "template" or "checkpoint"."""
+    """How the sandbox started: "cold boot", "template" or "spare"."""
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[Step]:

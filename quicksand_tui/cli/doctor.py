@@ -90,6 +90,29 @@ async def check_templates() -> list[Check]:
     return [Check("templates", Level.OK, f"{text}, on the file system of the sandboxes")]
 
 
+async def check_spares() -> list[Check]:
+    """Tells how many machines wait for a start, what memory they take, and whether the orders are
+    fulfilled."""
+    from quicksand.all_processes import spare_memory
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.spares.spare import is_off
+    from quicksand.spares.stock import look
+
+    registry = Registry(paths())
+    number, memory = await asyncio.to_thread(spare_memory, registry)
+    text = f"{number}, {show_size(memory)} of memory" if number else "none waits"
+    if off := is_off():
+        return [Check("spares", Level.OK, f"{text}; {off}")]
+    orders = await look(registry)
+    ordered = [f"{o.ready} of {o.order.count} for {o.order.config.image}" for o in orders]
+    text += f"; ordered: {', '.join(ordered)}" if ordered else ""
+    if any(one.ready < one.order.count for one in orders):
+        hint = "the next start has the missing ones made, or `quicksand-tui images warm --spares N`"
+        return [Check("spares", Level.NOTE, text, hint)]
+    return [Check("spares", Level.OK, text)]
+
+
 def _device(path: Path) -> int:
     """Returns the device number of the file system of ``path``, or of the nearest parent that
     exists."""
@@ -130,6 +153,7 @@ async def examine(*, fresh: bool) -> list[Check]:
         ("disk", _disk),
         ("checkpoints", check_checkpoints),
         ("templates", check_templates),
+        ("spares", check_spares),
         ("network", _network),
         ("mounts", _mounts),
         ("leftovers", _leftovers),
@@ -272,9 +296,11 @@ async def _leftovers() -> list[Check]:
     from quicksand.host.paths import paths
     from quicksand.registry import Registry
     from quicksand.sandbox_records import Status
+    from quicksand.spares.ending import end_useless
 
     registry = Registry(paths())
     reaped = await asyncio.to_thread(registry.reap)
+    await asyncio.to_thread(end_useless, registry)
     await asyncio.to_thread(_recover_saves)
     bad = (Status.BROKEN, Status.CRASHED, Status.UNREACHABLE)
     broken = [e for e in registry.list() if e.status in bad]

@@ -29,17 +29,24 @@ if TYPE_CHECKING:
 @command_of("images warm")
 # A template has no ports, and none is used for sandboxes with QEMU arguments.
 @machine_options(but=("port_forwards", "extra_qemu_args"))
-def warm(image: str, machine: dict[str, Any], build: bool | None, as_json: bool) -> int:
+def warm(
+    image: str, machine: dict[str, Any], spares: int | None, build: bool | None, as_json: bool
+) -> int:
     """Boot a machine once and keep it, so that first starts go on from there.
 
     A template is of one machine: name the memory, CPUs, network and disk size that `run` will be
     asked for. `run` has it made in the background after a cold start; this waits for it, and tells
     what goes wrong. The last used ones are kept, about 100 MB each.
+
+    With --spares N, so many of these machines wait from now on, started and paused, each for a
+    start that takes it over and answers at once. After that another one is made. One takes some
+    40 MiB of memory; when the host is short of memory they are ended.
     """
     from quicksand.config import SandboxConfig
     from quicksand.host.paths import paths
     from quicksand.images.building import build_if_missing, suggested_options
     from quicksand.registry import Registry
+    from quicksand.spares.stock import set_order
     from quicksand.stats import allocated_size
     from quicksand.template_maker import warm as warm_up
 
@@ -57,17 +64,26 @@ def warm(image: str, machine: dict[str, Any], build: bool | None, as_json: bool)
 
     async def main(signals: Signals) -> int:
         started = time.perf_counter()
+        if spares == 0:
+            await set_order(Registry(paths()), config, 0)
+            if as_json:
+                print_json({"image": image, "spares": 0})
+            else:
+                print(f"{clean(image)}: no spares are kept ready", flush=True)
+            return Exit.OK
         async with shown(progress.look):
             await build_if_missing(image, paths(), build=build, progress=progress.stage)
             origin, made = await warm_up(Registry(paths()), config, progress=progress.stage)
+            ready = None if spares is None else await set_order(Registry(paths()), config, spares)
         seconds = time.perf_counter() - started
         root = origin.place.root
         size = allocated_size(root)
         if as_json:
             facts = {"image": image, "made": made, "path": str(root), "size": size}
-            print_json({**facts, "seconds": round(seconds, 3)})
+            print_json({**facts, "seconds": round(seconds, 3), "spares": ready})
         else:
             what = f"made in {seconds_text(seconds)}" if made else "there already"
+            what += "" if ready is None else f", spares ready: {ready}"
             print(f"{clean(image)}: {what}, {show_size(size)}, {clean(root)}", flush=True)
         return Exit.OK
 
@@ -256,6 +272,7 @@ def remove(name: str) -> None:
         )
     store.remove(name)
     _discard_templates(versions)
+    _end_spares()
     print(name)
 
 
@@ -267,6 +284,15 @@ def _discard_templates(versions: list[StoredImage]) -> None:
         # Only the templates used last are kept: one that cannot be removed now goes later.
         with contextlib.suppress(QuicksandError):
             discard(template.root)
+
+
+def _end_spares() -> None:
+    """Ends the spares of images that are gone: they would hold the space."""
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.spares.ending import end_useless
+
+    end_useless(Registry(paths()))
 
 
 @command_of("images prune")
@@ -285,6 +311,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
     if not dry_run:
         found = [(image, size) for image, size in found if store.remove_old(image)]
         _discard_templates([image for image, _ in found])
+        _end_spares()
     total = sum(size for _, size in found)
     if as_json:
         print_json(

@@ -39,11 +39,19 @@ HEADS = ("NAME", "STATUS", "IMAGE", "AGE", "CPUS", "MEMORY", "ACCEL", "PORTS")
 
 
 @command_of("ps")
-def ps_command(everything: bool, quiet: bool, as_json: bool) -> None:
+def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) -> None:
     """List sandboxes.
 
     Those that run; with -a also stopped, crashed (and why) and broken ones.
+
+    With --all-processes this lists processes instead: those of sandboxes, and those that wait for a
+    revert (standby) or for a start (spare), which no other list shows.
     """
+    if processes:
+        if everything or quiet:
+            raise click.UsageError("--all-processes goes with neither -a nor -q")
+        _list_processes(as_json)
+        return
     found = Registry(paths()).list()
     entries = [entry for entry in found if everything or entry.is_live]
     if as_json:
@@ -55,6 +63,24 @@ def ps_command(everything: bool, quiet: bool, as_json: bool) -> None:
         _print(entries)
         if not entries and found:
             say(f"none runs; {len(found)} stopped: `quicksand-tui ps -a` lists them")
+
+
+def _list_processes(as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from quicksand.all_processes import list_all
+
+    found = list_all(Registry(paths()))
+    if as_json:
+        print_json([{**asdict(one), "role": one.role.value} for one in found])
+        return
+    rows: list[tuple[object, ...]] = [
+        (one.pid, one.kind, one.role.value, one.name, show_size(one.memory), f"{one.cpu_s:.1f} s")
+        for one in found
+    ]
+    total = show_size(sum(one.memory for one in found))
+    rows.append(("total", "", "", "", total, ""))
+    print_lines(format_table(("PID", "WHAT", "FOR", "OF", "MEMORY", "CPU"), rows))
 
 
 def _print(entries: list[Entry]) -> None:

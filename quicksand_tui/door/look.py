@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 
+from quicksand.all_processes import spare_memory
 from quicksand.errors import HistoryError, QuicksandError
 from quicksand.host.memory import available_memory
 from quicksand.host.paths import Paths, paths
@@ -316,8 +317,14 @@ class Reader:
             place = place.parent
         try:
             memory, disk = available_memory(), shutil.disk_usage(place).free
-            # Rounded to 64 and 256 MiB: digits that always change would only cost repaints.
-            return HostView(memory_free=memory >> 26 << 26, disk_free=disk >> 28 << 28)
+            # Rounded to 64, 256 and 16 MiB: digits that always change would only cost repaints.
+            spares, taken = spare_memory(self._registry)
+            return HostView(
+                memory_free=memory >> 26 << 26,
+                disk_free=disk >> 28 << 28,
+                spares=spares,
+                spares_memory=taken >> 24 << 24,
+            )
         except OSError:
             return HostView()
 

@@ -14,6 +14,9 @@ CLONES_MAX = 1000
 """The most clones of one call. A test checks that this is the engine's limit, since the model does
 not import the engine."""
 
+SPARES_MAX = 16
+"""The most spares of one machine. A test compares it with the engine's."""
+
 CLONES_AT_ONCE = 4
 """How many clones start at the same time without --concurrency; more would compete for the disk."""
 
@@ -298,6 +301,8 @@ _LOOK = _section(
     _verb("ps", "ps", "List sandboxes.",
         flag("-a --all", "Also those that do not run.", name="everything"),
         flag("-q --quiet", "Print names only."),
+        flag("--all-processes", "Every process of ours and its memory instead.",
+             name="processes"),
         _JSON,
         reads=True),
     _verb("view", "view", "Show a sandbox's screen in the terminal, with mouse and keys.",
@@ -328,7 +333,11 @@ _LOOK = _section(
         parts=(
             _part("images list", _JSON, reads=True),
             _part("images build", argument("name", default=DEFAULT_IMAGE), _JSON),
-            _part("images warm", _IMAGE, _MACHINE, _BUILD, _JSON),
+            _part("images warm", _IMAGE, _MACHINE,
+                  option("--spares", Kind.COUNT, "N",
+                         "From now on keep N machines ready for the next starts; 0 ends that.",
+                         least=0, most=SPARES_MAX),
+                  _BUILD, _JSON),
             _part("images inspect", argument("name", Kind.IMAGE), _JSON, reads=True),
             _part("images rm", argument("name", Kind.IMAGE)),
             _part("images prune", _DRY_RUN, _JSON),

@@ -25,6 +25,10 @@ class HostView:
 
     memory_free: int | None = None
     disk_free: int | None = None
+    spares: int = 0
+    """Machines that wait for the next starts."""
+    spares_memory: int = 0
+    """Bytes of memory that they take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -335,7 +335,11 @@ def host_text(world: World) -> str:
     host = world.host
     if host.memory_free is None:
         return ""
-    return f"{size_text(host.memory_free)} RAM · {size_text(host.disk_free)} disk free"
+    free = f"{size_text(host.memory_free)} RAM · {size_text(host.disk_free)} disk free"
+    if not host.spares:
+        return free
+    spares = "spare" if host.spares == 1 else "spares"
+    return f"{host.spares} {spares} {size_text(host.spares_memory)} · {free}"
 
 
 def empty_text(world: World, query: str) -> str:

@@ -137,6 +137,8 @@ def test_counts_and_host() -> None:
     assert counts_text(World(taken=NOW, loaded=False)) == "reading…"
     assert host_text(FULL) == "6.0G RAM · 40G disk free"
     assert host_text(replace(FULL, host=HostView())) == ""
+    waiting = replace(FULL.host, spares=2, spares_memory=128 << 20)
+    assert host_text(replace(FULL, host=waiting)) == "2 spares 128M · 6.0G RAM · 40G disk free"
 
 
 def test_emptiness_names_the_next_key() -> None:

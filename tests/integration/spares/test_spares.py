@@ -1,0 +1,288 @@
+"""A spare is taken over by the next start: what that sandbox is then, and what it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from quicksand import NetworkMode, PortForward, Sandbox, Status
+from quicksand.config import SandboxConfig
+from quicksand.host.paths import Paths
+from quicksand.planning import gather_parts
+from quicksand.registry import Registry
+from quicksand.spares import next_start
+from quicksand.spares.fitting import list_fitting
+from quicksand.spares.spare import STANDBY, VARIABLE, Fit, list_spares
+from quicksand.spares.stock import expect, look, record_for, set_order
+
+from quicksand_tui.door.protocol import Progress
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.specs import NewSpec
+from tests.conftest import wait_for
+from tests.integration.spares.conftest import Make, mode_of, started
+
+pytestmark = pytest.mark.vm
+
+
+async def test_the_second_start_takes_what_the_first_had_made(
+    places: Paths, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way: a process in the background makes it, no list shows it."""
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setattr(next_start, "AFTER_S", 0)
+    async with Sandbox(image="debian") as first:
+        assert mode_of(first) == "template"
+        await asyncio.to_thread(wait_for, lambda: list_spares(places), what="it", timeout=60)
+        monkeypatch.setenv(VARIABLE, "use")
+        assert [entry.id for entry in Sandbox.list()] == [first.id]
+        async with Sandbox(image="debian", name="second") as second:
+            assert mode_of(second) == "spare"
+            assert list_spares(places) == []
+            assert (await second.execute("echo ready")).stdout == "ready\n"
+        assert [entry.status for entry in Sandbox.list()] == [Status.RUNNING, Status.STOPPED]
+        await second.start()
+        assert (await second.execute("hostname")).stdout == "second\n"
+        await second.stop()
+
+
+async def test_what_is_given_when_it_is_taken(places: Paths, make: Make, tmp_path: Path) -> None:
+    """Name, ports, mounts, a larger disk; clock, random numbers and identity are its own."""
+    spare = await make()
+    (tmp_path / "file").write_text("from the host")
+    sandbox = await started(
+        name="named",
+        port_forwards=[PortForward(0, 8000)],
+        mounts=[{"host": str(tmp_path), "guest": "/mnt/host", "readonly": False}],
+        disk_size="12G",
+    )
+    try:
+        assert mode_of(sandbox) == "spare"
+        assert sandbox.id == spare.id
+        script = "hostname; cat /etc/machine-id; date +%s; df -k --output=size / | tail -1"
+        name, machine_id, date, size = (await sandbox.execute(script)).stdout.split()
+        assert name == "named"
+        assert len(machine_id) == 32
+        assert abs(int(date) - time.time()) < 2
+        assert int(size) > 11 * 1024**2, "KiB"
+        assert (await sandbox.execute("cat /mnt/host/file")).stdout == "from the host"
+        await sandbox.spawn("echo served | nc -l -p 8000 || python3 -m http.server", detach=True)
+        (port,) = sandbox.port_forwards.values()
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        record = json.loads((places.sandboxes / spare.id / "sandbox.json").read_text())
+        assert record["committed"] and record["name"] == "named"
+        assert not (places.sandboxes / spare.id / "spare.json").exists()
+        await sandbox.checkpoint("one")
+        await sandbox.execute("touch /root/later")
+        await sandbox.revert("one")
+        assert (await sandbox.execute("ls /root/later")).exit_code != 0
+    finally:
+        await sandbox.kill()
+
+
+async def test_a_host_whose_clock_has_jumped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was suspended while the spare waited: the guest's clock is right before anything runs."""
+    await make()
+    real, day = time.time_ns, 86400
+    monkeypatch.setattr("time.time_ns", lambda: real() + day * 10**9)
+    async with Sandbox(image="debian") as sandbox:
+        assert mode_of(sandbox) == "spare"
+        guest = int((await sandbox.execute("date +%s")).stdout)
+    assert abs(guest - real() / 10**9 - day) < 2
+
+
+async def test_two_spares_have_nothing_of_their_own_in_common(make: Make) -> None:
+    script = (
+        "cat /etc/machine-id /proc/sys/kernel/random/boot_id /sys/class/net/*/address | sort -u;"
+        "cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' '"
+    )
+    await make()
+    await make()
+    pair = [await started(), await started()]
+    try:
+        assert [mode_of(sandbox) for sandbox in pair] == ["spare", "spare"]
+        one, other = [(await sandbox.execute(script)).stdout.split() for sandbox in pair]
+        assert len(one) == len(other) > 4
+        assert set(one) & set(other) <= {"00:00:00:00:00:00"}
+        tokens = {entry.run.token for entry in Sandbox.list() if entry.run is not None}
+        assert len(tokens) == 2
+    finally:
+        for sandbox in pair:
+            await sandbox.kill()
+
+
+async def test_of_two_starts_one_takes_it(places: Paths, make: Make) -> None:
+    await make()
+    pair = await asyncio.gather(started(), started())
+    try:
+        assert sorted(map(mode_of, pair)) == ["spare", "template"]
+        for sandbox in pair:
+            assert (await sandbox.execute("echo ok")).stdout == "ok\n"
+    finally:
+        for sandbox in pair:
+            await sandbox.kill()
+
+
+async def test_what_it_fits(places: Paths, make: Make) -> None:
+    """Whatever a machine consists of must be equal; the rest is given when it is taken."""
+    await make()
+    registry = Registry(places)
+
+    async def fits(**options: object) -> bool:
+        record = record_for(SandboxConfig.parse({"image": "debian", **options}))
+        parts = await gather_parts(registry, record)
+        return bool(list_fitting(places, record, parts))
+
+    assert await fits()
+    assert await fits(port_forwards=[{"host": 0, "guest": 80}], boot_timeout=10)
+    assert await fits(disk_size="12G")
+    assert not await fits(disk_size="1G"), "smaller than the image's: a start says so"
+    for other in (
+        {"memory": "256M"},
+        {"cpus": 2},
+        {"network_mode": NetworkMode.NONE},
+        {"network_mode": NetworkMode.FULL},
+        {"enable_display": True},
+        {"agent_http": True},
+        {"enable_display": True, "vnc_port": 0},
+        {"extra_qemu_args": ["-device", "virtio-rng-pci"]},
+    ):
+        assert not await fits(**other), other
+    listens = record_for(SandboxConfig(image="debian", enable_display=True, vnc_port=0))
+    assert "port" in Fit.of(places, listens, await gather_parts(registry, listens)).refusal
+    record = record_for(SandboxConfig(image="debian"))
+    parts = await gather_parts(registry, record)
+    rebuilt = replace(parts, image=replace(parts.image, digest="0" * 64))
+    assert list_fitting(places, record, rebuilt) == []
+    elsewhere = replace(places, memory=Path("/dev/shm/other"))
+    assert list_fitting(elsewhere, record, parts) == []
+
+
+@pytest.mark.soak
+async def test_a_start_after_a_save_takes_a_spare_of_that_save(
+    places: Paths, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk is another one, so its spares are, too."""
+    from quicksand.spares.making import make_spare
+    from quicksand.spares.stock import as_next
+    from quicksand.template_maker import make_template
+
+    monkeypatch.chdir(tmp_path)  # where saves go
+    async with Sandbox(image="debian") as sandbox:
+        await sandbox.execute("echo saved > /root/file")
+        await sandbox.save("kept")
+    await make()
+    async with Sandbox(image="kept", warm=False) as plain:
+        record = plain._life.require_record()
+    registry = Registry(places)
+    async with Sandbox(image="kept") as other:
+        assert mode_of(other) != "spare", "that of the image is not taken"
+    await make_template(registry, record)
+    await make_spare(registry, as_next(record), seconds=600)
+    async with Sandbox(image="kept") as taken:
+        assert mode_of(taken) == "spare"
+        assert (await taken.execute("cat /root/file")).stdout == "saved\n"
+
+
+@pytest.mark.parametrize("name", [STANDBY, VARIABLE])
+async def test_it_can_be_turned_off(make: Make, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    await make()
+    monkeypatch.setenv(name, "off")
+    async with Sandbox(image="debian") as sandbox:
+        assert mode_of(sandbox) == "template"
+
+
+async def test_the_name_must_be_free(places: Paths, make: Make) -> None:
+    from quicksand.errors import NameTakenError
+
+    async with Sandbox(image="debian", name="taken"):
+        await make()
+        with pytest.raises(NameTakenError):
+            await started(name="taken")
+        assert len(list_spares(places)) == 1, "it waits for somebody else"
+
+
+def command(*words: str) -> str:
+    argv = [sys.executable, "-m", "quicksand_tui", *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+async def test_commands_use_show_and_end_them(places: Paths, make: Make) -> None:
+    spare = await make()
+    facts = json.loads(await asyncio.to_thread(command, "run", "debian", "--json", "--", "true"))
+    assert (facts["boot_mode"], facts["id"]) == ("spare", spare.id)
+    spare = await make()
+    shown = json.loads(await asyncio.to_thread(command, "ps", "--all-processes", "--json"))
+    ours = {(one["kind"], one["role"]) for one in shown if one["name"] == spare.id}
+    assert ours == {("QEMU", "spare"), ("keeper", "spare")}
+    assert all(one["memory"] > 1 << 20 for one in shown if one["name"] == spare.id)
+    assert json.loads(await asyncio.to_thread(command, "ps", "-a", "--json")) == []
+    kinds = json.loads(await asyncio.to_thread(command, "du", "--json"))["kinds"]
+    assert ("spares", 1) in [(kind["kind"], kind["number"]) for kind in kinds]
+    warmed = await asyncio.to_thread(command, "images", "warm", "debian", "--spares", "1", "--json")
+    assert json.loads(warmed)["spares"] == 1
+    found = json.loads(await asyncio.to_thread(command, "doctor", "--json"))
+    told = next(check for check in found if check["name"] == "spares")["found"]
+    assert told.startswith("2, ") and told.endswith("ordered: 1 of 1 for debian")
+
+
+async def test_what_was_made_for_another_machine_is_replaced(places: Paths, make: Make) -> None:
+    """The image was built anew, say, since its key was computed."""
+    old = await make()
+    path = places.sandboxes / old.id / "spare.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "key": "0" * 32}))
+    async with Sandbox(image="debian") as sandbox:
+        assert mode_of(sandbox) == "template"
+        await expect(Registry(places), sandbox._life.require_record())
+    (new,) = list_spares(places)
+    assert (new.id, new.key) != (old.id, old.key)
+    assert os.listdir(places.runtime) == [new.id]
+
+
+async def test_a_template_that_is_removed_leaves_its_spares_whole(
+    places: Paths, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make()
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path))  # without any template
+    async with Sandbox(image="debian") as sandbox:
+        assert mode_of(sandbox) == "spare"
+        await sandbox.checkpoint("one")
+        await sandbox.revert("one")
+        assert (await sandbox.execute("echo ok")).stdout == "ok\n"
+
+
+async def test_so_many_as_are_ordered_are_ready(places: Paths, make: Make) -> None:
+    registry, config = Registry(places), SandboxConfig(image="debian")
+    await make()
+    assert await set_order(registry, config, 2) == 2
+    assert sorted(spare.until is None for spare in list_spares(places)) == [False, True, True]
+    async with Sandbox(image="debian"), Sandbox(image="debian"):
+        assert len(list_spares(places)) == 1
+        await expect(registry, record_for(config))
+        assert [one.ready for one in await look(registry)] == [2]
+    assert await set_order(registry, config, 1) == 1
+    assert await set_order(registry, config, 0) == 0
+    assert all(spare.until is not None for spare in list_spares(places))
+    assert await look(registry) == []
+    assert os.listdir(places.runtime) == [spare.id for spare in list_spares(places)]
+
+
+async def test_the_app_takes_one(places: Paths, make: Make) -> None:
+    """And its progress is that of the sandbox with the spare's id."""
+    spare = await make()
+    service, seen = EngineService(), list[Progress]()
+    try:
+        spec = NewSpec(image="debian", name="one", machine={})
+        await service.ask("it failed", lambda engine: engine.create(spec, seen.append))
+        (view,) = service.read(fresh=True).sandboxes
+        assert view.id == spare.id == seen[-1].sandbox_id
+        await service.ask("it is there", lambda engine: engine.delete(view.id))
+    finally:
+        await asyncio.to_thread(service.close)
