@@ -1,34 +1,27 @@
 """Copying the guest memory that a checkpoint needs, with as little as possible in the pause.
 
-There are two levels, the better one first:
+What the kernel tells about written pages decides how (tracking.py). Where it tracks them, only
+those written since the last checkpoint are copied, most of them before the pause.
 
-- "soft-dirty": the kernel tells which pages were written since their soft-dirty bits were cleared
-  (Linux, Documentation/admin-guide/mm/soft-dirty.rst). Only these are copied, most of them before
-  the pause.
-- "anonymous": the kernel tells which pages were written since QEMU started. All of them are copied
-  in the pause.
-
-The bits can only be cleared for a whole process, and they mean something only if it is known when
-that was. A file beside QEMU's sockets, the mark (`MachineDir.tracked`), names the checkpoint in
-whose pause they were cleared. It is removed before they are cleared and written when that
-checkpoint is committed; without it the next checkpoint copies all anonymous pages.
+What is tracked means something only if it is known since when. A file beside QEMU's sockets, the
+mark (`MachineDir.tracked`), names the level and the checkpoint in whose pause the tracking began
+anew. It is removed before that and written when that checkpoint is committed; without it the next
+checkpoint copies all anonymous pages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import mmap
-import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import MachineError
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
 from quicksand.snapshots.pages import Run, overlay_runs
+from quicksand.snapshots.tracking import ANONYMOUS, Level, start_tracking
 
 SLACK = 16 * 1024 * 1024
 """Bytes of prefaulted memory for what the guest writes between the last count and the pause."""
@@ -40,7 +33,6 @@ ROUND_MIN = 32 * 1024 * 1024
 """Bytes above which a round before the pause is worthwhile: copying fewer takes no longer than the
 short stop that each round needs."""
 
-NOT_TRACKED = "this kernel does not track written pages (CONFIG_MEM_SOFT_DIRTY)"
 NOT_YET = "nothing tracked what was written since the last checkpoint"
 
 
@@ -69,10 +61,10 @@ class Copier:
         self._mark = mark
         self._run = run
         self._known = known
-        self._tracked = False
+        self._level = Level(name=ANONYMOUS)
         self._since: str | None = None
         self._exact = False
-        """Whether every page that is still to be copied has its soft-dirty bit set."""
+        """Whether the tracker lists every page that is still to be copied."""
         self._rest = 0
         """Bytes that were still to be copied at the last count."""
         self._buffer: mmap.mmap | None = None
@@ -82,39 +74,39 @@ class Copier:
     def note(self) -> str:
         """What is copied, and why not less; for people."""
         if self._since is not None:
-            return "the pages written since the last checkpoint were copied (soft-dirty)"
-        why = NOT_YET if self._tracked else NOT_TRACKED
+            return f"the pages written since the last checkpoint were copied ({self._level.name})"
+        why = self._level.why if self._level.tracker is None else NOT_YET
         return f"all pages written since the start were copied: {why}"
 
     def prepare(self) -> int:
         """Choose the level; returns the bytes to copy. Raises MachineError."""
-        self._tracked = tracks_writes()
-        if self._tracked and self._known is not None and self._read_mark() == self._known:
+        self._level = start_tracking(self._ram)
+        tracked = self._level.tracker is not None and self._known is not None
+        if tracked and self._read_mark() == [self._run, self._known, self._level.name]:
             self._since = self._known
             self._exact = True
         self._copy.since = self._since
         self._rest = self._look()
         return self._rest
 
-    def _read_mark(self) -> str:
+    def _read_mark(self) -> list[str]:
         try:
-            run, _, node = self._mark.read_text(encoding="ascii").partition(" ")
+            return self._mark.read_text(encoding="ascii").split(" ")
         except (OSError, ValueError):
-            return ""
-        return node if run == self._run else ""
+            return []
 
     def _look(self) -> int:
         """Count the bytes that are still to be copied."""
-        return count_pages(self._ram.soft_dirty() if self._exact else self._ram.written()) * PAGE
+        tracker = self._level.tracker if self._exact else None
+        return count_pages(self._ram.written() if tracker is None else tracker.look()) * PAGE
 
     async def copy_before(self, pause: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         """Copy most pages while the VM runs, if the kernel tracks writes, and allocate memory for
         the rest. ``pause`` pauses the VM for a moment. Raises MachineError.
         """
-        rounds = ROUNDS if self._tracked else 0
+        rounds = ROUNDS if self._level.tracker is not None else 0
         while rounds and self._rest > ROUND_MIN:
-            if self._exact:
-                # A page written between reading the bits and clearing them would be lost.
+            if self._exact and self._level.needs_stop:
                 async with pause():
                     runs = await asyncio.to_thread(self._take)
             else:
@@ -124,19 +116,17 @@ class Copier:
         self._buffer = await asyncio.to_thread(warm_memory, self._rest + SLACK)
 
     def _take(self) -> Runs:
-        """The pages to copy now; from here on the bits record later writes."""
+        """The pages to copy now; from here on the tracker lists later writes."""
+        tracker = self._level.tracker
+        if tracker is None:
+            return self._ram.written()
+        self._mark.unlink(missing_ok=True)
         if self._exact:
-            runs = self._ram.soft_dirty()
-            self._clear()
-            return runs
-        # Cleared first: a page written in between is then both copied now and marked by its bit.
-        self._clear()
+            return tracker.take()
+        # Cleared first: a page written in between is then both copied now and listed later.
+        tracker.clear()
         self._exact = True
         return self._ram.written()
-
-    def _clear(self) -> None:
-        self._mark.unlink(missing_ok=True)
-        self._ram.clear_soft_dirty()
 
     def _copy_round(self, runs: Runs) -> int:
         """Copy ``runs``; returns the bytes that the guest has written meanwhile."""
@@ -145,7 +135,7 @@ class Copier:
 
     def copy_rest(self) -> Copy:
         """Copy the remaining pages. The VM must be paused. Raises MachineError."""
-        runs = self._take() if self._tracked else self._ram.written()
+        runs = self._take()
         first, rest = _split(runs, 0 if self._buffer is None else len(self._buffer) // PAGE)
         if self._buffer is not None:
             self._read(first, self._buffer)
@@ -167,32 +157,12 @@ class Copier:
         self._copy.runs = overlay_runs(placed, self._copy.runs)
 
     def commit(self, node: str) -> None:
-        """Write the mark: the checkpoint ``node`` is on disk, and the bits record what was written
-        since its pause."""
-        if self._tracked:
+        """Write the mark: the checkpoint ``node`` is on disk, and what was written since its pause
+        is tracked."""
+        if self._level.tracker is not None:
             # A torn mark names no checkpoint, and a missing one costs only time.
             with contextlib.suppress(OSError):
-                self._mark.write_text(f"{self._run} {node}", encoding="ascii")
-
-
-def tracks_writes() -> bool:
-    """Whether this kernel tracks which pages are written (CONFIG_MEM_SOFT_DIRTY); tries it out."""
-    with mmap.mmap(-1, 2 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        first = ctypes.c_char.from_buffer(memory)
-        ram = GuestRam(os.getpid(), ctypes.addressof(first), 2 * PAGE)
-        del first
-        memory[0] = memory[PAGE] = 1
-        try:
-            # New memory counts as written.
-            if ram.soft_dirty() != [(0, 2)]:
-                return False
-            ram.clear_soft_dirty()
-            if ram.soft_dirty():
-                return False
-            memory[PAGE] = 2
-            return ram.soft_dirty() == [(1, 1)]
-        except MachineError:
-            return False
+                self._mark.write_text(f"{self._run} {node} {self._level.name}", encoding="ascii")
 
 
 def warm_memory(size: int) -> mmap.mmap:

@@ -60,6 +60,17 @@ def count_pages(runs: Iterable[tuple[int, int]]) -> int:
     return sum(pages for _, pages in runs)
 
 
+def join_runs(runs: Iterable[tuple[int, int]]) -> Runs:
+    """The same pages in as few runs as possible; ``runs`` are ascending."""
+    found: Runs = []
+    for first, count in runs:
+        if found and sum(found[-1]) == first:
+            found[-1] = (found[-1][0], found[-1][1] + count)
+        else:
+            found.append((first, count))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class GuestRam:
     """Where the guest's memory is in QEMU's address space."""
@@ -110,12 +121,20 @@ class GuestRam:
 
     def written(self) -> Runs:
         """Pages written since QEMU started. Raises MachineError."""
-        return [(m.start(), m.end() - m.start()) for m in _WRITTEN.finditer(self._pagemap()[7::8])]
+        return self.written_of([(0, self.size // PAGE)])
+
+    def written_of(self, runs: Runs) -> Runs:
+        """Those pages of ``runs`` that were written since QEMU started. Raises MachineError."""
+        found: Runs = []
+        for (first, _), entries in zip(runs, self._pagemap(runs), strict=True):
+            tops = entries[7::8]
+            found += [(first + m.start(), m.end() - m.start()) for m in _WRITTEN.finditer(tops)]
+        return found
 
     def soft_dirty(self) -> Runs:
         """Pages written since `clear_soft_dirty`; meaningless in a kernel without
         CONFIG_MEM_SOFT_DIRTY. Raises MachineError."""
-        entries = self._pagemap()
+        (entries,) = self._pagemap([(0, self.size // PAGE)])
         both = _and(entries[7::8].translate(_IS_WRITTEN), entries[6::8].translate(_IS_SOFT_DIRTY))
         return [(m.start(), m.end() - m.start()) for m in re.finditer(rb"\x01+", both)]
 
@@ -127,17 +146,20 @@ class GuestRam:
         except OSError as error:
             raise MachineError(f"soft-dirty bits cannot be cleared: {error}") from error
 
-    def _pagemap(self) -> bytes:
-        want = self.size // PAGE * ENTRY
+    def _pagemap(self, runs: Runs) -> list[bytes]:
+        """The page map's entries for each of ``runs``."""
+        start = self.address // PAGE
         try:
             with Path(f"/proc/{self.pid}/pagemap").open("rb", buffering=0) as file:
-                file.seek(self.address // PAGE * ENTRY)
-                data = file.read(want) or b""
+                at = file.fileno()
+                found = [
+                    os.pread(at, count * ENTRY, (start + first) * ENTRY) for first, count in runs
+                ]
         except OSError as error:
             raise MachineError(f"the page map of QEMU cannot be read: {error}") from error
-        if len(data) != want:
+        if any(len(part) != count * ENTRY for part, (_, count) in zip(found, runs, strict=True)):
             raise MachineError("QEMU ended while its memory was looked at")
-        return data
+        return found
 
     def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
         """Copy the pages of ``runs``, in order, to ``into``. Raises MachineError."""

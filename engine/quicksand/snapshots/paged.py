@@ -23,7 +23,7 @@ from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots.capture import Capture, Way
-from quicksand.snapshots.copying import NOT_TRACKED, Copier, Copy, tracks_writes
+from quicksand.snapshots.copying import Copier, Copy
 from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import not_of_image, own_pages
@@ -31,6 +31,7 @@ from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay
 from quicksand.snapshots.records import File, Head, Node
 from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
 from quicksand.snapshots.tier import PAGES
+from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
 
 LOAD_POLL_S = 0.001
@@ -242,13 +243,16 @@ def why_not(pid: int | None) -> tuple[str, str]:
 
 def _why_slow(pid: int | None) -> str:
     # For a running QEMU the capture's own note says it.
-    return "" if pid is not None or tracks_writes() else NOT_TRACKED
+    if pid is not None:
+        return ""
+    level = find_level()
+    return level.why if level.name == ANONYMOUS else ""
 
 
 def _copied(note: str) -> str:
-    since = "its QEMU started" if note else "the last checkpoint"
-    which = "all that" if note else "what"
-    return f"{which} the guest has written since {since}"
+    if note:
+        return "all that the guest has written since its QEMU started"
+    return f"what the guest has written since the last checkpoint (level {find_level().name})"
 
 
 def why_not_readable(pid: int | None = None) -> str:

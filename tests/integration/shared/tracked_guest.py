@@ -1,5 +1,6 @@
-"""Runs in a guest whose kernel tracks written pages: checkpoints of a process's memory, compared
-with the process's own account of it. `test_tracked_memory.py` brings it there with what it imports.
+"""Runs in a guest whose kernel tracks written pages in both ways: checkpoints of a process's
+memory, compared with the process's own account of it. `test_tracked_memory.py` brings it there with
+what it imports.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier, Copy, tracks_writes
+from quicksand.snapshots.copying import Copier, Copy
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+from quicksand.snapshots.tracking import SOFT_DIRTY, VARIABLE, WRITE_PROTECT
 
 PAGES = 1024
 SIZE = PAGES * PAGE
@@ -117,7 +119,12 @@ async def cycle(process: Process, image: Image, mark: Path, known: str | None) -
 
 
 async def main() -> None:
-    assert tracks_writes(), "this kernel does not track written pages"
+    for level in (WRITE_PROTECT, SOFT_DIRTY):
+        os.environ[VARIABLE] = level
+        await try_level(level)
+
+
+async def try_level(level: str) -> None:
     copying.ROUND_MIN = 512 * 1024
     dice = random.Random(1)
     process, image, mark = Process(), Image(), Path("tracked")
@@ -129,7 +136,7 @@ async def main() -> None:
         copier = await cycle(process, image, mark, known)
         if number % 3 == 2:
             process.ask("calm")
-        assert ("soft-dirty" in copier.note) is (known is not None), copier.note
+        assert (f"({level})" in copier.note) is (known is not None), copier.note
         if number == 6:
             known = None  # the client died before it committed
             assert not mark.exists()
@@ -143,7 +150,7 @@ async def main() -> None:
     assert sizes[0] <= sizes[1]
     assert mark.exists()
     process.child.kill()
-    print(f"right: {sizes[0]} of {sizes[1]} pages")
+    print(f"{level}: {sizes[0]} of {sizes[1]} pages")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which pages are copied when: a kernel that tracks writes, played by a fake, and the real one."""
+"""Which pages are copied when, under a kernel that tracks writes, played by a fake."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import cast
 import pytest
 from quicksand.errors import MachineError
 from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier, Copy, tracks_writes
+from quicksand.snapshots.copying import Copier, Copy
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.pages import ZEROS
+from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT, Level
 
 from tests.unit.snapshots.test_storing import filled, runs_of
 
@@ -21,7 +22,8 @@ class TrackedRam:
     """Memory of a process under a kernel that tracks writes. ``busy`` writes at the worst moment:
     after each look at the bits, as a guest that runs does."""
 
-    def __init__(self) -> None:
+    def __init__(self, atomic: bool) -> None:
+        self.atomic = atomic
         self.pages: dict[int, int] = {}
         self.dirty: set[int] = set()
         self.still = False
@@ -41,14 +43,21 @@ class TrackedRam:
         self._meanwhile()
         return found
 
-    def soft_dirty(self) -> list[tuple[int, int]]:
+    def look(self) -> list[tuple[int, int]]:
         found = runs_of(list(self.dirty))
         self._meanwhile()
         return found
 
-    def clear_soft_dirty(self) -> None:
+    def clear(self) -> None:
         self.dirty = set()
         self._meanwhile()
+
+    def take(self) -> list[tuple[int, int]]:
+        """Atomic, or the VM is paused."""
+        assert self.still or self.atomic
+        found = runs_of(list(self.dirty))
+        self.clear()
+        return found
 
     def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
         numbers = [page for first, count in runs for page in range(first, first + count)]
@@ -73,9 +82,14 @@ def contents(copy: Copy) -> dict[int, int]:
     return found
 
 
+@pytest.fixture(params=[WRITE_PROTECT, SOFT_DIRTY])
+def level(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def ram() -> TrackedRam:
-    return TrackedRam()
+def ram(level: str) -> TrackedRam:
+    return TrackedRam(atomic=level == WRITE_PROTECT)
 
 
 @pytest.fixture
@@ -84,8 +98,9 @@ def mark(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def tracking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "tracks_writes", lambda: True)
+def tracking(monkeypatch: pytest.MonkeyPatch, ram: TrackedRam, level: str) -> None:
+    found = Level(name=level, tracker=ram)
+    monkeypatch.setattr(copying, "start_tracking", lambda _: found)
     monkeypatch.setattr(copying, "ROUND_MIN", 4 * PAGE)
     monkeypatch.setattr(copying, "SLACK", 2 * PAGE)
 
@@ -103,7 +118,7 @@ async def take(
 
 
 async def test_the_second_checkpoint_copies_what_was_written_since_the_first(
-    ram: TrackedRam, mark: Path
+    ram: TrackedRam, mark: Path, level: str
 ) -> None:
     ram.write_pages({1: 1, 2: 1, 9: 1})
     copier, copy = await take(ram, mark, None)
@@ -113,7 +128,7 @@ async def test_the_second_checkpoint_copies_what_was_written_since_the_first(
     ram.write_pages({2: 5, 3: 5})
     copier, copy = await take(ram, mark, "a")
     assert (contents(copy), copy.since) == ({2: 5, 3: 5}, "a")
-    assert "soft-dirty" in copier.note
+    assert level in copier.note
     copier.commit("b")
     _, copy = await take(ram, mark, "b")
     assert (copy.runs, copy.since) == ([], "b")
@@ -157,7 +172,7 @@ async def test_the_mark_is_gone_before_the_bits_are(
         assert not mark.exists()
         raise MachineError("killed here")
 
-    monkeypatch.setattr(ram, "clear_soft_dirty", fail)
+    monkeypatch.setattr(ram, "clear", fail)
     with pytest.raises(MachineError):
         await take(ram, mark, "a")
 
@@ -222,26 +237,12 @@ async def test_a_vm_that_stands_still_already_is_copied_at_once(
 async def test_without_tracking_all_anonymous_pages_are_copied_in_the_pause(
     ram: TrackedRam, mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "tracks_writes", lambda: False)
+    none = Level(name=ANONYMOUS, why="no such kernel")
+    monkeypatch.setattr(copying, "start_tracking", lambda _: none)
     ram.write_pages(dict.fromkeys(range(50), 1))
     for known in (None, "a"):
         copier, copy = await take(ram, mark, known)
         assert (contents(copy), copy.since) == (ram.pages, None)
-        assert "CONFIG_MEM_SOFT_DIRTY" in copier.note
+        assert "no such kernel" in copier.note
         copier.commit("a")
         assert not mark.exists()
-
-
-def test_the_probe_says_what_the_kernel_does() -> None:
-    """By another way than the probe's own: a page of new memory has bit 55 where there is such a
-    bit."""
-    import ctypes
-    import mmap
-
-    memory = mmap.mmap(-1, PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory[0] = 1
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    with Path("/proc/self/pagemap").open("rb") as file:
-        file.seek(address // PAGE * 8)
-        entry = int.from_bytes(file.read(8), "little")
-    assert tracks_writes() is bool(entry >> 55 & 1)

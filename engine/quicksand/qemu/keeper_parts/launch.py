@@ -7,6 +7,7 @@ import signal
 import sys
 
 from .leash import put_on
+from .tracking import TRACED, find_injection, give_userfaultfd
 
 
 def launch(
@@ -16,14 +17,18 @@ def launch(
     directory: str,
     leash: int | None,
     group: int | None,
+    *,
+    tracked: bool = True,
 ) -> tuple[int, int, int]:
     """Fork QEMU with pipes on stdout (the guest's console) and stderr; returns (pid, read end of
     stdout, read end of stderr).
 
     ``directory``: its working directory. ``leash``: see leash.py. ``group``: the process group of
     the sandbox's other QEMUs. ``descriptors``: descriptors to pass besides the inheritable ones, by
-    their numbers in QEMU. Raises OSError if the program cannot be executed.
+    their numbers in QEMU. ``tracked``: give it a userfaultfd if possible (tracking.py). Raises
+    OSError if the program cannot be executed.
     """
+    injection = find_injection() if tracked else None
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     failed_read, failed_write = os.pipe()
@@ -46,6 +51,8 @@ def launch(
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            if injection is not None and injection.ask_to_be_traced():
+                os.write(failed_write, TRACED)
             os.execve(argv[0], argv, env)  # noqa: S606 - a list of arguments, no shell
         except (OSError, ValueError, TypeError) as error:
             number = getattr(error, "errno", None) or errno.ENOEXEC
@@ -54,14 +61,25 @@ def launch(
             os._exit(127)
     for descriptor in (out_write, err_write, failed_write):
         os.close(descriptor)
-    failure = os.read(failed_read, 16)
+    said = _read_all(failed_read)
     os.close(failed_read)
+    failure = said.removeprefix(TRACED)
+    if not failure and (said != TRACED or give_userfaultfd(injection, pid)):
+        return pid, out_read, err_read
+    os.waitpid(pid, 0)
+    os.close(out_read)
+    os.close(err_read)
     if failure:
-        os.waitpid(pid, 0)
-        os.close(out_read)
-        os.close(err_read)
         raise OSError(int(failure), os.strerror(int(failure)))
-    return pid, out_read, err_read
+    return launch(argv, env, descriptors, directory, leash, group, tracked=False)
+
+
+def _read_all(pipe: int) -> bytes:
+    """What is written to a pipe until its other end is closed, in the child by execve(2)."""
+    data = b""
+    while part := os.read(pipe, 16):
+        data += part
+    return data
 
 
 def allow_tracing() -> None:

@@ -1,0 +1,158 @@
+"""Which of the kernel's ways to track written memory is used.
+
+There are three levels, the best first:
+
+- "write-protect": it lists the pages written since they were protected (userfault.py), and can do
+  so while the guest runs.
+- "soft-dirty": it tells which pages were written since the soft-dirty bits of the process were
+  cleared (Linux, Documentation/admin-guide/mm/soft-dirty.rst), but the guest must be paused for it.
+- "anonymous": it only tells which pages were written since QEMU started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Protocol
+
+from quicksand.errors import MachineError
+from quicksand.snapshots import userfault
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs
+
+VARIABLE = "QUICKSAND_TRACKING"
+"""Environment variable: the best level to use, for tests and troubleshooting."""
+
+WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS = "write-protect", "soft-dirty", "anonymous"
+LEVELS = (WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS)
+
+NO_SOFT_DIRTY = "the kernel has no soft-dirty bits (CONFIG_MEM_SOFT_DIRTY)"
+
+
+class Tracker(Protocol):
+    """Tells which pages were written since a moment that it sets. Raises MachineError."""
+
+    def clear(self) -> None:
+        """Let only later writes count."""
+
+    def take(self) -> Runs:
+        """List the written pages, and let only later writes count. If the tracker `needs_stop`,
+        a write meanwhile would be lost."""
+
+    def look(self) -> Runs:
+        """List the written pages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """What tracks a machine's memory, or could."""
+
+    name: str
+    why: str = ""
+    """Why no better level is used; "" for the best."""
+    tracker: Tracker | None = None
+    """None for ANONYMOUS."""
+
+    @property
+    def needs_stop(self) -> bool:
+        """Whether the VM must be paused while written pages are taken."""
+        return self.name == SOFT_DIRTY
+
+
+@dataclass(frozen=True, slots=True)
+class SoftDirtyPages:
+    """The soft-dirty bits of guest memory. They can only be cleared for a whole process."""
+
+    ram: GuestRam
+
+    def clear(self) -> None:
+        self.ram.clear_soft_dirty()
+
+    def take(self) -> Runs:
+        found = self.ram.soft_dirty()
+        self.ram.clear_soft_dirty()
+        return found
+
+    def look(self) -> Runs:
+        return self.ram.soft_dirty()
+
+
+def start_tracking(ram: GuestRam) -> Level:
+    """Have the kernel track writes to a QEMU's memory in the best way that works, which it may do
+    already. Works for any process that may read that memory."""
+    best = _best()
+    why = f"{VARIABLE} is {best}"
+    if best == WRITE_PROTECT:
+        try:
+            return Level(name=WRITE_PROTECT, tracker=userfault.track(ram))
+        except OSError as error:
+            why = _said(error)
+    return _without(why, ram if best != ANONYMOUS else None)
+
+
+def find_level() -> Level:
+    """The level of new machines on this host; it has no tracker."""
+    best = _best()
+    why = f"{VARIABLE} is {best}"
+    if best == WRITE_PROTECT:
+        why = _try_write_protection()
+        if not why:
+            return Level(name=WRITE_PROTECT)
+    ram = GuestRam(os.getpid(), 0, 0) if best != ANONYMOUS else None
+    found = _without(why, ram)
+    return Level(name=found.name, why=found.why)
+
+
+def _best() -> str:
+    wanted = os.environ.get(VARIABLE, "")
+    return wanted if wanted in LEVELS else WRITE_PROTECT
+
+
+def _without(why: str, ram: GuestRam | None) -> Level:
+    """The best level besides WRITE_PROTECT; without ``ram`` also besides SOFT_DIRTY."""
+    if ram is None:
+        return Level(name=ANONYMOUS, why=why)
+    if tracks_soft_dirty():
+        return Level(name=SOFT_DIRTY, why=why, tracker=SoftDirtyPages(ram))
+    return Level(name=ANONYMOUS, why=f"{why}, and {NO_SOFT_DIRTY}")
+
+
+def _try_write_protection() -> str:
+    """Why it is not possible; "" if it is. A filter of system calls that kills this process must
+    not do so, so under a filter another one tries."""
+    if not userfault.is_filtered():
+        try:
+            userfault.prove()
+        except OSError as error:
+            return _said(error)
+        return ""
+    code = "from quicksand.snapshots.userfault import prove; prove()"
+    tried = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=False)
+    return "a filter of system calls refuses userfaultfd" if tried.returncode else ""
+
+
+def _said(error: OSError) -> str:
+    return f"written pages cannot be tracked: {error.strerror or error}"
+
+
+def tracks_soft_dirty() -> bool:
+    """Whether this kernel has soft-dirty bits; tries it out."""
+    with mmap.mmap(-1, 2 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        first = ctypes.c_char.from_buffer(memory)
+        ram = GuestRam(os.getpid(), ctypes.addressof(first), 2 * PAGE)
+        del first
+        memory[0] = memory[PAGE] = 1
+        try:
+            # New memory counts as written.
+            if ram.soft_dirty() != [(0, 2)]:
+                return False
+            ram.clear_soft_dirty()
+            if ram.soft_dirty():
+                return False
+            memory[PAGE] = 2
+            return ram.soft_dirty() == [(1, 1)]
+        except MachineError:
+            return False
