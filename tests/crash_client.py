@@ -27,6 +27,8 @@ from quicksand.host.processes import Kind, list_processes
 from quicksand.layout import sandbox_dir
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
+from quicksand.snapshots import copying, image
+from quicksand.snapshots.stepwise import StepWriter
 
 FILE_EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
 
@@ -210,8 +212,24 @@ def tell_of_pauses() -> None:
     KeeperLink.ask = counted_ask  # type: ignore[method-assign]
 
 
+def stream_more() -> None:
+    """Copy in rounds, and write images, of as little memory as the guest here uses; what is written
+    counts."""
+    copying.ROUND_MIN, copying.SLACK = 32 * 4096, 256 * 4096
+    image.OVER_MIN = 1024 * 1024
+    write = StepWriter.write
+
+    def counted(self: StepWriter, *arguments: Any, **named: Any) -> None:
+        if current is not None:
+            current.step()
+        write(self, *arguments, **named)
+
+    StepWriter.write = counted  # type: ignore[method-assign]
+
+
 def main() -> None:
     tell_of_pauses()
+    stream_more()
     sys.addaudithook(watch_files)
     for line in sys.stdin:
         answer = asyncio.run(work(Order(**json.loads(line))))

@@ -11,6 +11,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import seal_layers
 from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.records import Head, Node, new_id
+from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
 from quicksand.snapshots.tier import Tier
 
@@ -66,6 +68,7 @@ class Capture(ABC):
         self._disk = Pivot(history, run, monitor)
         self._port = 0
         self._shares = True
+        self._stays_paused = False
 
     @property
     def _head(self) -> Head:
@@ -76,9 +79,10 @@ class Capture(ABC):
     def directory(self) -> Path:
         return self._place.checkpoints / self.id
 
-    async def prepare(self) -> None:
-        """Do everything that is possible before the pause. Raises HistoryError, HostError,
-        MachineError."""
+    async def prepare(self, *, stays_paused: bool = False) -> None:
+        """Do everything that is possible before the pause. ``stays_paused``: the guest will run no
+        further after it, unless all fails. Raises HistoryError, HostError, MachineError."""
+        self._stays_paused = stays_paused
         with map_os_errors(self.directory):
             self.directory.mkdir(mode=0o700)
         await self._disk.prepare()
@@ -127,8 +131,11 @@ class Capture(ABC):
         HostError."""
 
     @contextlib.asynccontextmanager
-    async def _paused(self) -> AsyncIterator[None]:
-        """Pause the VM within the block."""
+    async def _briefly_paused(self) -> AsyncIterator[None]:
+        """Pause the VM within the block, unless it is paused."""
+        if self._run.paused:
+            yield
+            return
         started = time.perf_counter()
         await self._monitor.execute("stop")
         try:
@@ -147,11 +154,14 @@ class Capture(ABC):
     def _store(
         self, tag: str, note: str, tier_note: str, shape: dict[str, Any], marks: dict[str, bool]
     ) -> Node:
-        memory = self._store_memory()
         layers = self._disk.frozen
-        seal_layers(self._place, layers)
-        sync_dir(self._place.memory)
-        sync_dir(self.directory)
+        # What takes time is to sync the files, and the disk can sync several at once.
+        with ThreadPoolExecutor(1, THREAD) as pool:
+            sealing = pool.submit(seal_layers, self._place, layers)
+            memory = self._store_memory()
+            sync_dir(self._place.memory)
+            sync_dir(self.directory)
+            sealing.result()
         node = Node(
             id=self.id,
             tag=tag,

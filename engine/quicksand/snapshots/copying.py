@@ -1,7 +1,11 @@
 """Copying the guest memory that a checkpoint needs, with as little as possible in the pause.
 
 What the kernel tells about written pages decides how (tracking.py). Where it tracks them, only
-those written since the last checkpoint are copied, most of them before the pause.
+those written since the last checkpoint are copied. While there are many of them, they are copied in
+rounds to their file while the guest runs, each round what was written during the one before; the
+rest goes to memory in the pause, and to the file after it. Of a guest that runs no further nothing
+needs to be copied in the pause. Where nothing is tracked, all anonymous pages are copied to memory
+in the pause.
 
 What is tracked means something only if it is known since when. A file beside QEMU's sockets, the
 mark (`MachineDir.tracked`), names the level and the checkpoint in whose pause the tracking began
@@ -13,54 +17,50 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import functools
 import mmap
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
-from quicksand.snapshots.pages import Run, overlay_runs
+from quicksand.errors import MachineError
+from quicksand.host.threads import in_stoppable_thread
+from quicksand.snapshots.differences import address_of
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
+from quicksand.snapshots.pages import Run, RunMap
+from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, Level, start_tracking
 
-SLACK = 16 * 1024 * 1024
+SLACK = 8 * 1024 * 1024
 """Bytes of prefaulted memory for what the guest writes between the last count and the pause."""
 
-ROUNDS = 3
+ROUNDS = 6
 """Rounds of copying before the pause, at most: a guest may write as fast as pages are copied."""
 
-ROUND_MIN = 32 * 1024 * 1024
-"""Bytes above which a round before the pause is worthwhile: copying fewer takes no longer than the
-short stop that each round needs."""
+ROUND_MIN = 4 * 1024 * 1024
+"""Bytes above which a round before the pause is worthwhile: fewer are copied in two milliseconds.
+"""
 
 NOT_YET = "nothing tracked what was written since the last checkpoint"
 
 
-@dataclass(slots=True)
-class Copy:
-    """What was copied of a guest's memory."""
-
-    runs: list[Run]
-    """Ascending; the file of each is an index into ``pieces``."""
-    pieces: list[memoryview]
-    since: str | None = None
-    """The checkpoint that has all other pages that this run of QEMU has written; None if it has
-    written no others."""
-
-
 class Copier:
-    """Copies the pages for one checkpoint.
+    """Copies the pages for one checkpoint to its storage.
 
-    Call `prepare` and `copy_before` while the VM runs, `copy_rest` while it is paused, and `commit`
-    when the checkpoint is on disk.
+    Call `prepare`, `copy_before` and `reserve` while the VM runs, `copy_rest` while it is paused,
+    `store` after that, and `commit` when the checkpoint is on disk. Raises MachineError, HostError.
     """
 
-    def __init__(self, ram: GuestRam, mark: Path, run: str, known: str | None) -> None:
-        """``known``: the checkpoint on disk that has pages of this ``run``, if there is one."""
+    def __init__(
+        self, ram: GuestRam, mark: Path, run: str, storage: Storage, *, stays_paused: bool
+    ) -> None:
+        """``stays_paused``: the guest runs no further after the pause, unless all fails."""
         self._ram = ram
         self._mark = mark
         self._run = run
-        self._known = known
+        self._storage = storage
+        self._stays_paused = stays_paused
         self._level = Level(name=ANONYMOUS)
         self._since: str | None = None
         self._exact = False
@@ -68,7 +68,8 @@ class Copier:
         self._rest = 0
         """Bytes that were still to be copied at the last count."""
         self._buffer: mmap.mmap | None = None
-        self._copy = Copy([], [])
+        self._paused: Runs = []
+        """The pages copied to the buffer, or to be copied from the paused VM."""
 
     @property
     def note(self) -> str:
@@ -79,14 +80,15 @@ class Copier:
         return f"all pages written since the start were copied: {why}"
 
     def prepare(self) -> int:
-        """Choose the level; returns the bytes to copy. Raises MachineError."""
+        """Choose the level; returns the bytes to copy."""
+        known = self._storage.open()
         self._level = start_tracking(self._ram)
-        tracked = self._level.tracker is not None and self._known is not None
-        if tracked and self._read_mark() == [self._run, self._known, self._level.name]:
-            self._since = self._known
+        tracked = self._level.tracker is not None and known is not None
+        if tracked and self._read_mark() == [self._run, known, self._level.name]:
+            self._since = known
             self._exact = True
-        self._copy.since = self._since
-        self._rest = self._look()
+            self._storage.expect_new_pages()
+        self._count()
         return self._rest
 
     def _read_mark(self) -> list[str]:
@@ -95,25 +97,30 @@ class Copier:
         except (OSError, ValueError):
             return []
 
-    def _look(self) -> int:
+    def _count(self) -> None:
         """Count the bytes that are still to be copied."""
         tracker = self._level.tracker if self._exact else None
-        return count_pages(self._ram.written() if tracker is None else tracker.look()) * PAGE
+        self._rest = count_pages(self._ram.written() if tracker is None else tracker.look()) * PAGE
 
     async def copy_before(self, pause: Callable[[], AbstractAsyncContextManager[None]]) -> None:
-        """Copy most pages while the VM runs, if the kernel tracks writes, and allocate memory for
-        the rest. ``pause`` pauses the VM for a moment. Raises MachineError.
-        """
-        rounds = ROUNDS if self._level.tracker is not None else 0
+        """Copy most pages while the VM runs, if the kernel tracks writes. ``pause`` pauses the VM
+        for a moment. Raises CancelledError within a step."""
+        rounds = ROUNDS if self._level.tracker is not None and not self._lets_vm_wait else 0
         while rounds and self._rest > ROUND_MIN:
             if self._exact and self._level.needs_stop:
                 async with pause():
                     runs = await asyncio.to_thread(self._take)
             else:
                 runs = await asyncio.to_thread(self._take)
-            before, self._rest = self._rest, await asyncio.to_thread(self._copy_round, runs)
+            before = self._rest
+            await in_stoppable_thread(functools.partial(self._copy_round, runs))
             rounds = rounds - 1 if self._rest < before // 2 else 0
-        self._buffer = await asyncio.to_thread(warm_memory, self._rest + SLACK)
+
+    @property
+    def _lets_vm_wait(self) -> bool:
+        """Whether pages are copied from the paused VM after all else. If it runs nevertheless,
+        which only a tracker notices, the checkpoint is worth nothing."""
+        return self._stays_paused and self._level.tracker is not None
 
     def _take(self) -> Runs:
         """The pages to copy now; from here on the tracker lists later writes."""
@@ -128,33 +135,42 @@ class Copier:
         self._exact = True
         return self._ram.written()
 
-    def _copy_round(self, runs: Runs) -> int:
-        """Copy ``runs``; returns the bytes that the guest has written meanwhile."""
-        self._read(runs, warm_memory(count_pages(runs) * PAGE))
-        return self._look()
+    def _copy_round(self, runs: Runs, check: Callable[[], None]) -> None:
+        self._storage.add(runs, self._ram, check)
+        self._count()
 
-    def copy_rest(self) -> Copy:
-        """Copy the remaining pages. The VM must be paused. Raises MachineError."""
-        runs = self._take()
-        first, rest = _split(runs, 0 if self._buffer is None else len(self._buffer) // PAGE)
-        if self._buffer is not None:
-            self._read(first, self._buffer)
-        if rest:
-            self._read(rest, warm_memory(count_pages(rest) * PAGE))
-        return self._copy
+    def reserve(self) -> None:
+        """Allocate memory for the pages that are copied in the pause."""
+        if not self._lets_vm_wait:
+            self._count()
+            self._buffer = warm_memory(self._rest + SLACK)
 
-    def _read(self, runs: Runs, buffer: mmap.mmap) -> None:
-        """Copy pages to ``buffer``; they supersede earlier copies of the same pages."""
-        if not runs:
+    def copy_rest(self) -> None:
+        """Copy the remaining pages. The VM must be paused."""
+        self._paused = self._take()
+        if self._lets_vm_wait:
             return
-        data = memoryview(buffer)[: count_pages(runs) * PAGE]
-        self._ram.read(runs, data)
-        placed, at = [], 0
-        for first, count in runs:
-            placed.append(Run(first, count, len(self._copy.pieces), at))
-            at += count
-        self._copy.pieces.append(data)
-        self._copy.runs = overlay_runs(placed, self._copy.runs)
+        room = len(self._buffer) // PAGE if self._buffer is not None else 0
+        self._paused, more = _split(self._paused, room)
+        if self._buffer is not None:
+            with memoryview(self._buffer)[: count_pages(self._paused) * PAGE] as data:
+                self._ram.read(self._paused, data)
+        # More than expected: more memory for them could be more than the host has.
+        self._storage.add(more, self._ram, is_paused=True)
+
+    def store(self) -> None:
+        """Write what was copied in the pause. Raises MachineError if the VM was to stay paused and
+        did not."""
+        if self._buffer is not None:
+            self._storage.add(self._paused, Copied(self._paused, memoryview(self._buffer)))
+            self._buffer = None
+            return
+        self._storage.add(self._paused, self._ram)
+        assert self._level.tracker is not None
+        if self._level.tracker.look():
+            raise MachineError(
+                "the guest was resumed while its memory was copied", hint="try it again"
+            )
 
     def commit(self, node: str) -> None:
         """Write the mark: the checkpoint ``node`` is on disk, and what was written since its pause
@@ -163,6 +179,30 @@ class Copier:
             # A torn mark names no checkpoint, and a missing one costs only time.
             with contextlib.suppress(OSError):
                 self._mark.write_text(f"{self._run} {node} {self._level.name}", encoding="ascii")
+
+
+class Copied:
+    """Pages in memory: a `Source` of the storage."""
+
+    def __init__(self, runs: Runs, data: memoryview) -> None:
+        """``data``: the pages of ``runs``, in order."""
+        places = zip(runs, in_order(runs), strict=True)
+        self._runs = RunMap([Run(first, count, 0, at) for (first, count), at in places])
+        self._address = address_of(data)
+        self._data = data
+
+    def read(self, runs: Runs, into: memoryview) -> None:
+        """See `Source.read`."""
+        for (first, count), at in zip(runs, in_order(runs), strict=True):
+            self.read_in_place([(first, count)], into[at * PAGE : (at + count) * PAGE], first)
+
+    def read_in_place(self, runs: Runs, into: memoryview, start: int) -> None:
+        """See `Source.read_in_place`."""
+        there = address_of(into)
+        for first, count in runs:
+            for run in self._runs.within(first, first + count):
+                target = there + (run.first - start) * PAGE
+                ctypes.memmove(target, self._address + run.at * PAGE, run.count * PAGE)
 
 
 def warm_memory(size: int) -> mmap.mmap:

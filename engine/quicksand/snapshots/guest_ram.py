@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import functools
+import itertools
 import mmap
 import os
 import re
@@ -163,28 +164,50 @@ class GuestRam:
 
     def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
         """Copy the pages of ``runs``, in order, to ``into``. Raises MachineError."""
-        self._move("process_vm_readv", runs, into)
+        self._check_size(runs, into)
+        self._move("process_vm_readv", runs, into, in_order(runs))
+
+    def read_in_place(self, runs: Runs, into: memoryview, start: int) -> None:
+        """Copy the pages of ``runs`` to ``into``, the place of the pages from ``start`` on. Raises
+        MachineError."""
+        self._move("process_vm_readv", runs, into, [first - start for first, _ in runs])
 
     def write(self, runs: Sequence[tuple[int, int]], data: memoryview) -> None:
         """Copy ``data`` to the pages of ``runs``. The VM must be paused. Raises MachineError."""
-        self._move("process_vm_writev", runs, data)
+        self._check_size(runs, data)
+        self._move("process_vm_writev", runs, data, in_order(runs))
 
-    def _move(self, function: str, runs: Sequence[tuple[int, int]], buffer: memoryview) -> None:
+    def _check_size(self, runs: Sequence[tuple[int, int]], buffer: memoryview) -> None:
         if count_pages(runs) * PAGE != buffer.nbytes:
             raise ValueError("the buffer does not fit the pages")
+
+    def _move(
+        self,
+        function: str,
+        runs: Sequence[tuple[int, int]],
+        buffer: memoryview,
+        places: Sequence[int],
+    ) -> None:
+        """``places``: the page of ``buffer`` that belongs to the first of each run."""
         call = _from_libc(function)
         here = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer.nbytes else 0
-        for batch in _batches(runs):
-            length = count_pages(batch) * PAGE
-            local = _Piece(here, length)
-            remote = (_Piece * len(batch))(
-                *(_Piece(self.address + first * PAGE, pages * PAGE) for first, pages in batch)
+        for batch in _batches(runs, places):
+            length = sum(pages for _, pages, _ in batch) * PAGE
+            local = (_Piece * len(batch))(
+                *(_Piece(here + place * PAGE, pages * PAGE) for _, pages, place in batch)
             )
-            moved = call(self.pid, ctypes.byref(local), 1, remote, len(batch), 0)
+            remote = (_Piece * len(batch))(
+                *(_Piece(self.address + first * PAGE, pages * PAGE) for first, pages, _ in batch)
+            )
+            moved = call(self.pid, local, len(batch), remote, len(batch), 0)
             if moved != length:
                 reason = os.strerror(ctypes.get_errno()) if moved < 0 else "a part is missing"
                 raise MachineError(f"the guest's memory cannot be copied: {reason}")
-            here += length
+
+
+def in_order(runs: Iterable[tuple[int, int]]) -> list[int]:
+    """Where each of ``runs`` begins, in pages, if they follow each other without gaps."""
+    return [0, *itertools.accumulate(count for _, count in runs)][:-1]
 
 
 @functools.cache
@@ -206,15 +229,18 @@ async def host_address(monitor: Monitor, guest: int) -> int:
     return int(found[1], 16)
 
 
-def _batches(runs: Iterable[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]:
-    """Split ``runs`` into portions that one system call can copy."""
-    batch: list[tuple[int, int]] = []
+def _batches(
+    runs: Iterable[tuple[int, int]], places: Iterable[int]
+) -> Iterable[list[tuple[int, int, int]]]:
+    """Split ``runs`` with their ``places`` into portions that one system call can copy: (first
+    page, how many, place)."""
+    batch: list[tuple[int, int, int]] = []
     room = CALL_MAX // PAGE
-    for first, pages in runs:
+    for (first, pages), place in zip(runs, places, strict=True):
         done = 0
         while done < pages:
             part = min(pages - done, room)
-            batch.append((first + done, part))
+            batch.append((first + done, part, place + done))
             done, room = done + part, room - part
             if not room or len(batch) == IOV_MAX:
                 yield batch

@@ -11,21 +11,40 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from quicksand.errors import HistoryError
+from quicksand.host.checksum import crc32
 from quicksand.host.files import data_extents, map_os_errors
-from quicksand.host.sharing import copy_range, share_blocks, write_at
-from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.pages import CHUNK, TICK_NS, ZEROS, Run, checksums, overlay_runs, seal
+from quicksand.host.sharing import share_blocks
+from quicksand.snapshots.differences import Comparer, address_of, stretches
+from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, join_runs
+from quicksand.snapshots.pages import (
+    CHUNK,
+    TICK_NS,
+    ZEROS,
+    Run,
+    RunMap,
+    checksums,
+    crc_of_zeros,
+    overlay_runs,
+    read_all,
+    seal,
+)
 from quicksand.snapshots.records import File
+from quicksand.snapshots.stepwise import StepWriter
 from quicksand.snapshots.verified import Verified
 
 OVER_MIN = 64 * 1024 * 1024
 """A new image is not worth its file while fewer bytes than this lie over the old one: a restore
 writes them within some hundredths of a second."""
+
+BRIDGE = 16
+"""Fewer pages of zeros than this between two stretches of data are written: it takes less time than
+another write."""
 
 _PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE (linux/falloc.h)
 
@@ -42,10 +61,11 @@ def own_pages(runs: Sequence[tuple[int, int]], image: int) -> list[Run]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a new complete image would be made of."""
+    """What a new complete image would be made of, besides the pages that are copied from the
+    guest."""
 
     runs: list[Run]
-    """Ascending; pages that are in none of them are zeros."""
+    """Ascending; pages that are in none of them are zeros. The guest's pages count as zeros."""
     base: int
     """The file number in ``runs`` of the present image, from which the new one is made."""
     over: int
@@ -66,54 +86,160 @@ class Plan:
         every = overlay_runs(over, own_pages(pages, base))
         return cls(every, base, over=_bytes(over), size=_bytes(every))
 
-    def pays(self, stored: int) -> bool:
-        """Whether to write the image. ``stored``: bytes of pages that the checkpoints of this run
-        of QEMU, including this one, have stored since their last image.
+    def pays(self, *, over: int, data: int, stored: int) -> bool:
+        """Whether to write the image with the guest's pages, of which ``data`` bytes are no zeros
+        and ``over`` bytes also differ from the present image. ``stored``: bytes of pages that the
+        checkpoints of this run of QEMU, including this one, have stored since their last image.
 
         Each restore writes the pages over the image to memory, and each clone has its own copy of
         them, so they should be few (OVER_MIN) and less than half of the memory. An image may cost
         at most four times what this run has stored before it: then the sum of all images stays
         proportional to what was written, whatever the tree of checkpoints and reverts.
         """
-        return self.over > OVER_MIN and 2 * self.over > self.size and 4 * stored > self.size
+        over, size = self.over + over, self.size + data
+        return over > OVER_MIN and 2 * over > size and 4 * stored > size
+
+
+def can_pay(stored: int) -> bool:
+    """Whether any plan can pay with so many bytes stored (see `Plan.pays`)."""
+    return 4 * stored > OVER_MIN
 
 
 def _bytes(runs: Sequence[Run]) -> int:
     return sum(run.count for run in runs if run.file != ZEROS) * PAGE
 
 
+class Source(Protocol):
+    """Where the guest's pages are copied from. Raises MachineError."""
+
+    def read(self, runs: Runs, into: memoryview) -> None:
+        """Copy the pages of ``runs``, in order, to ``into``."""
+
+    def read_in_place(self, runs: Runs, into: memoryview, start: int) -> None:
+        """Copy the pages of ``runs`` to ``into``, the place of the pages from ``start`` on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a new image is made of."""
+
+    plan: Plan
+    files: Sequence[memoryview]
+    """The contents of the files that the plan's runs number, except for the base."""
+    guest: Runs
+    """The pages that are copied from the guest."""
+    source: Source
+    base: tuple[Path, File] | None
+    """The present image."""
+
+
 def write_image(
     path: Path,
     size: int,
-    plan: Plan,
-    sources: Sequence[memoryview],
-    base: tuple[Path, File] | None,
+    content: Content,
     verified: Verified | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> File:
     """Write a new image of ``size`` bytes, add it to ``verified`` and return its checksums.
+    ``check`` is called now and then, and may raise.
 
-    ``sources``: the contents of the files that the plan's runs number, except for the base.
-    Raises DiskSpaceError, PathError; nothing is left then.
+    Raises DiskSpaceError, PathError, MachineError; nothing is left then.
     """
-    with map_os_errors(path):
-        target = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    steps = StepWriter(path)
     try:
         with map_os_errors(path):
-            os.ftruncate(target, size)
-            known: dict[int, int] = {}
-            if base is not None:
-                _copy_base(target, base[0], plan)
-                known = _untouched(plan, base[1])
-            for run in plan.runs:
-                if run.file not in (plan.base, ZEROS):
-                    data = sources[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
-                    write_at(target, data, run.first * PAGE)
-            return _seal(path.name, target, known, verified)
+            os.ftruncate(steps.descriptor, size)
+        with _Filling(steps, content) as filling:
+            crcs = []
+            for start in range(0, size, CHUNK):
+                check()
+                with map_os_errors(path):
+                    crcs.append(filling.write(start, min(CHUNK, size - start)))
+            return steps.seal(crcs, verified)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     finally:
-        os.close(target)
+        steps.close()
+
+
+class _Filling:
+    """Fills the steps of a new image."""
+
+    def __init__(self, steps: StepWriter, content: Content) -> None:
+        self._steps = steps
+        self._content = content
+        self._compare = Comparer()
+        self._plan = RunMap(content.plan.runs)
+        self._guest = RunMap(own_pages(content.guest, 0))
+        self._source: int | None = None
+        """The base's descriptor."""
+        self._shared = False
+        """Whether the new image shares the base's blocks already (FICLONE, ioctl_ficlone(2))."""
+
+    def __enter__(self) -> _Filling:
+        if self._content.base is not None:
+            path, _ = self._content.base
+            with map_os_errors(path):
+                self._source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._shared = share_blocks(self._steps.descriptor, self._source)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._source is not None:
+            os.close(self._source)
+
+    def write(self, offset: int, length: int) -> int:
+        """Write ``length`` bytes at ``offset``; returns their checksum."""
+        first, end = offset // PAGE, (offset + length) // PAGE
+        planned = list(self._plan.within(first, end))
+        guest = [(run.first, run.count) for run in self._guest.within(first, end)]
+        base = self._content.plan.base
+        changed = join_runs((run.first, run.count) for run in planned if run.file != base)
+        if not changed and (self._shared or not planned):
+            return self._crc_of_base(offset, length)
+        with memoryview(self._steps.buffer) as whole, whole[:length] as data:
+            if count_pages(guest) < end - first:
+                ctypes.memset(address_of(data), 0, length)
+            for run in planned:
+                self._fill(run, data[(run.first - first) * PAGE : (run.end - first) * PAGE])
+            self._content.source.read_in_place(guest, data, first)
+            # Taken from the base's record, a checksum also exposes a base that is damaged.
+            crc = crc32(data) if changed else self._crc_of_base(offset, length)
+            parts = changed if self._shared else [(first, end - first)]
+            ranges = self._find_ranges(parts, first, data)
+        self._steps.write(offset, ranges)
+        return crc
+
+    def _fill(self, run: Run, into: memoryview) -> None:
+        """Copy pages that are on disk."""
+        if run.file == self._content.plan.base:
+            assert self._source is not None
+            read_all(self._source, into, run.first * PAGE)
+        elif run.file != ZEROS:
+            into[:] = self._content.files[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
+
+    def _crc_of_base(self, offset: int, length: int) -> int:
+        if self._content.base is None:
+            return crc_of_zeros(length)
+        return self._content.base[1].crcs[offset // CHUNK]
+
+    def _find_ranges(self, parts: Runs, first: int, data: memoryview) -> list[tuple[int, int]]:
+        """What to write of a step, the pages from ``first`` on, of which ``parts`` are wanted:
+        (start, end) in bytes. Long stretches of zeros become holes."""
+        is_zero = self._compare.find_zeros(address_of(data), data.nbytes // PAGE)
+        found: list[tuple[int, int]] = []
+        for page, count in parts:
+            at = page - first
+            for number, pages, zero in stretches(is_zero[at : at + count]):
+                start, end = (at + number) * PAGE, (at + number + pages) * PAGE
+                if zero and self._shared:
+                    _punch_hole(self._steps.descriptor, first * PAGE + start, end - start)
+                elif not zero and found and start - found[-1][1] < BRIDGE * PAGE:
+                    found[-1] = (found[-1][0], end)
+                elif not zero:
+                    found.append((start, end))
+        return found
 
 
 def seal_image(path: Path, verified: Verified | None = None) -> File:
@@ -128,12 +254,12 @@ def seal_image(path: Path, verified: Verified | None = None) -> File:
         try:
             found = os.fstat(descriptor)
             if found.st_nlink == 1:
-                return _seal(path.name, descriptor, {}, verified)
+                return _seal(path.name, descriptor, verified)
             os.fsync(descriptor)
             # A file that has just been written may change without a later time.
             if time.time_ns() - found.st_mtime_ns <= TICK_NS:
                 verified = None
-            return _identify_as(path.name, descriptor, {}, verified)
+            return _identify_as(path.name, descriptor, verified)
         finally:
             os.close(descriptor)
 
@@ -143,7 +269,7 @@ def identify_image(path: Path) -> File:
     with map_os_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return _identify(path.name, descriptor, {})
+            return _identify(path.name, descriptor)
         finally:
             os.close(descriptor)
 
@@ -160,54 +286,23 @@ def image_extents(path: Path) -> list[tuple[int, int]]:
         raise HistoryError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _seal(name: str, descriptor: int, known: dict[int, int], verified: Verified | None) -> File:
+def _seal(name: str, descriptor: int, verified: Verified | None) -> File:
     seal(descriptor)
-    return _identify_as(name, descriptor, known, verified)
+    return _identify_as(name, descriptor, verified)
 
 
-def _identify_as(
-    name: str, descriptor: int, known: dict[int, int], verified: Verified | None
-) -> File:
+def _identify_as(name: str, descriptor: int, verified: Verified | None) -> File:
     """The checksums of an open file, which is added to ``verified``."""
-    file = _identify(name, descriptor, known)
+    file = _identify(name, descriptor)
     if verified is not None:
         verified.add(verified.mark(descriptor, file))
     return file
 
 
-def _identify(name: str, descriptor: int, known: dict[int, int]) -> File:
+def _identify(name: str, descriptor: int) -> File:
     size = os.fstat(descriptor).st_size
-    crcs = checksums(descriptor, size, data_extents(descriptor, size), known)
+    crcs = checksums(descriptor, size, data_extents(descriptor, size))
     return File(name=name, size=size, crcs=tuple(crcs))
-
-
-def _untouched(plan: Plan, base: File) -> dict[int, int]:
-    """Checksums of the chunks that are as in the base. Taken from the base's record, they also
-    expose a base that is damaged while it is copied."""
-    touched = {
-        chunk
-        for run in plan.runs
-        if run.file != plan.base
-        for chunk in range(run.first * PAGE // CHUNK, (run.end * PAGE - 1) // CHUNK + 1)
-    }
-    return {number: crc for number, crc in enumerate(base.crcs) if number not in touched}
-
-
-def _copy_base(target: int, base: Path, plan: Plan) -> None:
-    """Copy the base's pages to the new image, by sharing its blocks where the file system can
-    (FICLONE, ioctl_ficlone(2))."""
-    source = os.open(base, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if share_blocks(target, source):
-            for run in plan.runs:
-                if run.file == ZEROS:
-                    _punch_hole(target, run.first * PAGE, run.count * PAGE)
-            return
-        for run in plan.runs:
-            if run.file == plan.base:
-                copy_range(target, source, run.first * PAGE, run.end * PAGE)
-    finally:
-        os.close(source)
 
 
 def _punch_hole(descriptor: int, offset: int, length: int) -> None:

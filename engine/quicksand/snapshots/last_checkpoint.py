@@ -54,7 +54,7 @@ async def end_with_checkpoint(
 
 
 async def _keep(live: Live, capture: Capture, what: str) -> Node:
-    await capture.prepare()
+    await capture.prepare(stays_paused=True)
     has_display = live.record.config.enable_display
     screen = await look_at_screen(live.machine, has_display=has_display)
     await capture.freeze(resume=False)

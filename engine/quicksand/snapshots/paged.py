@@ -22,8 +22,10 @@ from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
+from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
-from quicksand.snapshots.copying import Copier, Copy
+from quicksand.snapshots.comparing import MemoryCheck
+from quicksand.snapshots.copying import Copier
 from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import not_of_image, own_pages
@@ -51,7 +53,8 @@ class PagesCapture(Capture):
 
     tier = PAGES
 
-    _copy: Copy | None = None
+    _storage: Storage | None = None
+    _check: MemoryCheck | None = None
     _stored: Stored | None = None
 
     async def _prepare_memory(self) -> None:
@@ -59,27 +62,35 @@ class PagesCapture(Capture):
         self._ram = await GuestRam.locate(
             self._monitor, self._run.qemu_pid, image, self._size, self._arch
         )
+        self._check = MemoryCheck(self._ram) if comparing.is_on() else None
         self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
         await in_thread_to_the_end(self._prepare_copy)
+        await self._copier.copy_before(self._briefly_paused)
 
     def _prepare_copy(self) -> None:
         self._storage = Storage(
             self._history, self.id, self._head, run=self._run.run, size=self._size
         )
-        known = self._storage.find_known()
-        self._copier = Copier(self._ram, self._machine.tracked, self._run.run, known)
+        self._copier = Copier(
+            self._ram,
+            self._machine.tracked,
+            self._run.run,
+            self._storage,
+            stays_paused=self._stays_paused,
+        )
         check_space(self._place.memory, self._copier.prepare())
 
     async def _copy_before(self) -> None:
-        if not self._run.paused:
-            await self._copier.copy_before(self._paused)
+        await asyncio.to_thread(self._copier.reserve)
 
     async def _copy_paused(self) -> None:
-        copying = asyncio.to_thread(self._copy_pages)
+        copying = asyncio.to_thread(self._copier.copy_rest)
         # Both are awaited, so that neither is still at work when the VM runs again.
         found = await asyncio.gather(copying, self._freeze_rest(), return_exceptions=True)
         for failed in (result for result in found if isinstance(result, BaseException)):
             raise failed
+        if self._check is not None:
+            await asyncio.to_thread(self._check.copy)
 
     async def _freeze_rest(self) -> None:
         """Save the devices' state and switch the disk, while the memory is copied."""
@@ -87,17 +98,18 @@ class PagesCapture(Capture):
         await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
         await self._disk.turn()
 
-    def _copy_pages(self) -> None:
-        self._copy = self._copier.copy_rest()
-
     @property
     def note(self) -> str:
         return self._copier.note
 
     def _store_memory(self) -> dict[str, Any]:
         devices = self._seal_devices()
-        assert self._copy is not None
-        stored = self._stored = self._storage.store(self._copy)
+        assert self._storage is not None
+        self._copier.store()
+        stored = self._stored = self._storage.finish()
+        self._storage.close()
+        if self._check is not None:
+            self._check.compare(self._place, stored)
         rom = keep_firmware(self._rom, self._place.memory) if self._rom is not None else None
         index = write_file(
             self.directory / "pages.index", iter([PageIndex(self._size, stored.runs).encode()])
@@ -111,6 +123,11 @@ class PagesCapture(Capture):
             "firmware": rom,
             "image": stored.image,
         }
+
+    def _discard_files(self) -> None:
+        if self._storage is not None:
+            self._storage.close()
+        super()._discard_files()
 
     def _seal_devices(self) -> File:
         """Write the device state again, synced and with checksums."""

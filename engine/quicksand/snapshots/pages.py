@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import mmap
 import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import HistoryError
+from quicksand.host.checksum import crc32
 from quicksand.host.files import data_extents, map_os_errors
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.records import File
@@ -165,6 +168,23 @@ def merge_runs(runs: Sequence[Run]) -> list[Run]:
     return result
 
 
+class RunMap:
+    """Finds which of many ascending runs lie in a range of pages."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = runs
+        self._ends = [run.end for run in runs]
+
+    def within(self, first: int, end: int) -> Iterator[Run]:
+        """The runs and parts of runs from page ``first`` up to, but not including, ``end``."""
+        for number in range(bisect_right(self._ends, first), len(self._runs)):
+            run = self._runs[number]
+            if run.first >= end:
+                return
+            inside = run.first >= first and run.end <= end
+            yield run if inside else run.part(max(run.first, first), min(run.end, end))
+
+
 def write_file(
     path: Path, pieces: Iterator[memoryview | bytes], verified: Verified | None = None
 ) -> File:
@@ -183,7 +203,7 @@ def write_file(
                 data = memoryview(piece).cast("B")
                 while data:
                     part = data[: CHUNK - filled]
-                    crc, filled = zlib.crc32(part, crc), filled + len(part)
+                    crc, filled = crc32(part, crc), filled + len(part)
                     if filled == CHUNK:
                         crcs.append(crc)
                         crc = filled = 0
@@ -213,29 +233,29 @@ def seal(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-def checksums(
-    descriptor: int, size: int, extents: Iterable[tuple[int, int]], known: Mapping[int, int]
-) -> Iterator[int]:
-    """Yield the CRC-32 of each CHUNK of an open file. Chunks outside of ``extents`` (holes) and
-    those whose checksum is ``known`` by their number are not read. Raises OSError."""
+def checksums(descriptor: int, size: int, extents: Iterable[tuple[int, int]]) -> Iterator[int]:
+    """Yield the CRC-32 of each CHUNK of an open file. Chunks outside of ``extents`` (holes) are not
+    read. Raises OSError."""
     chunks = {n for start, end in extents for n in range(start // CHUNK, -(-end // CHUNK))}
     # Read, not mapped: a page fault costs more than copying the page.
     buffer = memoryview(bytearray(min(CHUNK, size)))
-    zeros: dict[int, int] = {}
     for number, start in enumerate(range(0, size, CHUNK)):
         length = min(CHUNK, size - start)
-        if number in known:
-            yield known[number]
-        elif number in chunks:
-            _read_all(descriptor, buffer[:length], start)
-            yield zlib.crc32(buffer[:length])
+        if number in chunks:
+            read_all(descriptor, buffer[:length], start)
+            yield crc32(buffer[:length])
         else:
-            if length not in zeros:
-                zeros[length] = zlib.crc32(bytes(length))
-            yield zeros[length]
+            yield crc_of_zeros(length)
 
 
-def _read_all(descriptor: int, into: memoryview, offset: int) -> None:
+@functools.lru_cache(8)
+def crc_of_zeros(length: int) -> int:
+    """The checksum of so many zero bytes."""
+    return crc32(bytes(length))
+
+
+def read_all(descriptor: int, into: memoryview, offset: int) -> None:
+    """Fill ``into`` with what is at ``offset``. Raises OSError."""
     while into:
         count = os.preadv(descriptor, [into], offset)
         if not count:
@@ -305,7 +325,7 @@ def _compare(descriptor: int, path: Path, expected: File) -> None:
     starts = range(0, expected.size, CHUNK)
     if len(starts) != len(expected.crcs):
         raise HistoryError(f"{path} is damaged: its checksums do not fit")
-    found = checksums(descriptor, expected.size, data_extents(descriptor, expected.size), {})
+    found = checksums(descriptor, expected.size, data_extents(descriptor, expected.size))
     for start, crc, right in zip(starts, found, expected.crcs, strict=True):
         if crc != right:
             raise HistoryError(f"{path} is damaged: the checksum at byte {start} is wrong")

@@ -77,7 +77,7 @@ async def revert(
         try:
             await _both(
                 _launch(registry, record, successor) if waiting is None else _nothing(),
-                capture.prepare() if capture is not None else _nothing(),
+                capture.prepare(stays_paused=True) if capture is not None else _nothing(),
             )
             await live.keeper.ask("guard", on=not live.run.paused, forwards=_rules(live))
             if capture is None:

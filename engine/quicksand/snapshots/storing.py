@@ -1,13 +1,14 @@
-"""Writing the pages that were copied in a pause to disk, while the VM runs again.
+"""Writing the guest's pages to disk while they are copied, through a small buffer.
 
-Pages that the last checkpoint has are only referred to. New ones are written to a file of their
-own or, if many pages differ from the memory image already, all of the memory to a new image.
+Pages that the last checkpoint has are only referred to. New ones are appended to a file of their
+own or, if many pages differ from the memory image already, all of the memory is written to a new
+image; what the guest writes meanwhile is then appended to a file of pages over it.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import mmap
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,22 +16,37 @@ from pathlib import Path
 from quicksand.errors import DiskSpaceError, HistoryError
 from quicksand.host.space import check_space
 from quicksand.layout import SandboxDir
-from quicksand.snapshots.copying import Copy
 from quicksand.snapshots.differences import address_of, sort_pages
-from quicksand.snapshots.guest_ram import PAGE, count_pages
+from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, in_order, join_runs
 from quicksand.snapshots.history import History
-from quicksand.snapshots.image import Plan, identify_image, image_extents, own_pages, write_image
+from quicksand.snapshots.image import (
+    Content,
+    Plan,
+    Source,
+    can_pay,
+    identify_image,
+    image_extents,
+    not_of_image,
+    own_pages,
+    write_image,
+)
 from quicksand.snapshots.pages import (
+    CHUNK,
+    ZEROS,
     MappedFile,
     PageIndex,
     Run,
+    RunMap,
     merge_runs,
     overlay_runs,
     verify,
-    write_file,
 )
 from quicksand.snapshots.records import BLANK, File, Head, Node
+from quicksand.snapshots.stepwise import PagesFile
 from quicksand.snapshots.verified import Verified
+
+SAMPLE = 1024
+"""Pages by which it is estimated how many of all are new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,76 +90,69 @@ class Known:
 
 
 class Storage:
-    """Writes the pages of one checkpoint to disk."""
+    """Writes the pages of one checkpoint to disk, while they are copied from the guest.
+
+    Call `open`, then `add` for each part of them, then `finish`; `close` in any case. Raises
+    HistoryError, HostError, MachineError; the files may or may not be there then.
+    """
 
     def __init__(self, history: History, id_: str, head: Head, *, run: str, size: int) -> None:
         """``run``: the run of QEMU that is captured; ``head``: the head at that time; ``size``: the
         guest's memory in bytes."""
         self._history = history
         self._place = history.place
-        self._pages, self._image = memory_files(history.place, id_)
+        self._pages_path, self._image_path = memory_files(history.place, id_)
         self._head = head
         self._verified = Verified.of_user()
         self._run = run
         self._size = size
+        self._stack = ExitStack()
+        self._known = Known([], [], head.memory, None)
+        self._data: list[memoryview] = []
+        """The contents of the known files."""
+        self._addresses: list[int] = []
+        self._below = RunMap([])
+        """Where the pages are with which those of the guest are compared."""
+        self._here: list[Run] = []
+        """Where the pages are that were added; new ones are in the file after the known ones."""
+        self._pages: PagesFile | None = None
+        self._image: File | None = None
+        self._imaged: list[Run] = []
+        """The pages that are listed and in the new image."""
+        self._chosen = False
+        self._scratch: mmap.mmap | None = None
 
-    def find_known(self) -> str | None:
-        """The id of the checkpoint that has pages of this run, if its files are undamaged."""
-        with ExitStack() as stack, contextlib.suppress(HistoryError):
-            self._map_known(stack)
-            return self._head.node
-        return None
-
-    def store(self, copy: Copy) -> Stored:
-        """Write the copied pages. Raises HostError, HistoryError; the files may or may not be there
-        then."""
-        with ExitStack() as stack:
-            known, data = self._find_known(stack, copy.since)
-            pieces = [address_of(piece) for piece in copy.pieces]
-            here, new = sort_pages(
-                copy.runs, pieces, known.runs, [address_of(d) for d in data], len(data)
-            )
-            every = overlay_runs(here, known.runs)
-            written = count_pages((run.first, run.count) for run in new) * PAGE
-            stored = self._head.stored + written
-            # Where the pages are at this moment: the new ones are still in the copy's pieces.
-            moved = [replace(run, file=run.file + len(data)) for run in new]
-            sources = [*data, *copy.pieces]
-            now = overlay_runs(moved, every)
-            image = self._store_image(known, now, sources, stored)
-            if image is not None:
-                runs = own_pages([(run.first, run.count) for run in every], 0)
-                runs, files = _forget_unused(runs, [image])
-                size = self._image.stat().st_blocks * 512
-                return Stored(tuple(runs), tuple(files), image.name, image, size, 0)
-        new_files = [self._store_pages(new, copy)] if new else []
-        every, files = _forget_unused(every, [*known.files, *new_files])
-        return Stored(tuple(every), tuple(files), known.memory, known.image, written, stored)
-
-    def _find_known(self, stack: ExitStack, since: str | None) -> tuple[Known, list[memoryview]]:
-        """What the last checkpoint has of this run's memory, and the contents of its files, which
-        ``stack`` unmaps. If that checkpoint was removed or is damaged, all copied pages count as
-        new; but if only pages written ``since`` it were copied, HistoryError is raised."""
+    def open(self) -> str | None:
+        """Open what is on disk of this run's memory. Returns the id of the checkpoint that has it,
+        if its files are undamaged; else all pages count as new."""
         try:
-            return self._map_known(stack)
+            self._known = self._map_known()
         except HistoryError:
-            if since is not None:
-                raise
-            head = self._head
-            return Known([], [], head.memory, self._find_image(head.memory)), []
+            self._data = []
+            self._known = Known([], [], self._head.memory, self._find_image(self._head.memory))
+            return None
+        self._addresses = [address_of(data) for data in self._data]
+        self._below = RunMap(self._known.runs)
+        return self._head.node
 
-    def _map_known(self, stack: ExitStack) -> tuple[Known, list[memoryview]]:
+    def expect_new_pages(self) -> None:
+        """All pages that will be added were written since the known checkpoint. They are not
+        compared with its pages: reading those from the disk would take longer than writing the few
+        that are the same again."""
+        self._below = RunMap([])
+
+    def _map_known(self) -> Known:
         head = self._head
         if head.node is None or head.run != self._run:
             raise HistoryError("no checkpoint has pages of this run")
         node = self._history.get(head.node)
         index = load_index(self._place, node)
-        data = [stack.enter_context(self._map(file)).data for file in node.pages]
+        for file in node.pages:
+            path = self._place.memory / file.name
+            mapped = self._stack.enter_context(MappedFile(path, file, self._verified))
+            self._data.append(mapped.data)
         image = node.image or self._find_image(node.memory)
-        return Known(list(index.runs), list(node.pages), node.memory, image), data
-
-    def _map(self, file: File) -> MappedFile:
-        return MappedFile(self._place.memory / file.name, file, self._verified)
+        return Known(list(index.runs), list(node.pages), node.memory, image)
 
     def _find_image(self, name: str) -> File | None:
         """The checksums of the image of that name: a checkpoint's record of them, else computed."""
@@ -155,35 +164,168 @@ class Storage:
                 return node.image
         return identify_image(path)
 
-    def _store_image(
-        self, known: Known, now: list[Run], sources: list[memoryview], stored: int
-    ) -> File | None:
-        """Write all of the memory, ``now`` over the present image, to a new image if that pays;
-        else return None."""
+    def add(
+        self,
+        runs: Runs,
+        source: Source,
+        check: Callable[[], None] = lambda: None,
+        *,
+        is_paused: bool = False,
+    ) -> None:
+        """Copy the guest's pages ``runs`` from ``source``; they supersede those added before.
+        ``check`` is called now and then, and may raise. While the VM ``is_paused`` no image is
+        written."""
+        if not runs:
+            return
+        if not self._chosen and not is_paused:
+            self._chosen = True
+            content = self._plan_image(runs, source)
+            if content is not None:
+                self._add_as_image(content, check)
+                return
+        found = [run for part in _windows(runs) for run in self._append(part, source, check)]
+        self._here = overlay_runs(found, self._here)
+
+    def _append(self, part: Runs, source: Source, check: Callable[[], None]) -> list[Run]:
+        """Append those of the pages ``part`` that are new to the file of pages. Returns where all
+        of them are."""
+        check()
+        here, new, data = self._sort(part, source)
+        if new and self._pages is None:
+            self._pages = PagesFile(self._pages_path)
+            self._stack.callback(self._pages.close)
+        for run in new:
+            assert self._pages is not None
+            self._pages.append(data[run.at * PAGE : (run.at + run.count) * PAGE])
+        return here
+
+    def _sort(self, part: Runs, source: Source) -> tuple[list[Run], list[Run], memoryview]:
+        """Copy pages from the guest, and find where each is on disk, or is to be. Returns that,
+        those that are new, and the copy."""
+        if self._scratch is None:
+            self._scratch = mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        data = memoryview(self._scratch)[: count_pages(part) * PAGE]
+        source.read(part, data)
+        placed = [
+            Run(first, count, 0, at)
+            for (first, count), at in zip(part, in_order(part), strict=True)
+        ]
+        known = list(self._below.within(part[0][0], sum(part[-1])))
+        stored = self._pages.pages if self._pages is not None else 0
+        new_file = len(self._known.files)
+        here, new = sort_pages(placed, [address_of(data)], known, self._addresses, new_file, stored)
+        return here, new, data
+
+    def _plan_image(self, runs: Runs, source: Source) -> Content | None:
+        """What a new image is made of, if it pays. How many of the pages are new is estimated by
+        some of them."""
+        known, total = self._known, count_pages(runs) * PAGE
+        if not can_pay(self._head.stored + total):
+            return None
         base = find_image(self._place, known.memory)
-        # Its number must be unused: the copy's pieces are numbered after the files.
         number = known.number_of_image()
-        if number >= len(known.files):
-            number = len(sources)
-        plan = Plan.make(now, number, image_extents(base) if base is not None else [])
-        if not plan.pays(stored):
+        zeros = [Run(first, count, ZEROS, 0) for first, count in runs]
+        rest = overlay_runs(zeros, known.runs)
+        plan = Plan.make(rest, number, image_extents(base) if base is not None else [])
+        sample = _spread(runs, SAMPLE)
+        here, new = [], []
+        for part in _windows(sample):
+            sorted_ones = self._sort(part, source)
+            here += sorted_ones[0]
+            new += sorted_ones[1]
+        share = total / count_pages(sample)
+
+        def estimate(found: Iterable[Run]) -> int:
+            return int(share * sum(run.count for run in found))
+
+        data = [run for run in here if run.file != ZEROS]
+        over = estimate(not_of_image(data, number))
+        stored = self._head.stored + estimate(new)
+        if not plan.pays(over=over, data=estimate(data), stored=stored):
             return None
         try:
-            check_space(self._place.memory, plan.size)
+            check_space(self._place.memory, plan.size + estimate(data))
         except DiskSpaceError:
             return None
         below = None
         if base is not None and known.image is not None:
             verify(base, known.image, self._verified)
             below = (base, known.image)
-        return write_image(self._image, self._size, plan, sources, below, self._verified)
+        return Content(plan=plan, files=self._data, guest=runs, source=source, base=below)
 
-    def _store_pages(self, new: list[Run], copy: Copy) -> File:
-        def pieces() -> Iterator[memoryview]:
-            for run in new:
-                yield copy.pieces[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
+    def _add_as_image(self, content: Content, check: Callable[[], None]) -> None:
+        self._image = write_image(self._image_path, self._size, content, self._verified, check)
+        zeros = [Run(first, count, ZEROS, 0) for first, count in content.guest]
+        self._imaged = overlay_runs(zeros, self._known.runs)
+        # What is added later lies over the image, whatever was on disk before.
+        self._below = RunMap([])
 
-        return write_file(self._pages, pieces(), self._verified)
+    def finish(self) -> Stored:
+        """Sync the files, and say where every page is."""
+        new = self._pages.finish(self._verified) if self._pages is not None else None
+        appended = new.size if new is not None else 0
+        known, number = self._known, len(self._known.files)
+        if self._image is None:
+            every = overlay_runs(self._here, known.runs)
+            files = [*known.files, *([new] if new is not None else [])]
+            memory, image = known.memory, known.image
+            written, stored = appended, self._head.stored + appended
+        else:
+            over = [
+                replace(run, file=1) if run.file == number else run
+                for run in self._here
+                if run.file in (number, ZEROS)
+            ]
+            # The others that were added are as they were on disk, and so in the image.
+            listed = overlay_runs(self._here, self._imaged)
+            own = own_pages(join_runs((run.first, run.count) for run in listed), 0)
+            every = overlay_runs(over, own)
+            files = [self._image, *([new] if new is not None else [])]
+            memory, image = self._image.name, self._image
+            written = self._image_path.stat().st_blocks * 512 + appended
+            stored = appended
+        runs, used = _forget_unused(every, files)
+        if new is not None and new not in used:
+            self._pages_path.unlink()
+        return Stored(tuple(runs), tuple(used), memory, image, written, stored)
+
+    def close(self) -> None:
+        """Close all files. Idempotent."""
+        self._data, self._below = [], RunMap([])
+        self._stack.close()
+
+
+def _windows(runs: Runs) -> Iterator[Runs]:
+    """Split ``runs`` into parts of at most CHUNK bytes."""
+    window: Runs = []
+    room = CHUNK // PAGE
+    for first, count in runs:
+        done = 0
+        while done < count:
+            part = min(count - done, room)
+            window.append((first + done, part))
+            done, room = done + part, room - part
+            if not room:
+                yield window
+                window, room = [], CHUNK // PAGE
+    if window:
+        yield window
+
+
+def _spread(runs: Runs, most: int) -> Runs:
+    """All of ``runs`` or, if they have more than ``most`` pages, so many of them from all over."""
+    total = count_pages(runs)
+    if total <= most:
+        return runs
+    wanted = iter(range(0, total * most, total))
+    found: Runs = []
+    before, at = 0, next(wanted) // most
+    for first, count in runs:
+        while before <= at < before + count:
+            found.append((first + at - before, 1))
+            at = next(wanted, total * most) // most
+        before += count
+    return join_runs(found)
 
 
 def memory_files(place: SandboxDir, id_: str) -> tuple[Path, Path]:

@@ -13,13 +13,14 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier, Copy
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+from quicksand.snapshots.copying import Copier
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
+from quicksand.snapshots.image import Source
 from quicksand.snapshots.tracking import SOFT_DIRTY, VARIABLE, WRITE_PROTECT
 
 PAGES = 1024
@@ -94,27 +95,45 @@ class Process:
 
 
 class Image:
-    """What checkpoints have stored of the memory: each lies over the last."""
+    """What checkpoints have stored of the memory, each over the last; in place of a `Storage`."""
 
     def __init__(self) -> None:
         self.data = bytearray(SIZE)
+        self.known: str | None = None
+        self.pages = 0
+        """Pages that were added."""
 
-    def put(self, copy: Copy) -> None:
-        if copy.since is None:
-            self.data = bytearray(SIZE)
-        for run in copy.runs:
-            data = copy.pieces[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
-            self.data[run.first * PAGE : run.end * PAGE] = data
+    def open(self) -> str | None:
+        return self.known
+
+    def expect_new_pages(self) -> None:
+        pass
+
+    def add(
+        self,
+        runs: Runs,
+        source: Source,
+        check: Callable[[], None] = lambda: None,
+        *,
+        is_paused: bool = False,
+    ) -> None:
+        self.pages += count_pages(runs)
+        for first, count in runs:
+            part = memoryview(self.data)[first * PAGE : (first + count) * PAGE]
+            source.read([(first, count)], part)
 
 
-async def cycle(process: Process, image: Image, mark: Path, known: str | None) -> Copier:
-    copier = Copier(process.ram, mark, "run", known)
+async def cycle(process: Process, image: Image, mark: Path) -> Copier:
+    storage: Any = image
+    copier = Copier(process.ram, mark, "run", storage, stays_paused=False)
     copier.prepare()
     await copier.copy_before(process.pause)
+    copier.reserve()
     async with process.pause():
-        copy = copier.copy_rest()
-        image.put(copy)
-        assert image.data == process.memory(), f"after {known}: the copy is not the memory"
+        copier.copy_rest()
+        now = process.memory()
+    copier.store()
+    assert image.data == now, f"after {image.known}: the copy is not the memory"
     return copier
 
 
@@ -128,29 +147,28 @@ async def try_level(level: str) -> None:
     copying.ROUND_MIN = 512 * 1024
     dice = random.Random(1)
     process, image, mark = Process(), Image(), Path("tracked")
-    known = None
     for number in range(8):
         process.ask("write", PAGES, dice.choice([0, 10, 1000]), number)
         if number % 3 == 2:
             process.ask("storm", PAGES // 2)
-        copier = await cycle(process, image, mark, known)
+        copier = await cycle(process, image, mark)
         if number % 3 == 2:
             process.ask("calm")
-        assert (f"({level})" in copier.note) is (known is not None), copier.note
+        assert (f"({level})" in copier.note) is (image.known is not None), copier.note
         if number == 6:
-            known = None  # the client died before it committed
+            image.known = None  # the client died before it committed
             assert not mark.exists()
         else:
-            known = f"node-{number}"
-            copier.commit(known)
+            image.known = f"node-{number}"
+            copier.commit(image.known)
     # Little is copied when little was written: not all that ever was.
     process.ask("write", PAGES, 5, 99)
-    copier = Copier(process.ram, mark, "run", known)
-    sizes = [copier.prepare() // PAGE, count_pages(process.ram.written())]
-    assert sizes[0] <= sizes[1]
-    assert mark.exists()
+    image.pages = 0
+    await cycle(process, image, mark)
+    every = count_pages(process.ram.written())
+    assert image.pages <= every
     process.child.kill()
-    print(f"{level}: {sizes[0]} of {sizes[1]} pages")
+    print(f"{level}: {image.pages} of {every} pages")
 
 
 if __name__ == "__main__":

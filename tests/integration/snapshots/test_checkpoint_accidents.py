@@ -90,11 +90,15 @@ async def test_a_damaged_file_is_refused_by_name_and_the_present_goes_on(
 CLIENT = """
 import asyncio, os, signal, sys
 from quicksand import Sandbox
-from quicksand.snapshots.paged import PagesCapture
+from quicksand.snapshots import copying
+from quicksand.snapshots.copying import Copier
+from quicksand.snapshots.storing import Storage
 
-def die(self):
+def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
-PagesCapture._copy_pages = die
+owner, name = sys.argv[2].split(".")
+setattr(globals()[owner], name, die)
+copying.ROUND_MIN = 1 << 20
 
 async def main():
     sandbox = Sandbox.attach("box")
@@ -103,16 +107,26 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("operation", ["checkpoint", "revert"])
-async def test_a_client_killed_in_the_pause_leaves_the_sandbox_running(
-    vm: Sandbox, places: Paths, operation: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("operation", "step"),
+    [
+        ("checkpoint", "Copier.copy_rest"),
+        ("revert", "Copier.copy_rest"),
+        # While the pages are written: before the pause, and after it while another VM takes over.
+        ("checkpoint", "Storage._append"),
+        ("revert", "Storage._append"),
+    ],
+)
+async def test_a_client_killed_as_memory_is_copied_leaves_the_sandbox_running(
+    vm: Sandbox, places: Paths, operation: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that waits for the next revert would be a second QEMU, on a slow machine.
     monkeypatch.setenv(VARIABLE, "off")
     await say(vm, "echo here > /dev/shm/f; echo here > /root/f")
     await vm.checkpoint("one")
     await say(vm, "echo there > /dev/shm/f; echo there > /root/f")
-    client = await asyncio.create_subprocess_exec(sys.executable, "-c", CLIENT, operation)
+    await say(vm, "head -c 5M /dev/urandom > /dev/shm/more")
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", CLIENT, operation, step)
     assert await client.wait() == -signal.SIGKILL
     assert await say(vm, "cat /dev/shm/f /root/f") == "there\nthere"
     processes = [line for line in our_processes(str(places.data)) if "qemu-system" in line]

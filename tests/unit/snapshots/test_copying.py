@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 from quicksand.errors import MachineError
 from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier, Copy
-from quicksand.snapshots.guest_ram import PAGE, GuestRam
-from quicksand.snapshots.pages import ZEROS
+from quicksand.snapshots.copying import Copier
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+from quicksand.snapshots.image import Source
+from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT, Level
 
 from tests.unit.snapshots.test_storing import filled, runs_of
@@ -72,14 +73,34 @@ class TrackedRam:
         self.still = False
 
 
-def contents(copy: Copy) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for run in copy.runs:
-        assert run.file != ZEROS
-        for n in range(run.count):
-            assert run.first + n not in found
-            found[run.first + n] = copy.pieces[run.file][(run.at + n) * PAGE]
-    return found
+class Shelf:
+    """A storage that keeps what it gets in memory."""
+
+    def __init__(self, known: str | None) -> None:
+        self._known = known
+        self.pages: dict[int, int] = {}
+
+    def open(self) -> str | None:
+        return self._known
+
+    def expect_new_pages(self) -> None:
+        pass
+
+    def add(
+        self,
+        runs: Sequence[tuple[int, int]],
+        source: Source,
+        check: Callable[[], None] = lambda: None,
+        *,
+        is_paused: bool = False,
+    ) -> None:
+        if not runs:
+            return
+        check()
+        data = memoryview(bytearray(count_pages(runs) * PAGE))
+        source.read(list(runs), data)
+        numbers = [page for first, count in runs for page in range(first, first + count)]
+        self.pages |= {page: data[at * PAGE] for at, page in enumerate(numbers)}
 
 
 @pytest.fixture(params=[WRITE_PROTECT, SOFT_DIRTY])
@@ -106,15 +127,30 @@ def tracking(monkeypatch: pytest.MonkeyPatch, ram: TrackedRam, level: str) -> No
 
 
 async def take(
-    ram: TrackedRam, mark: Path, known: str | None, *, run: str = "run", paused: bool = False
-) -> tuple[Copier, Copy]:
-    """As a checkpoint does, up to its commit."""
-    copier = Copier(cast(GuestRam, ram), mark, run, known)
+    ram: TrackedRam,
+    mark: Path,
+    known: str | None,
+    *,
+    run: str = "run",
+    paused: bool = False,
+    for_good: bool = False,
+) -> tuple[Copier, dict[int, int]]:
+    """As a checkpoint does, up to its commit; returns the pages that were copied, too."""
+    shelf = Shelf(known)
+    copier = Copier(cast(GuestRam, ram), mark, run, cast(Storage, shelf), stays_paused=for_good)
     copier.prepare()
     if not paused:
         await copier.copy_before(ram.pause)
+    copier.reserve()
     async with ram.pause():
-        return copier, copier.copy_rest()
+        copier.copy_rest()
+        ram.still = for_good
+        copier.store()
+    return copier, shelf.pages
+
+
+def is_since_the_last(copier: Copier) -> bool:
+    return "since the last checkpoint were copied" in copier.note
 
 
 async def test_the_second_checkpoint_copies_what_was_written_since_the_first(
@@ -122,16 +158,16 @@ async def test_the_second_checkpoint_copies_what_was_written_since_the_first(
 ) -> None:
     ram.write_pages({1: 1, 2: 1, 9: 1})
     copier, copy = await take(ram, mark, None)
-    assert (contents(copy), copy.since) == ({1: 1, 2: 1, 9: 1}, None)
+    assert (copy, is_since_the_last(copier)) == ({1: 1, 2: 1, 9: 1}, False)
     assert "since the start" in copier.note
     copier.commit("a")
     ram.write_pages({2: 5, 3: 5})
     copier, copy = await take(ram, mark, "a")
-    assert (contents(copy), copy.since) == ({2: 5, 3: 5}, "a")
+    assert (copy, is_since_the_last(copier)) == ({2: 5, 3: 5}, True)
     assert level in copier.note
     copier.commit("b")
-    _, copy = await take(ram, mark, "b")
-    assert (copy.runs, copy.since) == ([], "b")
+    copier, copy = await take(ram, mark, "b")
+    assert (copy, is_since_the_last(copier)) == ({}, True)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +181,7 @@ async def test_bits_that_count_from_elsewhere_are_not_believed(
     copier.commit("a")
     ram.write_pages({2: 2})
     copier, copy = await take(ram, mark, known, run=run)
-    assert (contents(copy), copy.since) == ({1: 1, 2: 2}, None)
+    assert (copy, is_since_the_last(copier)) == ({1: 1, 2: 2}, False)
     assert copying.NOT_YET in copier.note
 
 
@@ -158,8 +194,8 @@ async def test_after_a_checkpoint_that_was_never_committed_all_is_copied(
     ram.write_pages({2: 2})
     await take(ram, mark, "a")  # clears the bits, and then its client dies
     assert not mark.exists()
-    _, copy = await take(ram, mark, "a")
-    assert (contents(copy), copy.since) == ({1: 1, 2: 2}, None)
+    copier, copy = await take(ram, mark, "a")
+    assert (copy, is_since_the_last(copier)) == ({1: 1, 2: 2}, False)
 
 
 async def test_the_mark_is_gone_before_the_bits_are(
@@ -183,7 +219,7 @@ async def test_a_torn_mark_is_none(ram: TrackedRam, mark: Path, text: str) -> No
     ram.dirty = set()
     mark.write_text(text, encoding="latin-1")
     _, copy = await take(ram, mark, "a")
-    assert contents(copy) == {1: 1}
+    assert copy == {1: 1}
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -198,13 +234,14 @@ async def test_no_write_is_lost_whenever_it_comes(ram: TrackedRam, mark: Path, f
     ram.write_pages(dict.fromkeys(range(50), 1))
     ram.busy = [{n: n, n + 1: n, 60 + n: n} for n in range(2, 30)]
     copier, copy = await take(ram, mark, known)
-    assert copy.since == known
+    assert is_since_the_last(copier) is (known is not None)
     expected = {p: c for p, c in ram.pages.items() if first or p < 100}
-    assert contents(copy) == expected
+    assert copy == expected
     copier.commit("b")
+    ram.busy = []
     ram.write_pages({7: 77})
     _, copy = await take(ram, mark, "b")
-    assert contents(copy)[7] == 77
+    assert copy[7] == 77
 
 
 async def test_most_is_copied_before_the_pause(ram: TrackedRam, mark: Path) -> None:
@@ -212,7 +249,7 @@ async def test_most_is_copied_before_the_pause(ram: TrackedRam, mark: Path) -> N
     ram.busy = [{}, {}, {}, {3: 9}]
     _, copy = await take(ram, mark, None)
     assert ram.copied == [50, 1]
-    assert contents(copy)[3] == 9
+    assert copy[3] == 9
 
 
 async def test_a_guest_that_writes_all_the_time_does_not_keep_us(
@@ -222,7 +259,7 @@ async def test_a_guest_that_writes_all_the_time_does_not_keep_us(
     ram.busy = [dict.fromkeys(range(50), n) for n in range(2, 99)]
     _, copy = await take(ram, mark, None)
     assert len(ram.copied) <= copying.ROUNDS + 2
-    assert contents(copy) == ram.pages
+    assert copy == ram.pages
 
 
 async def test_a_vm_that_stands_still_already_is_copied_at_once(
@@ -230,8 +267,59 @@ async def test_a_vm_that_stands_still_already_is_copied_at_once(
 ) -> None:
     ram.write_pages(dict.fromkeys(range(50), 1))
     _, copy = await take(ram, mark, None, paused=True)
-    assert contents(copy) == ram.pages
+    assert copy == ram.pages
     assert ram.copied == [50]
+
+
+async def test_more_than_was_reserved_is_stored_in_the_pause(
+    ram: TrackedRam, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ram.write_pages({1: 1})
+    copier, _ = await take(ram, mark, None)
+    copier.commit("a")
+    reserve = Copier.reserve
+
+    def reserve_and_write(self: Copier) -> None:
+        reserve(self)
+        ram.write_pages(dict.fromkeys(range(10, 40), 7))
+
+    monkeypatch.setattr(Copier, "reserve", reserve_and_write)
+    ram.copied = []
+    _, copy = await take(ram, mark, "a")
+    assert copy == dict.fromkeys(range(10, 40), 7)
+    assert ram.copied == [2, 28]
+
+
+async def test_a_guest_that_runs_no_further_is_copied_when_all_else_is_done(
+    ram: TrackedRam, mark: Path
+) -> None:
+    ram.write_pages({1: 1, 2: 1})
+    copier, copy = await take(ram, mark, None, for_good=True)
+    assert copy == {1: 1, 2: 1}
+    copier.commit("a")
+    ram.write_pages(dict.fromkeys(range(50), 2))
+    ram.copied = []
+    copier, copy = await take(ram, mark, "a", for_good=True)
+    assert copy == dict.fromkeys(range(50), 2)
+    assert ram.copied == [50]
+    assert is_since_the_last(copier)
+
+
+async def test_if_such_a_guest_is_resumed_the_copy_is_not_believed(
+    ram: TrackedRam, mark: Path
+) -> None:
+    shelf = Shelf(None)
+    storage = cast(Storage, shelf)
+    copier = Copier(cast(GuestRam, ram), mark, "run", storage, stays_paused=True)
+    ram.write_pages({1: 1, 2: 1})
+    copier.prepare()
+    copier.reserve()
+    async with ram.pause():
+        copier.copy_rest()
+    ram.write_pages({5: 1})
+    with pytest.raises(MachineError, match="resumed"):
+        copier.store()
+    assert not mark.exists()
 
 
 async def test_without_tracking_all_anonymous_pages_are_copied_in_the_pause(
@@ -242,7 +330,7 @@ async def test_without_tracking_all_anonymous_pages_are_copied_in_the_pause(
     ram.write_pages(dict.fromkeys(range(50), 1))
     for known in (None, "a"):
         copier, copy = await take(ram, mark, known)
-        assert (contents(copy), copy.since) == (ram.pages, None)
+        assert (copy, is_since_the_last(copier)) == (ram.pages, False)
         assert "no such kernel" in copier.note
         copier.commit("a")
         assert not mark.exists()

@@ -131,13 +131,13 @@ def test_nothing_written_is_nothing_new() -> None:
     assert Scene({}, [Run(0, 1, 0, 0)], [[1]]).sort() == ([], [])
 
 
-@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK])
+@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_pages_that_are_known_stay_one_run(count: int) -> None:
     scene = Scene(dict.fromkeys(range(count), 2), [Run(0, count, 0, 0)], [[2] * count])
     assert scene.sort() == ([Run(0, count, 0, 0)], [])
 
 
-@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK])
+@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_zeros_are_never_stored(count: int) -> None:
     scene = Scene(dict.fromkeys(range(count), 0), [], [])
     assert scene.sort() == ([Run(0, count, ZEROS, 0)], [])
@@ -150,12 +150,9 @@ def test_a_page_that_became_zero_is_not_stored_again() -> None:
 # Stretches
 
 
-@given(st.lists(st.booleans(), max_size=5 * BLOCK), st.booleans())
-def test_stretches_are_the_verdicts_of_the_pages(verdicts: list[bool], whole: bool) -> None:
-    def test(first: int, pages: int) -> bool:
-        return all(verdicts[first : first + pages])
-
-    found = list(stretches(len(verdicts), test, whole=whole and bool(verdicts)))
+@given(st.lists(st.booleans(), max_size=80))
+def test_stretches_are_the_verdicts_of_the_pages(verdicts: list[bool]) -> None:
+    found = list(stretches(bytes(verdicts)))
     flat = [verdict for _, pages, verdict in found for _ in range(pages)]
     assert flat == verdicts
     starts: Sequence[int] = [first for first, _, _ in found]
@@ -163,13 +160,16 @@ def test_stretches_are_the_verdicts_of_the_pages(verdicts: list[bool], whole: bo
     assert all(a[2] is not b[2] for a, b in itertools.pairwise(found))
 
 
-def test_single_bytes_decide() -> None:
+@pytest.mark.parametrize("at", [0, 1, 8, PAGE - 1])
+def test_single_bytes_decide(at: int) -> None:
     compare = Comparer()
-    a, b = (ctypes.create_string_buffer(3 * PAGE) for _ in range(2))
+    a, b = (ctypes.create_string_buffer((BLOCK + 3) * PAGE) for _ in range(2))
     here, there = ctypes.addressof(a), ctypes.addressof(b)
-    assert compare.equal(here, there, 3)
-    assert compare.zero(here, 3)
-    a[3 * PAGE - 1] = b"\1"
-    assert not compare.equal(here, there, 3)
-    assert compare.equal(here, there, 2)
-    assert not compare.zero(here, 3)
+    assert compare.equal(here, there, BLOCK + 3)
+    assert compare.find_zeros(here, BLOCK + 3) == bytes([1]) * (BLOCK + 3)
+    a[(BLOCK + 1) * PAGE + at] = b"\1"
+    assert not compare.equal(here, there, BLOCK + 3)
+    assert compare.equal(here, there, BLOCK + 1)
+    expected = bytes([1]) * (BLOCK + 1) + b"\0\1"
+    assert compare.find_zeros(here, BLOCK + 3) == expected
+    assert compare.find_equal(here, there, BLOCK + 3) == expected

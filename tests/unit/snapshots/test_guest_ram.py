@@ -224,6 +224,16 @@ def test_what_is_read_is_what_the_process_has(
     )
 
 
+def test_pages_are_read_to_their_places(child: Child) -> None:
+    child.write({100: 255})
+    into = bytearray(b"-" * 60 * PAGE)
+    child.ram().read_in_place([(60, 1), (90, 2), (100, 10)], memoryview(into), 60)
+    read = {60, 90, 91, *range(100, 110)}
+    for page in range(60, 120):
+        expected = (255 if page == 100 else image_byte(page)) if page in read else ord("-")
+        assert into[(page - 60) * PAGE :][:PAGE] == bytes([expected]) * PAGE
+
+
 @pytest.mark.parametrize("call_max", [3 * PAGE, 256 * 1024 * 1024])
 def test_what_is_written_is_what_the_process_sees_and_nothing_else(
     child: Child, monkeypatch: pytest.MonkeyPatch, call_max: int
@@ -282,10 +292,13 @@ def test_batches_are_all_pages_in_order_and_none_is_too_large(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guest_ram, "CALL_MAX", room * PAGE)
         patch.setattr(guest_ram, "IOV_MAX", 4)
-        batches = list(guest_ram._batches(runs))
-    assert all(0 < count_pages(batch) <= room and len(batch) <= 4 for batch in batches)
-    moved = [p for batch in batches for first, n in batch for p in range(first, first + n)]
-    assert moved == [p for first, n in runs for p in range(first, first + n)]
+        batches = list(guest_ram._batches(runs, guest_ram.in_order(runs)))
+    assert all(0 < sum(n for _, n, _ in batch) <= room and len(batch) <= 4 for batch in batches)
+    moved = [
+        (first + p, place + p) for batch in batches for first, n, place in batch for p in range(n)
+    ]
+    pages = [p for first, n in runs for p in range(first, first + n)]
+    assert moved == [(page, place) for place, page in enumerate(pages)]
 
 
 @given(st.binary(max_size=300), st.data())

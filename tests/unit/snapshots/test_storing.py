@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +19,11 @@ from hypothesis import strategies as st
 from quicksand.errors import HistoryError
 from quicksand.host.files import map_os_errors, try_lock
 from quicksand.layout import SandboxDir
-from quicksand.snapshots import image, paged, pages, restore, storing
-from quicksand.snapshots.copying import Copy
+from quicksand.snapshots import image, paged, pages, restore, stepwise, storing
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import identify_image
-from quicksand.snapshots.pages import PageIndex, Run, write_file
+from quicksand.snapshots.pages import PageIndex, write_file
 from quicksand.snapshots.records import BLANK, File, Head, Node, new_id
 from quicksand.snapshots.storing import Storage, load_index, memory_files
 from quicksand.snapshots.tier import find_tier
@@ -31,6 +32,9 @@ from tests.conftest import examples
 
 PAGES = 96
 SIZE = PAGES * PAGE
+
+Write = tuple[int, int, int]
+"""First page, how many, what they are filled with."""
 
 Memory = dict[int, int]
 """Page -> what it is filled with; pages of zeros are left out."""
@@ -70,6 +74,15 @@ class FakeRam:
                 self.dirty.add(page)
                 at += PAGE
         assert at == len(data)
+
+    def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
+        numbers = [page for first, count in runs for page in range(first, first + count)]
+        into[:] = b"".join(self.page(number) for number in numbers)
+
+    def read_in_place(self, runs: Sequence[tuple[int, int]], into: memoryview, start: int) -> None:
+        for first, count in runs:
+            here = into[(first - start) * PAGE : (first - start + count) * PAGE]
+            self.read([(first, count)], here)
 
     def page(self, number: int) -> bytes:
         return self.own.get(number, self.below[number * PAGE : (number + 1) * PAGE])
@@ -115,27 +128,29 @@ class Sandbox:
             if content:
                 self.model[page] = content
 
-    def copy(self) -> Copy:
-        tracked = self.tracked and self.last is not None and self.last == self.head.node
-        runs = runs_of(list(self.ram.dirty)) if tracked else self.ram.written()
-        data = bytearray(
-            b"".join(self.ram.page(p) for first, n in runs for p in range(first, first + n))
-        )
-        placed, at = [], 0
-        for first, count in runs:
-            placed.append(Run(first, count, 0, at))
-            at += count
-        return Copy(placed, [memoryview(data)], self.last if tracked else None)
-
-    def checkpoint(self) -> Node:
+    def checkpoint(self, meanwhile: Sequence[Write] = ()) -> Node:
+        """``meanwhile``: what the guest writes while its pages are copied."""
         id_ = new_id()
-        copy = self.copy()
-        self.ram.dirty = set()
         head = self.history.head()
         directory = self.place.checkpoints / id_
         with map_os_errors(directory):
             directory.mkdir()
-        stored = Storage(self.history, id_, head, run=self.head.run or "", size=SIZE).store(copy)
+        storage = Storage(self.history, id_, head, run=self.head.run or "", size=SIZE)
+        try:
+            known = storage.open()
+            tracked = self.tracked and self.last is not None and self.last == known
+            runs = runs_of(list(self.ram.dirty)) if tracked else self.ram.written()
+            if tracked:
+                storage.expect_new_pages()
+            self.ram.dirty = set()
+            storage.add(runs, self.ram)
+            for write in meanwhile:
+                self.write(*write)
+            storage.add(runs_of(list(self.ram.dirty)), self.ram, is_paused=True)
+            self.ram.dirty = set()
+            stored = storage.finish()
+        finally:
+            storage.close()
         encoded = PageIndex(SIZE, stored.runs).encode()
         node = Node(
             id=id_,
@@ -207,7 +222,7 @@ class Sandbox:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images as soon as a few pages are over them; checksums of a few pages each."""
     monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
-    for module in (image, pages):
+    for module in (image, pages, stepwise, storing):
         monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
 
 
@@ -216,16 +231,16 @@ def place(tmp_path: Path) -> SandboxDir:
     return SandboxDir(tmp_path / "box")
 
 
-WRITES = st.tuples(
-    st.just("write"),
+WRITE = (
     st.integers(0, PAGES - 1),
     st.sampled_from([1, 2, 8, 30, PAGES]),
     st.sampled_from([0, 0, 1, 2, 3]),
 )
+WRITES = st.tuples(st.just("write"), *WRITE)
 STEPS = st.lists(
     WRITES
     | WRITES
-    | st.tuples(st.just("checkpoint"))
+    | st.tuples(st.just("checkpoint"), st.lists(st.tuples(*WRITE), max_size=2))
     | st.tuples(
         st.just("restore"),
         st.integers(0, 99),
@@ -261,7 +276,7 @@ def test_whatever_happens_every_checkpoint_gives_back_its_memory(
             if what == "write":
                 box.write(*values)
             elif what == "checkpoint":
-                box.checkpoint()
+                box.checkpoint(*values)
             elif what == "restore" and nodes:
                 box.restore(nodes[values[0] % len(nodes)], values[1])
             elif what == "remove" and nodes:
@@ -418,24 +433,74 @@ def test_without_the_space_for_an_image_only_the_new_pages_are_stored(
     box.check()
 
 
-@pytest.fixture
-def no_fault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """copy_file_range as on a file system that does not have it."""
-
-    def refuse(*_: object) -> int:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(os, "copy_file_range", refuse)
-    yield
-
-
-def test_a_base_is_copied_by_hand_where_the_kernel_cannot(
-    place: SandboxDir, no_fault: None
-) -> None:
+def test_what_is_written_while_an_image_is_made_lies_over_it(place: SandboxDir) -> None:
     box = Sandbox(place)
     box.write(10, 40, 1)
-    box.restore(box.checkpoint(), {})
-    box.write(30, 40, 2)
-    node = box.checkpoint()
+    node = box.checkpoint(meanwhile=[(12, 2, 2), (20, 1, 0), (80, 1, 3)])
     assert node.memory == f"{node.id}.ram"
+    assert [file.size for file in node.pages if file.name.endswith(".pages")] == [3 * PAGE]
+    box.restore(node, {})
+    assert sorted(box.ram.own) == [12, 13, 20, 80]
+    box.write(13, 1, 5)
+    box.checkpoint()
     box.check()
+
+
+def test_pages_that_end_as_they_began_need_no_file(place: SandboxDir) -> None:
+    box = Sandbox(place)
+    box.write(10, 2, 1)
+    box.checkpoint()
+    box.write(10, 2, 2)
+    node = box.checkpoint(meanwhile=[(10, 2, 1)])
+    assert len(node.pages) == 1
+    assert not memory_files(place, node.id)[0].exists()
+    box.check()
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
+def test_where_the_page_cache_cannot_be_left_out_it_is_used(
+    place: SandboxDir, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The file system refuses when such a file is opened, or only when it is written to."""
+    real_open, real_write = os.open, os.pwrite
+    direct: set[int] = set()
+
+    def refusing_open(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_DIRECT:
+            if code == errno.ENOTSUP:
+                raise OSError(code, "refused")
+            direct.add(found := real_open(path, flags & ~os.O_DIRECT, *rest, **named))
+            return found
+        return real_open(path, flags, *rest, **named)
+
+    def refusing_write(descriptor: int, *rest: Any) -> int:
+        if descriptor in direct:
+            direct.discard(descriptor)
+            raise OSError(code, "refused")
+        return real_write(descriptor, *rest)
+
+    monkeypatch.setattr(os, "open", refusing_open)
+    monkeypatch.setattr(os, "pwrite", refusing_write)
+    box = Sandbox(place)
+    box.write(0, 2, 1)
+    box.checkpoint()
+    box.write(20, 60, 2)
+    box.checkpoint()
+    box.check()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40)), min_size=1, max_size=40),
+    st.integers(1, 60),
+)
+def test_a_sample_is_of_pages_from_all_over(gaps: list[tuple[int, int]], most: int) -> None:
+    runs, page = [], 0
+    for gap, count in gaps:
+        runs.append((page + gap, count))
+        page += gap + count
+    every = [p for first, n in runs for p in range(first, first + n)]
+    found = [p for first, n in storing._spread(runs, most) for p in range(first, first + n)]
+    assert len(found) == min(most, len(every))
+    assert found == sorted(set(found))
+    places = [every.index(page) for page in found]
+    assert max(b - a for a, b in pairwise([*places, len(every)])) <= -(-len(every) // most)

@@ -1,0 +1,74 @@
+"""A check of the engine itself, for tests and for doubts about a kernel: each checkpoint of the
+tier "pages" is compared with all of the guest's memory, which is copied in the pause for that."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from quicksand.errors import HistoryError
+from quicksand.layout import SandboxDir
+from quicksand.snapshots.copying import warm_memory
+from quicksand.snapshots.differences import Comparer, address_of
+from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.image import own_pages
+from quicksand.snapshots.pages import ZEROS, MappedFile, Run, overlay_runs
+from quicksand.snapshots.storing import Stored
+
+VARIABLE = "QUICKSAND_CHECK_MEMORY"
+"""Environment variable: "1" turns the check on. A pause then takes as long as copying all memory,
+and the copy is held in memory."""
+
+
+def is_on() -> bool:
+    """Whether checkpoints are to be compared."""
+    return os.environ.get(VARIABLE) == "1"
+
+
+class MemoryCheck:
+    """The comparison of one checkpoint. Call `copy` while the VM is paused, `compare` when the
+    memory is stored."""
+
+    def __init__(self, ram: GuestRam) -> None:
+        self._ram = ram
+        self._pages = ram.size // PAGE
+        self._copy = memoryview(b"")
+
+    def copy(self) -> None:
+        """Copy all memory. Raises MachineError."""
+        self._copy = memoryview(warm_memory(self._ram.size))
+        self._ram.read([(0, self._pages)], self._copy)
+
+    def compare(self, place: SandboxDir, stored: Stored) -> None:
+        """Raise HistoryError, naming pages, if what is stored is not what the memory was."""
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context(MappedFile(place.memory / file.name, file)).data
+                for file in stored.files
+            ]
+            rest = Run(0, self._pages, ZEROS, 0)
+            if stored.image is not None:
+                image = MappedFile(place.memory / stored.image.name, stored.image)
+                files.append(stack.enter_context(image).data)
+                (rest,) = own_pages([(0, self._pages)], len(files) - 1)
+            wrong = [
+                page
+                for run in overlay_runs(stored.runs, [rest])
+                for page in self._differing(run, files)
+            ]
+        if wrong:
+            first = ", ".join(map(str, wrong[:8]))
+            raise HistoryError(
+                f"the checkpoint is not the guest's memory: {len(wrong)} of {self._pages} pages "
+                f"differ, the first are {first}"
+            )
+
+    def _differing(self, run: Run, files: list[memoryview]) -> list[int]:
+        compare = Comparer()
+        here = address_of(self._copy) + run.first * PAGE
+        if run.file == ZEROS:
+            same = compare.find_zeros(here, run.count)
+        else:
+            there = address_of(files[run.file]) + run.at * PAGE
+            same = compare.find_equal(here, there, run.count)
+        return [run.first + page for page, equal in enumerate(same) if not equal]

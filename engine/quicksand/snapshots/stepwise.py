@@ -1,0 +1,181 @@
+"""Writing large files in steps, each in the background while the next one is filled: a file of any
+size takes two small buffers.
+
+Where possible the page cache is left out (O_DIRECT, open(2)): it would take as much memory as the
+file, whose first touch can cost more than the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from quicksand.host.checksum import crc32
+from quicksand.host.files import map_os_errors
+from quicksand.host.sharing import write_at
+from quicksand.snapshots.guest_ram import PAGE
+from quicksand.snapshots.pages import CHUNK, seal
+from quicksand.snapshots.records import File
+from quicksand.snapshots.verified import Verified
+
+THREAD = "quicksand-write"
+"""The name of the thread that writes."""
+
+
+NOT_DIRECT = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
+"""Errors of file systems that need the page cache."""
+
+
+class StepWriter:
+    """A new file that is written in steps of at most CHUNK bytes. Fill `buffer`, then call `write`;
+    `close` in any case. Raises DiskSpaceError, PathError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pool = ThreadPoolExecutor(1, THREAD)
+        self._pending: Future[None] | None = None
+        self._buffers = [_new_buffer(), _new_buffer()]
+        self._turn = 0
+        self._direct: int | None = None
+        with map_os_errors(path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self.descriptor = os.open(path, flags, 0o600)
+            try:
+                self._direct = _open_direct(path)
+            except BaseException:
+                self.close()
+                path.unlink()
+                raise
+
+    @property
+    def buffer(self) -> mmap.mmap:
+        """CHUNK bytes for the next step; their former contents are undefined."""
+        return self._buffers[self._turn]
+
+    def write(self, offset: int, ranges: Sequence[tuple[int, int]], *, last: bool = False) -> None:
+        """Begin to write these ranges (start, end) of the buffer at ``offset`` + start; all are
+        multiples of a page. `buffer` is another one then. The ``last`` step is written at once."""
+        self._wait()
+        buffer = self.buffer
+        self._turn = 1 - self._turn
+        if last:
+            with map_os_errors(self._path):
+                self._write(buffer, offset, ranges)
+        else:
+            self._pending = self._pool.submit(self._write, buffer, offset, ranges)
+
+    def wait(self) -> None:
+        """Wait until all is written."""
+        self._wait()
+
+    def _wait(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            with map_os_errors(self._path):
+                pending.result()
+
+    def _write(self, buffer: mmap.mmap, offset: int, ranges: Sequence[tuple[int, int]]) -> None:
+        with memoryview(buffer) as whole:
+            for start, end in ranges:
+                with whole[start:end] as data:
+                    self._write_range(data, offset + start)
+
+    def _write_range(self, data: memoryview, offset: int) -> None:
+        if self._direct is not None:
+            try:
+                write_at(self._direct, data, offset)
+            except OSError as error:
+                if error.errno not in NOT_DIRECT:
+                    raise
+                os.close(self._direct)
+                self._direct = None
+            else:
+                return
+        write_at(self.descriptor, data, offset)
+
+    def seal(self, crcs: Sequence[int], verified: Verified | None) -> File:
+        """Sync the file, whose steps have these checksums, and add it to ``verified``."""
+        self._wait()
+        with map_os_errors(self._path):
+            seal(self.descriptor)
+            size = os.fstat(self.descriptor).st_size
+            found = File(name=self._path.name, size=size, crcs=tuple(crcs))
+            if verified is not None:
+                verified.add(verified.mark(self.descriptor, found))
+        return found
+
+    def close(self) -> None:
+        """Close the file after the step that is being written. Idempotent."""
+        self._pool.shutdown()
+        for descriptor in (self.descriptor, self._direct):
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
+        self.descriptor, self._direct = -1, None
+        for buffer in self._buffers:
+            # A traceback may hold a view; the memory is freed with that.
+            with contextlib.suppress(BufferError):
+                buffer.close()
+
+
+class PagesFile:
+    """A new file to which pages are appended. Raises DiskSpaceError, PathError; `close` in any
+    case."""
+
+    def __init__(self, path: Path) -> None:
+        self._steps = StepWriter(path)
+        self.pages = 0
+        """Pages that it has."""
+        self._filled = 0
+        """Bytes of the step that is being filled."""
+        self._crcs: list[int] = []
+
+    def append(self, data: memoryview) -> None:
+        """Append whole pages."""
+        self.pages += data.nbytes // PAGE
+        while data:
+            part = data[: CHUNK - self._filled]
+            self._steps.buffer[self._filled : self._filled + part.nbytes] = part
+            self._filled += part.nbytes
+            data = data[part.nbytes :]
+            if self._filled == CHUNK:
+                self._write_step(last=False)
+
+    def _write_step(self, *, last: bool) -> None:
+        with memoryview(self._steps.buffer) as whole, whole[: self._filled] as data:
+            crc = crc32(data)
+        self._steps.write(len(self._crcs) * CHUNK, [(0, self._filled)], last=last)
+        self._crcs.append(crc)
+        self._filled = 0
+
+    def finish(self, verified: Verified | None) -> File:
+        """Sync it, add it to ``verified`` and return its checksums."""
+        if self._filled:
+            self._write_step(last=True)
+        return self._steps.seal(self._crcs, verified)
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        self._steps.close()
+
+
+def _open_direct(path: Path) -> int | None:
+    """Open a file for writing without the page cache; None where that is not possible. Raises
+    OSError."""
+    if not hasattr(os, "O_DIRECT"):
+        return None
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
+    except OSError as error:
+        if error.errno not in NOT_DIRECT:
+            raise
+        return None
+
+
+def _new_buffer() -> mmap.mmap:
+    """Page-aligned, as O_DIRECT needs it."""
+    return mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

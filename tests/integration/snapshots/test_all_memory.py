@@ -1,0 +1,108 @@
+"""Checkpoints are compared with all of the guest's memory (comparing.py): after every kind of write
+that a guest's memory sees, no page is missed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from quicksand import Sandbox, templates
+from quicksand.errors import HistoryError
+from quicksand.host.paths import Paths
+from quicksand.snapshots import comparing
+from quicksand.snapshots.storing import Storage
+from quicksand.snapshots.tracking import LEVELS, VARIABLE, WRITE_PROTECT, find_level
+
+pytestmark = pytest.mark.vm
+
+LOADS = (
+    "true",
+    "head -c 30M /dev/urandom > /dev/shm/a",
+    # The host's kernel writes to the guest's memory: O_DIRECT reads of virtio-blk.
+    "dd if=/dev/vda of=/dev/null bs=1M count=48 iflag=direct status=none",
+    "echo 3 > /proc/sys/vm/drop_caches; find /usr -xdev -type f | head -n 1500 | xargs cat | wc -c",
+    "head -c 12M /dev/urandom > /root/f; sync",
+    "for n in $(seq 40); do sh -c true; done",
+    "rm /dev/shm/a; head -c 8M /dev/zero > /dev/shm/b",
+)
+BUSY = "while :; do head -c 300k /dev/urandom > /dev/shm/busy; done"
+
+
+@pytest.fixture(autouse=True)
+def compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(comparing.VARIABLE, "1")
+
+
+async def look(vm: Sandbox) -> None:
+    """Take a checkpoint, which fails if a page differs."""
+    level = find_level().name
+    made = await vm.checkpoint()
+    assert made.tier == "pages"
+    assert level in made.tier_note or "since the start" in made.tier_note, made.tier_note
+
+
+async def load(vm: Sandbox, command: str) -> None:
+    result = await vm.execute(command, timeout=300)
+    assert result.exit_code == 0, result.stderr
+
+
+async def go_through(vm: Sandbox, rounds: int = 1) -> None:
+    """Every load, then a revert into the midst of it, then a guest that never rests."""
+    for number in range(rounds):
+        for command in LOADS:
+            await load(vm, command)
+            await look(vm)
+        await vm.files.write("/dev/shm/uploaded", os.urandom(3 << 20))
+        await look(vm)
+        nodes = [node for node in vm.checkpoints() if not node.auto]
+        await vm.revert(nodes[-len(LOADS) // 2].id)
+        await look(vm)
+        busy = await vm.execute(f"({BUSY}) > /dev/null 2>&1 & echo $!")
+        for _ in range(3):
+            await look(vm)
+        await load(vm, f"kill {busy.stdout}")
+        if number % 3 == 2:
+            for node in nodes[:-3]:
+                await vm.delete_checkpoint(node.id)
+
+
+async def test_no_page_is_missed(vm: Sandbox) -> None:
+    assert find_level().name == WRITE_PROTECT, find_level().why
+    await go_through(vm)
+
+
+async def test_a_page_that_is_missed_is_noticed(
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await look(vm)
+    before = vm.checkpoints()
+    await load(vm, "head -c 4M /dev/urandom > /dev/shm/a")
+    add = Storage.add
+    monkeypatch.setattr(
+        Storage, "add", lambda self, runs, *rest, **named: add(self, runs[1:], *rest, **named)
+    )
+    with pytest.raises(HistoryError, match="not the guest's memory"):
+        await vm.checkpoint()
+    monkeypatch.setattr(Storage, "add", add)
+    assert [node.id for node in vm.checkpoints()] == [node.id for node in before]
+    await look(vm)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cold", [False, True], ids=["template", "cold"])
+async def test_no_page_is_missed_in_a_long_time(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, level: str, cold: bool
+) -> None:
+    """A cold start has anonymous memory, with huge pages where the host uses them."""
+    monkeypatch.setenv(VARIABLE, level)
+    if cold:
+        monkeypatch.setenv(templates.VARIABLE, templates.OFF)
+    async with Sandbox(image="debian") as vm:
+        await go_through(vm, rounds=5)
+        (clone,) = await vm.clone(1)
+        try:
+            await go_through(clone)
+        finally:
+            await clone.kill()
