@@ -8,7 +8,6 @@ by the thread that attached to it, so each function here does all of its steps.
 import ctypes
 import errno
 import os
-import platform
 import sys
 import time
 
@@ -37,7 +36,7 @@ _MINUS_ONE = (1 << 64) - 1
 
 def is_possible() -> bool:
     """Whether this system is one for which the steps are known."""
-    return sys.platform.startswith("linux") and platform.machine() == "x86_64"
+    return sys.platform.startswith("linux") and os.uname().machine == "x86_64"
 
 
 def ask_to_be_traced() -> bool:

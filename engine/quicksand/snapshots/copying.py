@@ -83,6 +83,7 @@ class Copier:
         """Choose the level; returns the bytes to copy."""
         known = self._storage.open()
         self._level = start_tracking(self._ram)
+        self._storage.is_compared_later = self._level.tracker is None
         tracked = self._level.tracker is not None and known is not None
         if tracked and self._read_mark() == [self._run, known, self._level.name]:
             self._since = known

@@ -15,7 +15,7 @@ import itertools
 import mmap
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ PAGE = mmap.PAGESIZE
 
 ENTRY = 8
 """Bytes of a pagemap entry."""
+
+PART = 128 * 1024
+"""Pages of which the page map is read at once: 1 MiB of it."""
 
 IOV_MAX = 1024
 """Pieces that one call of process_vm_readv(2) accepts (Linux, UIO_MAXIOV)."""
@@ -122,12 +125,12 @@ class GuestRam:
 
     def written(self) -> Runs:
         """Pages written since QEMU started. Raises MachineError."""
-        return self.written_of([(0, self.size // PAGE)])
+        return join_runs(self.written_of(self._parts()))
 
     def written_of(self, runs: Runs) -> Runs:
         """Those pages of ``runs`` that were written since QEMU started. Raises MachineError."""
         found: Runs = []
-        for (first, _), entries in zip(runs, self._pagemap(runs), strict=True):
+        for first, entries in self._pagemap(runs):
             tops = entries[7::8]
             found += [(first + m.start(), m.end() - m.start()) for m in _WRITTEN.finditer(tops)]
         return found
@@ -135,9 +138,12 @@ class GuestRam:
     def soft_dirty(self) -> Runs:
         """Pages written since `clear_soft_dirty`; meaningless in a kernel without
         CONFIG_MEM_SOFT_DIRTY. Raises MachineError."""
-        (entries,) = self._pagemap([(0, self.size // PAGE)])
-        both = _and(entries[7::8].translate(_IS_WRITTEN), entries[6::8].translate(_IS_SOFT_DIRTY))
-        return [(m.start(), m.end() - m.start()) for m in re.finditer(rb"\x01+", both)]
+        found: Runs = []
+        for first, entries in self._pagemap(self._parts()):
+            written = entries[7::8].translate(_IS_WRITTEN)
+            both = _and(written, entries[6::8].translate(_IS_SOFT_DIRTY))
+            found += [(first + m.start(), len(m[0])) for m in re.finditer(rb"\x01+", both)]
+        return join_runs(found)
 
     def clear_soft_dirty(self) -> None:
         """Clear all soft-dirty bits of QEMU (/proc/PID/clear_refs, proc(5)). Raises
@@ -147,20 +153,23 @@ class GuestRam:
         except OSError as error:
             raise MachineError(f"soft-dirty bits cannot be cleared: {error}") from error
 
-    def _pagemap(self, runs: Runs) -> list[bytes]:
-        """The page map's entries for each of ``runs``."""
+    def _parts(self) -> Runs:
+        """All pages, in parts of which the page map is small."""
+        pages = self.size // PAGE
+        return [(first, min(PART, pages - first)) for first in range(0, pages, PART)]
+
+    def _pagemap(self, runs: Runs) -> Iterator[tuple[int, bytes]]:
+        """Yield the first page and the page map's entries of each of ``runs``."""
         start = self.address // PAGE
         try:
             with Path(f"/proc/{self.pid}/pagemap").open("rb", buffering=0) as file:
-                at = file.fileno()
-                found = [
-                    os.pread(at, count * ENTRY, (start + first) * ENTRY) for first, count in runs
-                ]
+                for first, count in runs:
+                    data = os.pread(file.fileno(), count * ENTRY, (start + first) * ENTRY)
+                    if len(data) != count * ENTRY:
+                        raise MachineError("QEMU ended while its memory was looked at")
+                    yield first, data
         except OSError as error:
             raise MachineError(f"the page map of QEMU cannot be read: {error}") from error
-        if any(len(part) != count * ENTRY for part, (_, count) in zip(found, runs, strict=True)):
-            raise MachineError("QEMU ended while its memory was looked at")
-        return found
 
     def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
         """Copy the pages of ``runs``, in order, to ``into``. Raises MachineError."""

@@ -131,6 +131,8 @@ class Content:
     source: Source
     base: tuple[Path, File] | None
     """The present image."""
+    is_read_soon: bool = False
+    """Whether the new image is better kept in the page cache."""
 
 
 def write_image(
@@ -145,7 +147,7 @@ def write_image(
 
     Raises DiskSpaceError, PathError, MachineError; nothing is left then.
     """
-    steps = StepWriter(path)
+    steps = StepWriter(path, cached=content.is_read_soon)
     try:
         with map_os_errors(path):
             os.ftruncate(steps.descriptor, size)

@@ -35,7 +35,8 @@ class StepWriter:
     """A new file that is written in steps of at most CHUNK bytes. Fill `buffer`, then call `write`;
     `close` in any case. Raises DiskSpaceError, PathError."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, cached: bool = False) -> None:
+        """``cached``: the file is to be read soon, so it goes through the page cache."""
         self._path = path
         self._pool = ThreadPoolExecutor(1, THREAD)
         self._pending: Future[None] | None = None
@@ -46,7 +47,7 @@ class StepWriter:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self.descriptor = os.open(path, flags, 0o600)
             try:
-                self._direct = _open_direct(path)
+                self._direct = None if cached else _open_direct(path)
             except BaseException:
                 self.close()
                 path.unlink()
@@ -126,8 +127,9 @@ class PagesFile:
     """A new file to which pages are appended. Raises DiskSpaceError, PathError; `close` in any
     case."""
 
-    def __init__(self, path: Path) -> None:
-        self._steps = StepWriter(path)
+    def __init__(self, path: Path, *, cached: bool = False) -> None:
+        """``cached``: as for `StepWriter`."""
+        self._steps = StepWriter(path, cached=cached)
         self.pages = 0
         """Pages that it has."""
         self._filled = 0

@@ -121,6 +121,8 @@ class Storage:
         """The pages that are listed and in the new image."""
         self._chosen = False
         self._scratch: mmap.mmap | None = None
+        self.is_compared_later = False
+        """Whether the next checkpoints read this one's pages, to compare them."""
 
     def open(self) -> str | None:
         """Open what is on disk of this run's memory. Returns the id of the checkpoint that has it,
@@ -192,7 +194,7 @@ class Storage:
         check()
         here, new, data = self._sort(part, source)
         if new and self._pages is None:
-            self._pages = PagesFile(self._pages_path)
+            self._pages = PagesFile(self._pages_path, cached=self.is_compared_later)
             self._stack.callback(self._pages.close)
         for run in new:
             assert self._pages is not None
@@ -251,7 +253,14 @@ class Storage:
         if base is not None and known.image is not None:
             verify(base, known.image, self._verified)
             below = (base, known.image)
-        return Content(plan=plan, files=self._data, guest=runs, source=source, base=below)
+        return Content(
+            plan=plan,
+            files=self._data,
+            guest=runs,
+            source=source,
+            base=below,
+            is_read_soon=self.is_compared_later,
+        )
 
     def _add_as_image(self, content: Content, check: Callable[[], None]) -> None:
         self._image = write_image(self._image_path, self._size, content, self._verified, check)

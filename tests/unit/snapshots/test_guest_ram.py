@@ -197,7 +197,11 @@ def test_a_page_written_with_what_it_had_counts_as_written(child: Child) -> None
     assert child.ram().written() == [(3, 1)]
 
 
-def test_everything_written_is_one_run(child: Child) -> None:
+@pytest.mark.parametrize("part", [7, PAGES, 2 * PAGES])
+def test_everything_written_is_one_run(
+    child: Child, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setattr(guest_ram, "PART", part)
     child.write(dict.fromkeys(range(PAGES), 1))
     assert child.ram().written() == [(0, PAGES)]
 
