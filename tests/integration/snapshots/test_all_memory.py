@@ -79,7 +79,7 @@ async def test_a_page_that_is_missed_is_noticed(
     await load(vm, "head -c 4M /dev/urandom > /dev/shm/a")
     add = Storage.add
     monkeypatch.setattr(
-        Storage, "add", lambda self, runs, *rest, **named: add(self, runs[1:], *rest, **named)
+        Storage, "add", lambda self, runs, *rest, **named: add(self, [], *rest, **named)
     )
     with pytest.raises(HistoryError, match="not the guest's memory"):
         await vm.checkpoint()
