@@ -98,9 +98,11 @@ def end_unknown(machine: MachineDir) -> None:
 @contextlib.contextmanager
 def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple[int, int]]:
     """Take a stream that is not in use: its number, and the descriptor of its lock, which the
-    server inherits. One of ``avoid`` is taken only if there is no other. Raises StateError if all
-    are in use, HostError."""
-    for number in sorted(range(SHARES), key=lambda number: (number in avoid, number)):
+    server inherits. One of ``avoid`` is taken only if there is no other; of the others the one that
+    was used longest ago, for on one just left a guest's client may still be busy. Raises StateError
+    if all are in use, HostError."""
+    first = _count_starts(machine)
+    for number in sorted(range(SHARES), key=lambda it: (it in avoid, (it - first) % SHARES)):
         with map_os_errors(machine.root):
             lock = try_lock(machine.share_lock(number))
         if lock is not None:
@@ -142,6 +144,13 @@ def last_words(machine: MachineDir, number: int) -> str:
         return printable(lines[-1]) if lines else ""
     how, said = lines[begins[-1]], lines[begins[-1] + 1 :]
     return printable(": ".join([how, *said[-1:]]))
+
+
+def _count_starts(machine: MachineDir) -> int:
+    try:
+        return machine.share_starts.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def count_start(machine: MachineDir) -> None:
