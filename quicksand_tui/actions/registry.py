@@ -159,6 +159,7 @@ DESKTOP_ACTIONS: tuple[Action, ...] = (
         )
     ),
     _desktop("save_picture", "s", "Save the screen as a PNG file here", label="save"),
+    _desktop("copy_picture", "y", "Save it, and copy the file's path", label="copy", footer=False),
     _desktop("record", "r", "Record the screen into a GIF file here, or end that"),
     _desktop("zoom", "z", "This part alone, or all of them"),
     _desktop("checkpoint", "c", "Keep this instant: memory, processes and disk",

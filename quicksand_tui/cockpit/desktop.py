@@ -546,6 +546,7 @@ class DesktopPanel(PartWidget, Vertical):
             "move_up": lambda: self._move(0, -MOVE),
             "move_down": lambda: self._move(0, MOVE),
             "save_picture": self.do_save_picture,
+            "copy_picture": lambda: self.do_save_picture(copies=True),
             "record": self.do_record,
         }
 
@@ -558,16 +559,20 @@ class DesktopPanel(PartWidget, Vertical):
         if (view := self.view.frame_view) is not None:
             self.view.change(centre=view.moved(right, down).centre)
 
-    def do_save_picture(self) -> None:
+    def do_save_picture(self, *, copies: bool = False) -> None:
+        """Saves the screen. ``copies`` puts the file's path on the clipboard: terminals take
+        texts there, and no pictures."""
         if self._sandbox is None:
             return
-        path = self._new_path(".png")
+        path = self._new_path(".png").absolute() if copies else self._new_path(".png")
 
-        def told(why: str) -> None:
-            words = f"The screen was not saved: {why}" if why else f"Saved as {path}"
-            self.view.app.call_from_thread(self.host.tell, words)
+        def tell(why: str) -> None:
+            if copies and not why:
+                self.host.copy_to_clipboard(str(path))
+            done = f"Saved, and its path copied: {path}" if copies else f"Saved as {path}"
+            self.host.tell(f"The screen was not saved: {why}" if why else done)
 
-        self.view.save(path, told)
+        self.view.save(path, lambda why: self.view.app.call_from_thread(tell, why))
 
     def _new_path(self, suffix: str) -> Path:
         name = "" if self._sandbox is None else self._sandbox.name

@@ -128,7 +128,7 @@ async def test_zoom_and_save_are_behind_the_prefix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    async with watching(FakeService(WATCHED)) as (_, pilot, guest):
+    async with watching(FakeService(WATCHED)) as (app, pilot, guest):
         guest.shows("green")
         await until(lambda: guest.screen.ordered.drained == 1)
         await pilot.press(PREFIX, "plus")
@@ -140,6 +140,11 @@ async def test_zoom_and_save_are_behind_the_prefix(
         await pilot.press(PREFIX, "s")
         await until(lambda: bool(guest.screen.saved))
         assert guest.screen.saved[0].name.startswith("web-")
+        await pilot.press(PREFIX, "y")
+        await until(lambda: len(guest.screen.saved) == 2)
+        copied = guest.screen.saved[1]
+        assert copied.parent == tmp_path
+        await until(lambda: app.clipboard == str(copied))
 
 
 async def test_a_recording_goes_on_until_the_key_is_typed_again() -> None:
