@@ -57,7 +57,8 @@ CLIENT_IS_BUSY = ("(os error 112)", "(os error 11)")
 """The ends of the agent's messages for EHOSTDOWN and EAGAIN. A client that was taken off a mount by
 force keeps its connection for a while, or as long as a program has a file open there; it tries to
 make it anew, and refuses every new mount from the same address until it has."""
-STREAMS_TRIED = 4
+STREAMS_TRIED = 12
+"""A client on a fast machine that is taken off mounts by force, one each second, is busy on six."""
 
 OPTIONS = (
     f"ip={SHARE_IP}",

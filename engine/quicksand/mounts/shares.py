@@ -10,8 +10,10 @@ import contextlib
 import os
 import signal
 import struct
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from quicksand.errors import ConfigError, StateError
@@ -26,6 +28,9 @@ STARTS_MAX = 1000
 keeps 256 KiB (docs/internals/mounts.md)."""
 WORDS_MAX = 2000
 """Bytes that are read of the last words of servers."""
+END_S = 2.0
+"""Seconds within which processes that are killed end; one that waits for a disk may need longer."""
+END_POLL_S = 0.005
 ENDED = "the server ended"
 TRAFFIC = struct.Struct("=QQ")
 """Bytes that a guest has received and sent (quicksand_smb/traffic.py)."""
@@ -89,20 +94,26 @@ def end_unknown(machine: MachineDir) -> None:
     history's lock: no other client is just starting one. Blocks for I/O. Raises OSError."""
     known = {share.number for share in list_shares(machine)}
     for number in range(SHARES):
-        lock = machine.share_lock(number)
-        if number not in known and is_locked(lock):
-            for pid in holders_of(lock):
-                send_signal(pid, start_of(pid), signal.SIGKILL)
+        if number not in known:
+            _end_holders(machine.share_lock(number))
+
+
+def _end_holders(lock: Path) -> None:
+    """End all that have a lock. One that is just starting forks, so that a look at the processes
+    may miss its child: what counts is that the lock is free."""
+    deadline = time.monotonic() + END_S
+    while is_locked(lock) and time.monotonic() < deadline:
+        for pid in holders_of(lock):
+            send_signal(pid, start_of(pid), signal.SIGKILL)
+        time.sleep(END_POLL_S)
 
 
 @contextlib.contextmanager
 def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple[int, int]]:
     """Take a stream that is not in use: its number, and the descriptor of its lock, which the
-    server inherits. One of ``avoid`` is taken only if there is no other; of the others the one that
-    was used longest ago, for on one just left a guest's client may still be busy. Raises StateError
-    if all are in use, HostError."""
-    first = _count_starts(machine)
-    for number in sorted(range(SHARES), key=lambda it: (it in avoid, (it - first) % SHARES)):
+    server inherits. One of ``avoid`` is taken only if there is no other. Raises StateError if all
+    are in use, HostError."""
+    for number in sorted(range(SHARES), key=lambda number: (number in avoid, number)):
         with map_os_errors(machine.root):
             lock = try_lock(machine.share_lock(number))
         if lock is not None:
@@ -144,13 +155,6 @@ def last_words(machine: MachineDir, number: int) -> str:
         return printable(lines[-1]) if lines else ""
     how, said = lines[begins[-1]], lines[begins[-1] + 1 :]
     return printable(": ".join([how, *said[-1:]]))
-
-
-def _count_starts(machine: MachineDir) -> int:
-    try:
-        return machine.share_starts.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def count_start(machine: MachineDir) -> None:

@@ -317,15 +317,6 @@ def test_streams_are_taken_in_turn_those_to_be_avoided_last(machine: MachineDir)
         assert number == 0
 
 
-def test_a_stream_just_left_is_taken_last(machine: MachineDir) -> None:
-    numbers = []
-    for _ in range(SHARES + 2):
-        with shares.a_stream(machine) as (number, _):
-            numbers.append(number)
-            shares.count_start(machine)
-    assert numbers == [*range(SHARES), 0, 1]
-
-
 async def test_what_a_killed_client_left_is_ended(
     machine: MachineDir, qemu: Qemu, data: Mount
 ) -> None:
@@ -337,7 +328,7 @@ async def test_what_a_killed_client_left_is_ended(
     wait_for(lambda: not left.is_served, what="the end of the one without a record")
     assert known.is_served
     wait_for(lambda: not is_locked(machine.share_lock(1)), what="its lock")
-    with shares.a_stream(machine, set(range(SHARES)) - {1}) as (number, _):
+    with shares.a_stream(machine) as (number, _):
         assert number == 1
     known.end()
 
