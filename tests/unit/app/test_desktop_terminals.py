@@ -239,7 +239,7 @@ def test_a_toast_over_the_picture_leaves_it_whole(screen: FakeDesktop) -> None:
         shows(terminal, desktop(1280, 720))
         whole = set(places(terminal))
         for _ in range(4):
-            terminal.type(b"\x1dy")  # no such command: a toast says so
+            terminal.type(b"\x1dk")  # no such command: a toast says so
         wait_for(lambda: set(places(terminal)) < whole, what="toasts over the picture")
         assert places(terminal), "what is not covered is as it was"
         wait_for(lambda: set(places(terminal)) == whole, what="the toast's end", timeout=20)
