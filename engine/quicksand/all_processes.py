@@ -31,8 +31,8 @@ class Role(StrEnum):
     SPARE = "spare"
     """It waits for a start."""
     OTHER = "other"
-    """Of a sandbox that is in the making, in another data directory, or gone; or it works in the
-    background."""
+    """It belongs to a sandbox that is being made, is gone, or lies in another data directory; or it
+    makes templates or spares in the background."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

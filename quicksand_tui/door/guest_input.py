@@ -35,7 +35,7 @@ class _Place(NamedTuple):
     x: int
     y: int
     width: int
-    """Of the guest's screen."""
+    """Pixels of the guest's screen, on which `x` and `y` lie."""
     buttons: int
     moves: bool
     """The buttons are as before, so that only where a movement ends matters."""

@@ -235,7 +235,7 @@ class ScreenRecording(Protocol):
     """A recording of a guest's screen that has begun."""
 
     def stop(self) -> None:
-        """Ends it; the file is complete when that is told."""
+        """Ends the recording. Its file is complete when the end is reported."""
 
 
 T = TypeVar("T")

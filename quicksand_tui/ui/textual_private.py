@@ -188,7 +188,7 @@ class RawDriver(LinuxDriver):
 
     @property
     def tells_pixels(self) -> bool:
-        """Whether the mouse is told in pixels, so that its places have fractions."""
+        """Whether the terminal reports the mouse in pixels; places in cells then have fractions."""
         return self._mouse_pixels
 
     # Textual stops and continues inside signal handlers. The code that they interrupt may hold the

@@ -109,7 +109,7 @@ async def test_several_commands_at_once_make_one_keeper(places: Paths, start: St
     assert [result.stdout for result in results] == ["x\n"] * 4
     for client in clients:
         client.close()
-    # Of several that were started those that came too late end.
+    # Several may have been started; all but the first end.
     wait_for(lambda: len(pids(root, Kind.KEEPER)) == 1, what="one keeper")
     await sandbox.kill()
 

@@ -47,7 +47,7 @@ class Claimed:
     """The record of the sandbox that it is to become; uncommitted."""
     process: OwnedProcess
     lock: int
-    """The descriptor of the sandbox's lock, to be closed by whoever has this."""
+    """The descriptor of the sandbox's lock. The holder of this object closes it."""
 
 
 async def claim(registry: Registry, record: Record, spare: Spare) -> Claimed | None:

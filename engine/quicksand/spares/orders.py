@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import hashlib
 import json
@@ -39,22 +40,35 @@ class Orders:
 
     def list(self) -> list[Order]:
         """All of them. An unreadable file counts as none. Blocks for I/O."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConfigError):
-            value = read_json(self._path)
-            if value["schema_version"] == SCHEMA:
-                return [
-                    Order(SandboxConfig.parse(one["config"]), _count(one["count"]))
-                    for one in value["orders"]
-                ]
+        with contextlib.suppress(StateError):
+            return self._read()
         return []
 
+    def _read(self) -> builtins.list[Order]:
+        """Raises StateError if there is a file that cannot be read."""
+        try:
+            value = read_json(self._path)
+            if value["schema_version"] != SCHEMA:
+                raise ValueError(f"schema_version {value['schema_version']!r} is not {SCHEMA}")
+            return [
+                Order(SandboxConfig.parse(one["config"]), _count(one["count"]))
+                for one in value["orders"]
+            ]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+            raise StateError(
+                f"{self._path} cannot be read: {error}",
+                hint="repair it, or remove it and order the spares again",
+            ) from error
+
     def set(self, config: SandboxConfig, count: int) -> None:
-        """Want ``count`` of them from now on; 0 ends the order. Raises ConfigError, StateError,
-        HostError."""
+        """Want ``count`` of them from now on; 0 ends the order. A file that cannot be read is left
+        as it is. Raises ConfigError, StateError, HostError."""
         wanted = Order(plain(config), _count(count))
         make_private_dir(self._path.parent)
         with self._locked():
-            others = [order for order in self.list() if order.config != wanted.config]
+            others = [order for order in self._read() if order.config != wanted.config]
             orders = [*others, wanted] if count else others
             found = [{"config": o.config.to_json(), "count": o.count} for o in orders]
             write_json(self._path, {"schema_version": SCHEMA, "orders": found})

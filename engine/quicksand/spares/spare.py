@@ -28,7 +28,7 @@ class Spare:
 
     id: str
     key: str
-    """Of all that the machine consists of and that cannot be changed while it runs."""
+    """A digest of everything about the machine that cannot be changed while it runs."""
     record: Record
     """The record with which it was made. The sandbox gets another one."""
     run: RunState

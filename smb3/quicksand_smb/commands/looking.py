@@ -120,7 +120,8 @@ def _look(connection: Link, share: Share, messages: list[memoryview]) -> list[by
 
 
 def _find_level(connection: Link, asked: query.QueryRequest) -> fscc.Level | None:
-    """How what is asked of the file is told, if it is asked of the one just opened."""
+    """The information level to answer with; None if the question is about another file than the one
+    just opened, or must be answered by the command itself."""
     if asked.kind != query.FILE or asked.file_id != SAME_FILE:
         return None
     if max(asked.most, len(asked.input)) > _PAID_FOR:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.config import PortForward, SandboxConfig
-from quicksand.errors import ConfigError
+from quicksand.errors import ConfigError, StateError
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 from quicksand.spares import orders
@@ -41,6 +41,16 @@ def test_what_is_given_at_the_start_makes_no_other_order(places: Paths) -> None:
     Orders(places).set(with_ports, 2)
     assert [order.config for order in Orders(places).list()] == [DEBIAN]
     assert digest_of(with_ports) == digest_of(DEBIAN) != digest_of(LARGE)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema_version": 2, "orders": []}'])
+def test_a_file_that_cannot_be_read_is_not_replaced(places: Paths, text: str) -> None:
+    file = places.data / "spares.json"
+    file.write_text(text)
+    with pytest.raises(StateError, match=str(file)):
+        Orders(places).set(DEBIAN, 1)
+    assert file.read_text() == text
+    assert Orders(places).list() == []
 
 
 @pytest.mark.parametrize("count", [-1, SPARES_MAX + 1, True, "2"])
