@@ -1,6 +1,6 @@
 # Everything a person types. `make help` lists it.
 
-PYTHON := .venv/bin/python
+VENV_PYTHON := .venv/bin/python
 QUICKSAND := .venv/bin/quicksand-tui
 
 .PHONY: help run python setup test check unit vm e2e tools agent soak screenshots screenshots-desktop clean
@@ -24,29 +24,29 @@ check: python    ## lint and types only
 	@sh scripts/test.sh check
 
 unit: tools      ## unit tests only
-	@$(PYTHON) -m pytest -n 2 --dist loadfile tests/unit
+	@$(VENV_PYTHON) -m pytest -n 2 --dist loadfile tests/unit
 
 vm: tools        ## tests on real VMs only
-	@$(PYTHON) -m pytest tests/integration
+	@$(VENV_PYTHON) -m pytest tests/integration
 
 e2e: tools       ## end-to-end tests in tmux only
-	@$(PYTHON) -m pytest tests/e2e
+	@$(VENV_PYTHON) -m pytest tests/e2e
 
 tools: setup
-	@$(PYTHON) scripts/tools.py
+	@$(VENV_PYTHON) scripts/tools.py
 
 agent:           ## build the guest agent (needs Rust; users do not)
 	@sh guest-agent/build.sh
 
 soak: tools      ## the tests that take longer than CI allows, and fresh draws for property tests
-	@$(PYTHON) -m pytest -m soak tests
-	@$(PYTHON) -m pytest -n 2 --hypothesis-profile=fresh -m hypothesis tests/unit
+	@$(VENV_PYTHON) -m pytest -m soak tests
+	@$(VENV_PYTHON) -m pytest -n 2 --hypothesis-profile=fresh -m hypothesis tests/unit
 
 screenshots: setup ## the README's pictures, from real sandboxes
-	@$(PYTHON) scripts/screenshots.py
+	@$(VENV_PYTHON) scripts/screenshots.py
 
 screenshots-desktop: setup
-	@$(PYTHON) scripts/desktop_screenshots.py
+	@$(VENV_PYTHON) scripts/desktop_screenshots.py
 
 clean:           ## remove what can be made again in this checkout
 	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis guest-agent/target
