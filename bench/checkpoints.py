@@ -69,6 +69,10 @@ class Row:
         )
 
 
+def median_of(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f}" if values else "-"
+
+
 def write_plainly(size: int) -> float:
     """Seconds to write so many bytes to a new file and sync it."""
     block = mmap.mmap(-1, STEP)
@@ -156,7 +160,7 @@ def main() -> None:
     print_table(
         REVERT_HEADS,
         [
-            (memory, level, *(f"{statistics.median(values):.2f}" for values in (waited, cold)))
+            (memory, level, *(median_of(values) for values in (waited, cold)))
             for memory, level, waited, cold in reverts
         ],
     )

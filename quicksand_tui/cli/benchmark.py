@@ -156,12 +156,15 @@ def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_jso
         figures += await measure_snapshots(image, max(1, runs), quick=quick, say=say)
         return figures + await measure_saves(image, max(1, runs), say), facts
 
-    from quicksand.spares.spare import OFF, VARIABLE
+    from quicksand.spares.spare import OFF
+    from quicksand.spares.spare import VARIABLE as SPARES
 
     # Nothing is made in the background, except where it is what is measured.
-    os.environ[VARIABLE] = OFF
+    os.environ[SPARES] = OFF
     load = os.getloadavg()[0]
     figures, facts = asyncio.run(measure_all())
+    # With QUICKSAND_STANDBY=off there are no values of what waits.
+    figures = [figure for figure in figures if figure.values]
     facts |= {"image": image, "host": platform.platform(), "load_before": round(load, 2)}
     if as_json:
         rows = [{**asdict(figure), "median": figure.median} for figure in figures]
@@ -256,13 +259,15 @@ async def write_memory(sandbox: Sandbox, mebibytes: int, name: str = "block") ->
 
 
 async def _warm_starts(image: str, runs: int) -> list[Figure]:
-    """Measures starts with a spare and without, by turns."""
+    """Measures starts with a spare and without, by turns; without alone if no QEMU may wait."""
     without = Figure("warm start to the first command's output", "s")
     taken = Figure("warm start to the first command's output, with a spare", "s")
     idle = Figure("PSS of an idle sandbox from a template", "MiB")
     await make_warm(image, SMALL)
     for number in range(runs):
         await _warm_start(image, without, idle if number == runs - 1 else None)
+        if is_standby_off():
+            continue
         with spares_in_use():
             await make_spare(image)
             await _warm_start(image, taken)
@@ -284,16 +289,22 @@ async def _warm_start(image: str, start: Figure, idle: Figure | None = None) -> 
             idle.values.append(pss(sandbox) / MIB)
 
 
+def is_standby_off() -> bool:
+    """Whether the user wants no QEMU to wait for a start or a revert."""
+    return os.environ.get(VARIABLE) == "off"
+
+
 @contextlib.contextmanager
 def spares_in_use() -> Iterator[None]:
     """Lets starts take spares within the block, and has none made in the background."""
-    from quicksand.spares.spare import OFF, USE_ONLY, VARIABLE
+    from quicksand.spares.spare import OFF, USE_ONLY
+    from quicksand.spares.spare import VARIABLE as SPARES
 
-    os.environ[VARIABLE] = USE_ONLY
+    os.environ[SPARES] = USE_ONLY
     try:
         yield
     finally:
-        os.environ[VARIABLE] = OFF
+        os.environ[SPARES] = OFF
 
 
 async def make_spare(image: str) -> None:
@@ -352,12 +363,13 @@ async def checkpoint_pause(sandbox: Sandbox, runs: int, mebibytes: int, guest: s
 async def revert_times(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
     """Measures the time from the call of revert to the answer of the next command: once with a QEMU
     that waits for the revert, as one does from a second or two after a checkpoint or revert, and
-    once without. Reverts to the checkpoint "base"."""
+    once without. Reverts to the checkpoint "base". The first figure has no values if no QEMU may
+    wait."""
     waited = Figure(f"revert to the next command's answer ({guest})", "s")
-    cold = Figure(f"the same where no QEMU waits for it ({guest})", "s")
+    cold = Figure(f"revert where no QEMU waits, to the answer ({guest})", "s")
     before = os.environ.get(VARIABLE)
     try:
-        for figure in (cold, waited):
+        for figure in (cold,) if is_standby_off() else (cold, waited):
             os.environ[VARIABLE] = "off" if figure is cold else "on"
             await sandbox.revert("base")
             for _ in range(runs):
