@@ -32,8 +32,9 @@ from quicksand.snapshots.pages import Run, RunMap
 from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, Level, start_tracking
 
-SLACK = 8 * 1024 * 1024
-"""Bytes of prefaulted memory for what the guest writes between the last count and the pause."""
+SLACK = 2 * 1024 * 1024
+"""Bytes of prefaulted memory for what the guest writes between the last count and the pause, some
+two milliseconds. If it writes more, the pause is some milliseconds longer."""
 
 ROUNDS = 6
 """Rounds of copying before the pause, at most: a guest may write as fast as pages are copied."""

@@ -15,6 +15,7 @@ import itertools
 import mmap
 import os
 import re
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +55,10 @@ Runs = list[tuple[int, int]]
 """Runs of consecutive pages: (number of the first, how many), ascending, never adjacent."""
 
 
-class _Piece(ctypes.Structure):
-    """struct iovec."""
-
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+def _pieces(places: Iterable[tuple[int, int]]) -> bytes:
+    """An array of struct iovec, for addresses and numbers of pages."""
+    fields = [field for address, pages in places for field in (address, pages * PAGE)]
+    return struct.pack(f"{len(fields)}N", *fields)
 
 
 def count_pages(runs: Iterable[tuple[int, int]]) -> int:
@@ -202,12 +203,8 @@ class GuestRam:
         here = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer.nbytes else 0
         for batch in _batches(runs, places):
             length = sum(pages for _, pages, _ in batch) * PAGE
-            local = (_Piece * len(batch))(
-                *(_Piece(here + place * PAGE, pages * PAGE) for _, pages, place in batch)
-            )
-            remote = (_Piece * len(batch))(
-                *(_Piece(self.address + first * PAGE, pages * PAGE) for first, pages, _ in batch)
-            )
+            local = _pieces((here + place * PAGE, pages) for _, pages, place in batch)
+            remote = _pieces((self.address + first * PAGE, pages) for first, pages, _ in batch)
             moved = call(self.pid, local, len(batch), remote, len(batch), 0)
             if moved != length:
                 reason = os.strerror(ctypes.get_errno()) if moved < 0 else "a part is missing"

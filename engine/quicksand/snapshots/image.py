@@ -84,7 +84,7 @@ class Plan:
             if end > first:
                 pages.append((first, end - first))
         every = overlay_runs(over, own_pages(pages, base))
-        return cls(every, base, over=_bytes(over), size=_bytes(every))
+        return cls(every, base, over=count_bytes(over), size=count_bytes(every))
 
     def pays(self, *, over: int, data: int, stored: int) -> bool:
         """Whether to write the image with the guest's pages, of which ``data`` bytes are no zeros
@@ -100,12 +100,14 @@ class Plan:
         return over > OVER_MIN and 2 * over > size and 4 * stored > size
 
 
-def can_pay(stored: int) -> bool:
-    """Whether any plan can pay with so many bytes stored (see `Plan.pays`)."""
-    return 4 * stored > OVER_MIN
+def can_pay(*, over: int, stored: int) -> bool:
+    """Whether a plan can pay with at most so many bytes over the present image and so many stored
+    (see `Plan.pays`). To ask this takes much less time than to make the plan."""
+    return over > OVER_MIN and 4 * stored > OVER_MIN
 
 
-def _bytes(runs: Sequence[Run]) -> int:
+def count_bytes(runs: Sequence[Run]) -> int:
+    """Bytes of the pages that are not zeros."""
     return sum(run.count for run in runs if run.file != ZEROS) * PAGE
 
 

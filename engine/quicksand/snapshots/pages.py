@@ -43,9 +43,10 @@ _RUN = struct.Struct("<QIIQ")
 _PAGES_MAX = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
-    """Pages that are consecutive both in the guest's memory and in a file."""
+    """Pages that are consecutive both in the guest's memory and in a file. Never changed; it is not
+    frozen because to make one would take twice as long, and a checkpoint makes thousands."""
 
     first: int
     count: int

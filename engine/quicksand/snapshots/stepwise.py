@@ -11,7 +11,7 @@ import contextlib
 import errno
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,7 +124,8 @@ class StepWriter:
 
 
 class PagesFile:
-    """A new file to which pages are appended. Raises DiskSpaceError, PathError; `close` in any
+    """A new file to which pages are appended, without copying them once more: they are read to the
+    memory from which they are written. Raises DiskSpaceError, PathError; `close` in any
     case."""
 
     def __init__(self, path: Path, *, cached: bool = False) -> None:
@@ -136,16 +137,26 @@ class PagesFile:
         """Bytes of the step that is being filled."""
         self._crcs: list[int] = []
 
-    def append(self, data: memoryview) -> None:
-        """Append whole pages."""
-        self.pages += data.nbytes // PAGE
-        while data:
-            part = data[: CHUNK - self._filled]
-            self._steps.buffer[self._filled : self._filled + part.nbytes] = part
-            self._filled += part.nbytes
-            data = data[part.nbytes :]
-            if self._filled == CHUNK:
-                self._write_step(last=False)
+    @property
+    def room(self) -> int:
+        """How many pages the present step can still take."""
+        return (CHUNK - self._filled) // PAGE
+
+    def free(self) -> memoryview:
+        """The memory for that many pages, to be filled before `keep`, and released."""
+        return memoryview(self._steps.buffer)[self._filled :]
+
+    def keep(self, parts: Iterable[tuple[int, int]]) -> None:
+        """Append pages of `free`: (number of the first, how many), ascending."""
+        buffer, start = self._steps.buffer, self._filled
+        for at, count in parts:
+            source, size = start + at * PAGE, count * PAGE
+            if source != self._filled:
+                buffer.move(self._filled, source, size)
+            self._filled += size
+            self.pages += count
+        if self._filled == CHUNK:
+            self._write_step(last=False)
 
     def _write_step(self, *, last: bool) -> None:
         with memoryview(self._steps.buffer) as whole, whole[: self._filled] as data:

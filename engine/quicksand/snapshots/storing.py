@@ -7,7 +7,6 @@ image; what the guest writes meanwhile is then appended to a file of pages over 
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from quicksand.snapshots.image import (
     Plan,
     Source,
     can_pay,
+    count_bytes,
     identify_image,
     image_extents,
     not_of_image,
@@ -31,7 +31,6 @@ from quicksand.snapshots.image import (
     write_image,
 )
 from quicksand.snapshots.pages import (
-    CHUNK,
     ZEROS,
     MappedFile,
     PageIndex,
@@ -120,7 +119,6 @@ class Storage:
         self._imaged: list[Run] = []
         """The pages that are listed and in the new image."""
         self._chosen = False
-        self._scratch: mmap.mmap | None = None
         self.is_compared_later = False
         """Whether the next checkpoints read this one's pages, to compare them."""
 
@@ -185,28 +183,25 @@ class Storage:
             if content is not None:
                 self._add_as_image(content, check)
                 return
-        found = [run for part in _windows(runs) for run in self._append(part, source, check)]
+        pages = self._open_pages()
+        found: list[Run] = []
+        for part in _windows(runs, lambda: pages.room):
+            check()
+            with pages.free() as data:
+                here, new = self._sort(part, source, data[: count_pages(part) * PAGE])
+            pages.keep([(run.at, run.count) for run in new])
+            found += here
         self._here = overlay_runs(found, self._here)
 
-    def _append(self, part: Runs, source: Source, check: Callable[[], None]) -> list[Run]:
-        """Append those of the pages ``part`` that are new to the file of pages. Returns where all
-        of them are."""
-        check()
-        here, new, data = self._sort(part, source)
-        if new and self._pages is None:
+    def _open_pages(self) -> PagesFile:
+        if self._pages is None:
             self._pages = PagesFile(self._pages_path, cached=self.is_compared_later)
             self._stack.callback(self._pages.close)
-        for run in new:
-            assert self._pages is not None
-            self._pages.append(data[run.at * PAGE : (run.at + run.count) * PAGE])
-        return here
+        return self._pages
 
-    def _sort(self, part: Runs, source: Source) -> tuple[list[Run], list[Run], memoryview]:
-        """Copy pages from the guest, and find where each is on disk, or is to be. Returns that,
-        those that are new, and the copy."""
-        if self._scratch is None:
-            self._scratch = mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        data = memoryview(self._scratch)[: count_pages(part) * PAGE]
+    def _sort(self, part: Runs, source: Source, data: memoryview) -> tuple[list[Run], list[Run]]:
+        """Copy pages from the guest to ``data``, and find where each is on disk, or is to be.
+        Returns that, and those that are new, with their places in ``data``."""
         source.read(part, data)
         placed = [
             Run(first, count, 0, at)
@@ -215,33 +210,31 @@ class Storage:
         known = list(self._below.within(part[0][0], sum(part[-1])))
         stored = self._pages.pages if self._pages is not None else 0
         new_file = len(self._known.files)
-        here, new = sort_pages(placed, [address_of(data)], known, self._addresses, new_file, stored)
-        return here, new, data
+        return sort_pages(placed, [address_of(data)], known, self._addresses, new_file, stored)
 
     def _plan_image(self, runs: Runs, source: Source) -> Content | None:
         """What a new image is made of, if it pays. How many of the pages are new is estimated by
         some of them."""
         known, total = self._known, count_pages(runs) * PAGE
-        if not can_pay(self._head.stored + total):
+        number = known.number_of_image()
+        over = total + count_bytes(not_of_image(known.runs, number))
+        if not can_pay(over=over, stored=self._head.stored + total):
             return None
         base = find_image(self._place, known.memory)
-        number = known.number_of_image()
         zeros = [Run(first, count, ZEROS, 0) for first, count in runs]
         rest = overlay_runs(zeros, known.runs)
         plan = Plan.make(rest, number, image_extents(base) if base is not None else [])
         sample = _spread(runs, SAMPLE)
-        here, new = [], []
-        for part in _windows(sample):
-            sorted_ones = self._sort(part, source)
-            here += sorted_ones[0]
-            new += sorted_ones[1]
+        scratch = memoryview(bytearray(count_pages(sample) * PAGE))
+        here, new = self._sort(sample, source, scratch)
         share = total / count_pages(sample)
 
         def estimate(found: Iterable[Run]) -> int:
             return int(share * sum(run.count for run in found))
 
         data = [run for run in here if run.file != ZEROS]
-        over = estimate(not_of_image(data, number))
+        old = [run for run in data if run.file < len(known.files)]
+        over = estimate([*new, *not_of_image(old, number)])
         stored = self._head.stored + estimate(new)
         if not plan.pays(over=over, data=estimate(data), stored=stored):
             return None
@@ -271,7 +264,7 @@ class Storage:
 
     def finish(self) -> Stored:
         """Sync the files, and say where every page is."""
-        new = self._pages.finish(self._verified) if self._pages is not None else None
+        new = self._finish_pages()
         appended = new.size if new is not None else 0
         known, number = self._known, len(self._known.files)
         if self._image is None:
@@ -298,25 +291,33 @@ class Storage:
             self._pages_path.unlink()
         return Stored(tuple(runs), tuple(used), memory, image, written, stored)
 
+    def _finish_pages(self) -> File | None:
+        """Sync the file of new pages; one without any is removed."""
+        if self._pages is None or self._pages.pages:
+            return self._pages.finish(self._verified) if self._pages is not None else None
+        self._pages.close()
+        self._pages_path.unlink()
+        return None
+
     def close(self) -> None:
         """Close all files. Idempotent."""
         self._data, self._below = [], RunMap([])
         self._stack.close()
 
 
-def _windows(runs: Runs) -> Iterator[Runs]:
-    """Split ``runs`` into parts of at most CHUNK bytes."""
+def _windows(runs: Runs, room: Callable[[], int]) -> Iterator[Runs]:
+    """Split ``runs`` into parts of as many pages as ``room`` says when each is begun."""
     window: Runs = []
-    room = CHUNK // PAGE
+    left = room()
     for first, count in runs:
         done = 0
         while done < count:
-            part = min(count - done, room)
+            part = min(count - done, left)
             window.append((first + done, part))
-            done, room = done + part, room - part
-            if not room:
+            done, left = done + part, left - part
+            if not left:
                 yield window
-                window, room = [], CHUNK // PAGE
+                window, left = [], room()
     if window:
         yield window
 
@@ -362,8 +363,7 @@ def load_index(place: SandboxDir, node: Node) -> PageIndex:
 def _forget_unused(runs: list[Run], files: list[File]) -> tuple[list[Run], list[File]]:
     """Drop files of which no page is used any more, and renumber the others."""
     used = sorted({run.file for run in runs if run.file < len(files)})
-    number = {old: new for new, old in enumerate(used)}
-    renumbered = [
-        replace(run, file=number[run.file]) if run.file in number else run for run in runs
-    ]
-    return merge_runs(renumbered), [files[old] for old in used]
+    if len(used) < len(files):
+        number = {old: new for new, old in enumerate(used)} | {ZEROS: ZEROS}
+        runs = [Run(run.first, run.count, number[run.file], run.at) for run in runs]
+    return merge_runs(runs), [files[old] for old in used]

@@ -113,8 +113,8 @@ asyncio.run(main())
         ("checkpoint", "Copier.copy_rest"),
         ("revert", "Copier.copy_rest"),
         # While the pages are written: before the pause, and after it while another VM takes over.
-        ("checkpoint", "Storage._append"),
-        ("revert", "Storage._append"),
+        ("checkpoint", "Storage._sort"),
+        ("revert", "Storage._sort"),
     ],
 )
 async def test_a_client_killed_as_memory_is_copied_leaves_the_sandbox_running(

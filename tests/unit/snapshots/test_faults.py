@@ -16,7 +16,7 @@ from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Registry
-from quicksand.snapshots import image, pages, stepwise, storing
+from quicksand.snapshots import image, pages, stepwise
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
@@ -50,7 +50,7 @@ def each_failure(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
-    for module in (image, pages, stepwise, storing):
+    for module in (image, pages, stepwise):
         monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
 
 

@@ -222,7 +222,7 @@ class Sandbox:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images as soon as a few pages are over them; checksums of a few pages each."""
     monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
-    for module in (image, pages, stepwise, storing):
+    for module in (image, pages, stepwise):
         monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
 
 
