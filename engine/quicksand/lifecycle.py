@@ -190,7 +190,8 @@ async def _start(
         with map_os_errors(runtime.root):
             machine_dir = runtime.make(FIRST)
             listeners = Listeners(machine_dir)
-        undo.callback(listeners.close)
+            undo.callback(listeners.close)
+            await in_thread_to_the_end(listeners.open)
         mounts.note(machine_dir)
         process = await launch(
             parts.binaries,

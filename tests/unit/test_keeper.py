@@ -80,6 +80,7 @@ class Stage:
         assert lock is not None
         listeners = Listeners(machine)
         try:
+            listeners.open()
             owned = await launch(
                 QemuBinaries(system=program, img=None, version=(9, 0, 0), env=env or {}),
                 arguments,
@@ -328,12 +329,14 @@ def test_sockets_are_private_and_closed_together(places: Paths) -> None:
     runtime = runtime_dir(places, ID)
     machine = runtime.make(FIRST)
     before = len(os.listdir("/proc/self/fd"))
-    listeners = Listeners(machine)
+    listeners, others = Listeners(machine), Listeners(machine)
+    listeners.open()
     assert len(listeners.descriptors) == AGENT_PORTS + QMP_MONITORS + SHARES
     assert {path.stat().st_mode & 0o777 for path in machine.root.iterdir()} == {0o600}
     listeners.close()
     with pytest.raises(OSError, match="in use"):
-        Listeners(machine)
+        others.open()
+    others.close()
     assert len(os.listdir("/proc/self/fd")) == before
     remove_runtime(runtime)
 
@@ -465,6 +468,7 @@ async def main(sandbox, runtime, program):
     lock = try_lock(sandbox.lock)
     binaries = QemuBinaries(system=program, img=None, version=(9, 0, 0))
     listeners = Listeners(runtime.make("1"))
+    listeners.open()
     await launch(
         binaries, [], sandbox=sandbox, runtime=runtime, lock=lock, listeners=listeners,
         discard=True,

@@ -125,8 +125,10 @@ class Successor:
         )
         with map_os_errors(live.runtime.root):
             made = live.runtime.make(self.head.machine)
-            listeners = Listeners(made)
+        listeners = Listeners(made)
         try:
+            with map_os_errors(live.runtime.root):
+                await in_thread_to_the_end(listeners.open)
             if devices:
                 machine_devices.note(made, devices)
             if self._node.shares:
