@@ -189,8 +189,7 @@ async def _start(
         registry.clear_runtime(record.id)
         with map_os_errors(runtime.root):
             machine_dir = runtime.make(FIRST)
-            listeners = Listeners(machine_dir)
-            undo.callback(listeners.close)
+            listeners = undo.enter_context(contextlib.closing(Listeners(machine_dir)))
             await in_thread_to_the_end(listeners.open)
         mounts.note(machine_dir)
         process = await launch(

@@ -240,3 +240,9 @@ class Way:
     load_devices: Callable[[SandboxDir, Node, Monitor], Awaitable[None]]
     """Loads the devices' state, if it did not come with the memory; the VM is paused afterwards.
     Raises HistoryError, MachineError."""
+    track: Callable[[SandboxDir, MachineDir, Node, Monitor, RunState], Awaitable[None]] | None = (
+        None
+    )
+    """Has what the guest writes from now on tracked, if possible, so that the next checkpoint of
+    the run costs only that. QEMU has exactly the checkpoint's memory. Raises MachineError. None
+    where each checkpoint has all of the memory."""

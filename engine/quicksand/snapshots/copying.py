@@ -9,8 +9,8 @@ in the pause.
 
 What is tracked means something only if it is known since when. A file beside QEMU's sockets, the
 mark (`MachineDir.tracked`), names the level and the checkpoint in whose pause the tracking began
-anew. It is removed before that and written when that checkpoint is committed; without it the next
-checkpoint copies all anonymous pages.
+anew, or from which a revert goes on (`track_from`). It is removed before that and written when that
+checkpoint is committed; without it the next checkpoint copies all anonymous pages.
 """
 
 from __future__ import annotations
@@ -178,9 +178,22 @@ class Copier:
         """Write the mark: the checkpoint ``node`` is on disk, and what was written since its pause
         is tracked."""
         if self._level.tracker is not None:
-            # A torn mark names no checkpoint, and a missing one costs only time.
-            with contextlib.suppress(OSError):
-                self._mark.write_text(f"{self._run} {node} {self._level.name}", encoding="ascii")
+            _write_mark(self._mark, self._run, node, self._level)
+
+
+def track_from(node: str, ram: GuestRam, mark: Path, run: str) -> None:
+    """Have the kernel track what a machine writes that has exactly the memory of the checkpoint
+    ``node`` at this moment, if that is possible. The VM must not run. Raises MachineError."""
+    level = start_tracking(ram)
+    if level.tracker is not None:
+        level.tracker.clear()
+        _write_mark(mark, run, node, level)
+
+
+def _write_mark(mark: Path, run: str, node: str, level: Level) -> None:
+    # A torn mark names no checkpoint, and a missing one costs only time.
+    with contextlib.suppress(OSError):
+        mark.write_text(f"{run} {node} {level.name}", encoding="ascii")
 
 
 class Copied:

@@ -22,10 +22,11 @@ from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
+from quicksand.sandbox_records import RunState
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.comparing import MemoryCheck
-from quicksand.snapshots.copying import Copier
+from quicksand.snapshots.copying import Copier, track_from
 from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import not_of_image, own_pages
@@ -164,6 +165,15 @@ async def load_memory(
         await put_firmware(monitor, pid, place.memory, node.firmware)
     ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
     await in_thread_to_the_end(lambda: load_pages(place, node, index, ram))
+
+
+async def track(
+    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, run: RunState
+) -> None:
+    """See `Way.track`."""
+    image, size = find_image(place, node.memory), int(node.shape["memory"])
+    ram = await GuestRam.locate(monitor, run.qemu_pid, image, size, node.shape["arch"])
+    await in_thread_to_the_end(lambda: track_from(node.id, ram, machine.tracked, run.run))
 
 
 def load_pages(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam) -> None:
@@ -318,5 +328,6 @@ WAY = Way(
     note=_why_slow,
     copied=_copied,
     load_memory=load_memory,
+    track=track,
     load_devices=load_devices,
 )

@@ -64,9 +64,10 @@ class Successor:
         run = await self._start(parts)
         await self.adopt(run)
         assert self._monitor is not None
-        await way_of(self._node).load_memory(
-            self._live.place, self._directory, self._node, self._monitor, run.qemu_pid
-        )
+        place, way = self._live.place, way_of(self._node)
+        await way.load_memory(place, self._directory, self._node, self._monitor, run.qemu_pid)
+        if way.track is not None:  # a sandbox that goes back is likely to take checkpoints
+            await way.track(place, self._directory, self._node, self._monitor, run)
 
     async def adopt(self, run: RunState, *, timeout: float = CONNECT_TIMEOUT_S) -> None:
         """Connect to a QEMU that was started already, in the state ``run``. Raises MachineError if

@@ -11,7 +11,7 @@ from quicksand.errors import HistoryError
 from quicksand.host.paths import Paths
 from quicksand.snapshots import comparing
 from quicksand.snapshots.storing import Storage
-from quicksand.snapshots.tracking import LEVELS, VARIABLE, WRITE_PROTECT, find_level
+from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, WRITE_PROTECT, find_level
 
 pytestmark = pytest.mark.vm
 
@@ -33,12 +33,15 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(comparing.VARIABLE, "1")
 
 
-async def look(vm: Sandbox) -> None:
-    """Take a checkpoint, which fails if a page differs."""
+async def look(vm: Sandbox, *, exact: bool = False) -> None:
+    """Take a checkpoint, which fails if a page differs. ``exact``: it must be one of only what was
+    written since the last one, where anything tracks that."""
     level = find_level().name
     made = await vm.checkpoint()
     assert made.tier == "pages"
     assert level in made.tier_note or "since the start" in made.tier_note, made.tier_note
+    if exact and level != ANONYMOUS:
+        assert "since the last checkpoint" in made.tier_note
 
 
 async def load(vm: Sandbox, command: str) -> None:
@@ -56,7 +59,7 @@ async def go_through(vm: Sandbox, rounds: int = 1) -> None:
         await look(vm)
         nodes = [node for node in vm.checkpoints() if not node.auto]
         await vm.revert(nodes[-len(LOADS) // 2].id)
-        await look(vm)
+        await look(vm, exact=True)
         busy = await vm.execute(f"({BUSY}) > /dev/null 2>&1 & echo $!")
         for _ in range(3):
             await look(vm)
