@@ -27,7 +27,7 @@ from quicksand.host.processes import Kind, list_processes
 from quicksand.layout import sandbox_dir
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
-from quicksand.snapshots import copying, image
+from quicksand.snapshots import copying, image, merging
 from quicksand.snapshots.stepwise import StepWriter
 
 FILE_EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
@@ -213,10 +213,11 @@ def tell_of_pauses() -> None:
 
 
 def stream_more() -> None:
-    """Copy in rounds, and write images, of as little memory as the guest here uses; what is written
-    counts."""
+    """Copy in rounds, write images and merge layers with as little as the guest here uses; what is
+    written counts."""
     copying.ROUND_MIN, copying.SLACK = 32 * 4096, 256 * 4096
     image.OVER_MIN = 1024 * 1024
+    merging.AT_LEAST = 3
     write = StepWriter.write
 
     def counted(self: StepWriter, *arguments: Any, **named: Any) -> None:

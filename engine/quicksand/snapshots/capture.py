@@ -154,14 +154,13 @@ class Capture(ABC):
     def _store(
         self, tag: str, note: str, tier_note: str, shape: dict[str, Any], marks: dict[str, bool]
     ) -> Node:
-        layers = self._disk.frozen
         # What takes time is to sync the files, and the disk can sync several at once.
         with ThreadPoolExecutor(1, THREAD) as pool:
-            sealing = pool.submit(seal_layers, self._place, layers)
+            sealing = pool.submit(self._seal_disk, merge=not marks.get("hidden", False))
             memory = self._store_memory()
             sync_dir(self._place.memory)
             sync_dir(self.directory)
-            sealing.result()
+            layers = sealing.result()
         node = Node(
             id=self.id,
             tag=tag,
@@ -184,6 +183,17 @@ class Capture(ABC):
         )
         self._history.commit(node)
         return node
+
+    def _seal_disk(self, *, merge: bool) -> tuple[str, ...]:
+        """Seal the layers of the frozen disk, and return them. With ``merge`` they may be fewer
+        than those of the running machine, with the same content."""
+        from quicksand.snapshots.merging import merge_layers
+
+        layers = self._disk.frozen
+        if merge:
+            layers = merge_layers(self._place, layers)
+        seal_layers(self._place, layers)
+        return layers
 
     def _find_port(self) -> int:
         """A port of the agent that has a client now (see `Node.port`)."""

@@ -1,0 +1,45 @@
+"""Many checkpoints in a row: their layers are merged, and every one of them is there still."""
+
+from __future__ import annotations
+
+import pytest
+from quicksand import Sandbox
+from quicksand.host.paths import Paths
+from quicksand.layout import sandbox_dir
+from quicksand.snapshots import merging
+from quicksand.snapshots.history import History
+
+from tests.integration.guests import say
+
+pytestmark = pytest.mark.vm
+
+LENGTH = 14
+
+
+async def test_each_checkpoint_of_a_long_line_has_its_disk(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "AT_LEAST", 4)
+    history = History(sandbox_dir(places, vm.id))
+    for number in range(LENGTH):
+        await say(vm, f"echo {number} > /root/now; echo {number} > /root/f{number}")
+        await vm.checkpoint(str(number))
+        assert len(history.head().layers) <= 7
+    for number in (0, 6, LENGTH - 1, 5):
+        await vm.revert(str(number), keep_now=False)
+        assert await say(vm, "cat /root/now; ls /root | grep -c ^f") == f"{number}\n{number + 1}"
+
+    # A branch goes on from the middle, also when its machine is another one and most are gone.
+    await say(vm, "echo side > /root/side; rm /root/f0")
+    await vm.checkpoint("side")
+    changed = {change.path for change in await vm.diff("5", "side")}
+    assert {"/root/side", "/root/f0"} <= changed
+    assert not any(path.startswith("/root/f") for path in changed - {"/root/f0"})
+    for number in range(LENGTH - 1):
+        await vm.delete_checkpoint(str(number))
+    await vm.stop()
+    await vm.start()
+    assert await say(vm, "cat /root/side /root/f5; ls /root | grep -c ^f") == "side\n5\n5"
+    await vm.checkpoint("again")
+    await vm.revert(str(LENGTH - 1), keep_now=False)
+    assert await say(vm, "cat /root/now; ls /root | grep -c ^f") == f"{LENGTH - 1}\n{LENGTH}"
