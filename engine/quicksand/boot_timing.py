@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+from typing import Any
+
+from quicksand.progress import Progress
+
+COLD = "cold boot"
+STAGES = ("image", "accelerator", "disk", "qemu", "guest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +29,7 @@ class BootTiming:
     """From there to the agent's first answer: firmware, kernel, agent."""
     connect_qmp_s: float = 0.0
     post_boot_s: float = 0.0
-    mode: str = "cold boot"
+    mode: str = COLD
     """The state that the guest started from: "cold boot", "template", "checkpoint" or "spare"
     (a machine that had started from a template before and waited)."""
     note: str = ""
@@ -50,3 +57,29 @@ class BootTiming:
             + self.connect_qmp_s
             + self.post_boot_s
         )
+
+
+class Stopwatch:
+    """Reports and measures the phases of a start."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._last = time.monotonic()
+        self._phases: dict[str, float] = {}
+        self.mode = COLD
+        self.note = ""
+        """Why no faster mode was used."""
+
+    def begin(self, stage: str) -> None:
+        if self._progress is not None:
+            self._progress(stage, STAGES.index(stage), len(STAGES))
+
+    def lap(self, phase: str) -> None:
+        """Add the time since the last lap to ``phase``, a field of BootTiming."""
+        now = time.monotonic()
+        self._phases[phase] = self._phases.get(phase, 0.0) + now - self._last
+        self._last = now
+
+    def timing(self) -> BootTiming:
+        phases: dict[str, Any] = dict(self._phases)
+        return BootTiming(**phases, mode=self.mode, note=self.note)

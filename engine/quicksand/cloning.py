@@ -25,7 +25,8 @@ from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.lifecycle import LiveMachine, boot, remove_quietly
+from quicksand.lifecycle import boot
+from quicksand.live_machine import LiveMachine, remove_quietly
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts.mount import READ_ONLY, READ_WRITE, Mount
 from quicksand.mounts.shares import list_shares

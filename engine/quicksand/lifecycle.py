@@ -6,36 +6,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import time
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from quicksand.agent.link import AgentLink
 from quicksand.boot_disk import finish_start, prepare_disk
-from quicksand.boot_timing import BootTiming
+from quicksand.boot_timing import COLD, BootTiming, Stopwatch
 from quicksand.display.vnc import serve_at
 from quicksand.errors import (
     AgentError,
     AgentUnreachableError,
     BootTimeoutError,
-    GuestPanicError,
     HistoryError,
     MachineError,
     QemuDiedError,
-    QuicksandError,
 )
-from quicksand.host.files import is_locked, map_os_errors, tail
+from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import make_private_dir
-from quicksand.host.removal import remove
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.images.resolve import ResolvedImage
-from quicksand.layout import SandboxDir, remove_memory, runtime_dir, sandbox_dir
+from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.live_machine import Found, LiveMachine, look_for_parts, remove_quietly, why_gone
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.planning import (
     Parts,
-    gather_parts,
     machine_id,
     make_run_state,
     pick_all_ports,
@@ -45,77 +39,16 @@ from quicksand.progress import Progress
 from quicksand.qemu.command import plan
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
-from quicksand.registry import Registry, find_panic, publish_state
-from quicksand.sandbox_records import Record, RunState
+from quicksand.registry import Registry, publish_state
+from quicksand.sandbox_records import Record
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.records import Node, new_id
-from quicksand.snapshots.restore import IDENTITY_S, check_disk_and_image, go_on
+from quicksand.snapshots.restore import check_disk_and_image, go_on
 from quicksand.templates import Templates, make_in_background
+from quicksand.waking import IDENTITY_S
 
 T = TypeVar("T")
-COLD = "cold boot"
-STAGES = ("image", "accelerator", "disk", "qemu", "guest")
-
-END_POLL_S = 0.01
-KILL_WAIT_S = 10.0
-
-
-@dataclass(slots=True, kw_only=True)
-class LiveMachine:
-    """A machine that this process has started and owns until it is detached."""
-
-    record: Record
-    run: RunState
-    timing: BootTiming
-    process: OwnedProcess
-    link: AgentLink
-    image: ResolvedImage
-    notices: tuple[str, ...] = ()
-    """Mounts that could not be made, in words."""
-
-
-class Stopwatch:
-    """Reports and measures the phases of a start."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._last = time.monotonic()
-        self._phases: dict[str, float] = {}
-        self.mode = COLD
-        self.note = ""
-        """Why no faster mode was used."""
-
-    def begin(self, stage: str) -> None:
-        if self._progress is not None:
-            self._progress(stage, STAGES.index(stage), len(STAGES))
-
-    def lap(self, phase: str) -> None:
-        """Add the time since the last lap to ``phase``, a field of BootTiming."""
-        now = time.monotonic()
-        self._phases[phase] = self._phases.get(phase, 0.0) + now - self._last
-        self._last = now
-
-    def timing(self) -> BootTiming:
-        phases: dict[str, Any] = dict(self._phases)
-        return BootTiming(**phases, mode=self.mode, note=self.note)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a start has found out before it makes anything."""
-
-    parts: Parts
-    watch: Stopwatch
-
-
-async def look_for_parts(
-    registry: Registry, record: Record, progress: Progress | None = None
-) -> Found:
-    """Begin a start: find the machine's parts. Raises HostError, ImageError."""
-    watch = Stopwatch(progress)
-    watch.begin("image")
-    return Found(await gather_parts(registry, record, watch.lap), watch)
 
 
 async def boot(
@@ -327,34 +260,3 @@ async def _kill(process: OwnedProcess) -> None:
         await to_the_end(process.wait())
     finally:
         process.cut()
-
-
-def remove_quietly(path: Path) -> None:
-    """Remove an unfinished directory; what cannot be removed is left to `Registry.reap`."""
-    remove_memory(path)
-    with contextlib.suppress(OSError):
-        remove(path)
-
-
-def why_gone(place: SandboxDir, *, doing: str) -> QuicksandError | None:
-    """The error that says why a machine has ended; None while it lives."""
-    if is_locked(place.lock) and not place.exit.exists():
-        return None
-    panic = find_panic(place)
-    if panic:
-        return GuestPanicError(
-            f"the guest's kernel panicked while {doing}", log=tail(place.console_log, limit=2000)
-        )
-    log = tail(place.qemu_log, limit=2000) or tail(place.console_log, limit=1000)
-    return QemuDiedError(f"QEMU ended while {doing}", log=log)
-
-
-async def until_unlocked(lock: Path, *, timeout: float) -> bool:
-    """Wait until a sandbox's lock is free, that is, keeper and QEMU are gone. Returns False if it
-    is still held after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while is_locked(lock):
-        if time.monotonic() >= deadline:
-            return False
-        await asyncio.sleep(END_POLL_S)
-    return True

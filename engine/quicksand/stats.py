@@ -15,6 +15,7 @@ from quicksand.agent.session import Session
 from quicksand.errors import AgentProtocolError
 from quicksand.guest_files import GuestFiles
 from quicksand.guest_traffic import GuestTraffic, read_traffic
+from quicksand.host.footprint import allocated_size
 from quicksand.host.paths import paths
 from quicksand.layout import sandbox_dir
 from quicksand.sandbox_records import Entry
@@ -142,18 +143,3 @@ def memory_of(pid: int) -> int:
         return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:") * 1024
     except (OSError, StopIteration):
         return process_usage(pid)[1]
-
-
-def allocated_size(path: Path) -> int:
-    """Bytes that the files below a directory occupy on disk (st_blocks, not apparent sizes)."""
-    total = 0
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    total += allocated_size(Path(entry.path))
-                else:
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-    except FileNotFoundError:
-        return total
-    return total

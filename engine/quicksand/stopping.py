@@ -12,7 +12,7 @@ from quicksand.host.files import is_locked
 from quicksand.host.processes import Kind, command_of, holders_of, processes_of
 from quicksand.keepers import ensure_keeper
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.lifecycle import END_POLL_S, KILL_WAIT_S, until_unlocked
+from quicksand.live_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, RunState

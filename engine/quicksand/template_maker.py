@@ -26,7 +26,8 @@ from quicksand.host.paths import make_private_dir, paths
 from quicksand.host.removal import make_marked, mark, remove
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
-from quicksand.lifecycle import boot, remove_quietly
+from quicksand.lifecycle import boot
+from quicksand.live_machine import remove_quietly
 from quicksand.planning import gather_parts, identity
 from quicksand.progress import Progress
 from quicksand.registry import Registry

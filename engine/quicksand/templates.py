@@ -14,13 +14,14 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quicksand.background import run_later
 from quicksand.config import Accelerator
 from quicksand.errors import QuicksandError
 from quicksand.host.cpu import describe_cpu, read_microcode
 from quicksand.host.files import is_locked, map_os_errors, read_json
+from quicksand.host.footprint import allocated_size
 from quicksand.host.paths import Paths
 from quicksand.host.removal import remove
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
@@ -28,10 +29,10 @@ from quicksand.mounts.devices import ninep_of
 from quicksand.planning import Parts, Ports, plan_machine
 from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
 from quicksand.sandbox_records import Record
-from quicksand.snapshots.history import History
-from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.records import Head
-from quicksand.stats import allocated_size
+
+if TYPE_CHECKING:
+    from quicksand.snapshots.origins import Origin
 
 SCHEMA = 9
 """Part of the key; to be raised when the contents of templates change."""
@@ -103,6 +104,9 @@ class Templates:
     def find(self) -> Origin | None:
         """The template if it exists, else None. Its files are checked when they are used. Blocks
         for I/O."""
+        from quicksand.snapshots.history import History
+        from quicksand.snapshots.origins import Origin
+
         if self.refusal:
             return None
         nodes = [node for node in History(self.place).all_nodes() if node.tag == TAG]

@@ -43,11 +43,11 @@ def warm(
     40 MiB of memory; when the host is short of memory they are ended.
     """
     from quicksand.config import SandboxConfig
+    from quicksand.host.footprint import allocated_size
     from quicksand.host.paths import paths
     from quicksand.images.building import build_if_missing, suggested_options
     from quicksand.registry import Registry
     from quicksand.spares.stock import set_order
-    from quicksand.stats import allocated_size
     from quicksand.template_maker import warm as warm_up
 
     from quicksand_tui.cli.output import Exit, print_json, show_size

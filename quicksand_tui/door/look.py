@@ -13,6 +13,7 @@ from pathlib import Path
 
 from quicksand.all_processes import spare_memory
 from quicksand.errors import HistoryError, QuicksandError
+from quicksand.host.footprint import allocated_size
 from quicksand.host.memory import available_memory
 from quicksand.host.paths import Paths, paths
 from quicksand.images.building import buildable_images, suggested_options
@@ -26,7 +27,7 @@ from quicksand.sandbox_records import Entry
 from quicksand.snapshots.checkpoint import Checkpoint
 from quicksand.snapshots.records import Node
 from quicksand.snapshots.tree import Tree
-from quicksand.stats import allocated_size, process_usage
+from quicksand.stats import process_usage
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.checkpoints import (

@@ -257,7 +257,7 @@ class EngineTerminal:
         QuicksandError or OSError when it is lost."""
         from quicksand.errors import AgentUnreachableError, RevertedError
         from quicksand.host.paths import paths
-        from quicksand.lifecycle import why_gone
+        from quicksand.live_machine import why_gone
         from quicksand.registry import Registry
         from quicksand.sandbox import Sandbox
 

@@ -86,3 +86,18 @@ class Footprint:
             for key, file in self._files.items()
             if file.seen < file.links
         }
+
+
+def allocated_size(path: Path) -> int:
+    """Bytes that the files below a directory occupy on disk (st_blocks, not apparent sizes)."""
+    total = 0
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    total += allocated_size(Path(entry.path))
+                else:
+                    total += entry.stat(follow_symlinks=False).st_blocks * BLOCK
+    except FileNotFoundError:
+        return total
+    return total

@@ -183,3 +183,11 @@ def _quiet_logger() -> logging.Logger:
     logger = logging.getLogger("quicksand.qmp")
     logger.setLevel(logging.CRITICAL + 1)
     return logger
+
+
+async def human(monitor: Monitor, line: str) -> None:
+    """Run an HMP command that QMP lacks. HMP reports errors as text in a successful reply. Raises
+    MachineError."""
+    said = str(await monitor.execute("human-monitor-command", **{"command-line": line})).strip()
+    if said and "removed" not in said:
+        raise MachineError(f"QEMU did not {line!r}: {said}")

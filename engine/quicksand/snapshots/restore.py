@@ -7,16 +7,12 @@ shape of a machine is what must be equal for it to accept another machine's chec
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import secrets
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from quicksand.agent.link import AgentLink
 from quicksand.agent.session import Session
-from quicksand.agent.values import whole
 from quicksand.config import Accelerator, SandboxConfig
 from quicksand.errors import AgentUnreachableError, HistoryError
 from quicksand.host.arch import Architecture
@@ -32,22 +28,10 @@ from quicksand.snapshots.records import Node
 from quicksand.snapshots.storing import find_image
 from quicksand.snapshots.tiers import way_of
 from quicksand.snapshots.verified import Verified
+from quicksand.waking import renew, resume
 
-FIRST_HELLO_S = 2.0
 HELLO_S = 20.0
-"""Seconds to wait for the agent's first answer. It takes a tenth of a second, or much longer on a
-host that swaps. It never comes if a client was in the middle of a request when the checkpoint was
-taken (see `wake`); then a new connection gets HELLO_S."""
-
-ENTROPY_BYTES = 64
-
-CLOCK_LATE_S = 0.02
-"""Seconds by which a guest's clock may be late; a guest takes a millisecond to set it."""
-CLOCK_TRIES = 3
-
-IDENTITY_S = 120.0
-"""Seconds to wait for ``set_identity``. It may make SSH host keys, and an RSA key takes half a
-minute in an emulated guest."""
+"""Seconds to wait for the agent's first answer on a second connection (see `wake`)."""
 
 SHAPE_NAMES = {
     "arch": "architecture",
@@ -179,34 +163,13 @@ async def wake(
     to the time until its first command. ``again`` makes another connection if the agent does not
     answer on this one. Raises MachineError, AgentError.
     """
-    hello = asyncio.create_task(
-        # The first answer takes the guest long, and its clock would be late by that time.
-        session.handshake(node.token, timeout=FIRST_HELLO_S, set_clock=False),
-        name="quicksand-hello",
-    )
     try:
-        await asyncio.sleep(0)
-        await monitor.execute("cont")
-        await hello
+        await resume(session, node.token, monitor)
     except AgentUnreachableError:
         # The agent took the handshake for the rest of a request of the checkpoint's client.
         session.close()
         return await again()
-    except BaseException:
-        hello.cancel()
-        await asyncio.wait((hello,))
-        raise
     return session
-
-
-async def _set_clock(session: Session) -> None:
-    """Set the guest's clock. It is late by as long as the request took to arrive, so on a busy host
-    it is set again. Raises AgentError."""
-    for _ in range(CLOCK_TRIES):
-        asked = time.monotonic()
-        await session.request("set_time", {"unix_ns": time.time_ns()})
-        if time.monotonic() - asked <= CLOCK_LATE_S:
-            return
 
 
 async def repair_guest(session: Session, record: Record, node: Node) -> str:
@@ -220,31 +183,3 @@ async def repair_guest(session: Session, record: Record, node: Node) -> str:
     token = {} if is_own else {"token": secrets.token_hex(16)}
     await renew(session, names, token)
     return token.get("token", node.token)
-
-
-async def renew(session: Session, names: dict[str, str], token: dict[str, str]) -> None:
-    """Renew a guest's clock and its random generator's state, and change its ``names`` (parameters
-    of ``set_identity``) and its ``token``, if any are given. Raises AgentError."""
-    entropy = {"entropy_b64": base64.b64encode(secrets.token_bytes(ENTROPY_BYTES)).decode()}
-    if session.can("renew"):
-        now = {"unix_ns": time.time_ns()}
-        all_of_it = {**now, **entropy, **names, **token}
-        reply = await session.request("renew", all_of_it, timeout=IDENTITY_S)
-        if _is_late(reply):
-            await _set_clock(session)
-    else:  # an older agent is in the memory of the checkpoint
-        await _set_clock(session)
-        await session.request("reseed", entropy)
-        if names:
-            await session.request("set_identity", names, timeout=IDENTITY_S)
-        if token:
-            await session.request("rotate_token", token)
-
-
-def _is_late(reply: dict[str, Any]) -> bool:
-    """Whether the clock that a guest reports is not that of the host."""
-    try:
-        late_s = (time.time_ns() - whole(reply.get("unix_ns"))) / 1e9
-    except ValueError:
-        return True
-    return not 0 <= late_s <= CLOCK_LATE_S

@@ -21,6 +21,7 @@ from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.planning import gather_parts
 from quicksand.qemu.command import forward_rules
+from quicksand.qemu.qmp import human
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
 from quicksand.snapshots import restore, standby
@@ -28,7 +29,7 @@ from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import History, prune_automatic
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.records import TAG_MAX, Node
-from quicksand.snapshots.successor import Successor, human, is_keeper_gone
+from quicksand.snapshots.successor import Successor, is_keeper_gone
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
     Live,

@@ -19,7 +19,7 @@ from quicksand.mounts import ninep
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
 from quicksand.qemu.command import forward_rules, plan
 from quicksand.qemu.process import Listeners
-from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor
+from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human
 from quicksand.registry import publish_state
 from quicksand.sandbox_records import RunState
 from quicksand.snapshots import rehearsal, restore
@@ -252,11 +252,3 @@ async def is_keeper_gone(live: Live) -> bool:
     except MachineError:
         return True
     return False
-
-
-async def human(monitor: Monitor, line: str) -> None:
-    """Run an HMP command that QMP lacks. HMP reports errors as text in a successful reply. Raises
-    MachineError."""
-    said = str(await monitor.execute("human-monitor-command", **{"command-line": line})).strip()
-    if said and "removed" not in said:
-        raise MachineError(f"QEMU did not {line!r}: {said}")

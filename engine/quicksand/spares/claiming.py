@@ -24,7 +24,7 @@ from quicksand.host.files import is_locked, write_json
 from quicksand.host.processes import processes_of
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.lifecycle import END_POLL_S, KILL_WAIT_S, remove_quietly
+from quicksand.live_machine import END_POLL_S, KILL_WAIT_S, remove_quietly
 from quicksand.qemu.process import Leash, Offer, OwnedProcess
 from quicksand.registry import Registry, taken_hint
 from quicksand.sandbox_records import Record

@@ -9,24 +9,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from quicksand import lifecycle
 from quicksand.agent.link import AgentLink
-from quicksand.agent.session import Session
+from quicksand.boot_timing import Stopwatch
 from quicksand.config import PortForward
 from quicksand.errors import QuicksandError
 from quicksand.host.threads import to_the_end
-from quicksand.layout import MachineDir, runtime_dir, sandbox_dir
-from quicksand.lifecycle import LiveMachine, Stopwatch
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.live_machine import LiveMachine, why_gone
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.planning import Parts, hostname, pick_ports
 from quicksand.qemu.command import forward_rules
-from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.qmp import Monitor, human
 from quicksand.registry import Registry, publish_state
 from quicksand.sandbox_records import Record
-from quicksand.snapshots.restore import FIRST_HELLO_S, renew
-from quicksand.snapshots.successor import human
 from quicksand.spares.claiming import Claimed, claim, let_go
 from quicksand.spares.fitting import growth, list_fitting
+from quicksand.waking import renew, resume
 
 MODE = "spare"
 """`BootTiming.mode` of such a start."""
@@ -96,7 +94,7 @@ async def _hand_over(
         link = AgentLink(
             runtime,
             spare.run.token,
-            why_gone=lambda: lifecycle.why_gone(place, doing="it was in use"),
+            why_gone=lambda: why_gone(place, doing="it was in use"),
         )
         undo.callback(link.close)
         monitor = await Monitor.connect(machine, timeout=CONNECT_S)
@@ -116,7 +114,8 @@ async def _hand_over(
                 await monitor.execute("block_resize", **{"node-name": "disk"}, size=size)
             watch.lap("launch_process_s")
             watch.begin("guest")
-            session = await wake(link, machine, spare.port, monitor, spare.run.token)
+            session = await link.dial(machine, spare.port)
+            await resume(session, spare.run.token, monitor)
             await renew(session, {"hostname": hostname(record.name)}, {})
         if size:
             await session.request("grow_root", timeout=GROW_S)
@@ -136,22 +135,3 @@ async def _hand_over(
         image=parts.image,
         notices=mounts.notices,
     )
-
-
-async def wake(
-    link: AgentLink, machine: MachineDir, port: int, monitor: Monitor, token: str
-) -> Session:
-    """Resume a spare's VM and shake hands with its agent. Raises MachineError, AgentError."""
-    session = await link.dial(machine, port)
-    hello = asyncio.create_task(
-        session.handshake(token, timeout=FIRST_HELLO_S, set_clock=False), name="quicksand-hello"
-    )
-    try:
-        await asyncio.sleep(0)  # so that it is sent
-        await monitor.execute("cont")
-        await hello
-    except BaseException:
-        hello.cancel()
-        await asyncio.wait((hello,))
-        raise
-    return session

@@ -18,21 +18,29 @@ from quicksand.host.files import write_json
 from quicksand.host.memory import OVERHEAD, check_memory
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.lifecycle import LiveMachine, boot, remove_quietly
+from quicksand.lifecycle import boot
+from quicksand.live_machine import LiveMachine, remove_quietly
 from quicksand.planning import Parts, gather_parts, hostname
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
-from quicksand.snapshots.restore import renew
-from quicksand.spares.handover import wake
 from quicksand.spares.spare import Fit, Spare
 from quicksand.templates import Templates
+from quicksand.waking import renew, resume
 
 WAIT_S = 600.0
 """Seconds for which a spare waits unless the user wants some to be ready at any time."""
 
-FIRST_COMMAND = "true"
+FIRST_COMMANDS: tuple[str | list[str], ...] = (
+    "true",
+    ["echo", "ready"],
+    "ls / | cat",
+    "bash -c 'echo ready'",
+)
+"""What the first command of a sandbox is likely to need: the shell, a program without it, output,
+a pipe of two programs, and bash where it is. No two need all of the same code."""
+
 COMMAND_S = 20.0
 REHEARSALS = 2
 """The first hand-over and command translate most of the code; the second finds the rest."""
@@ -125,7 +133,8 @@ async def _rehearse(registry: Registry, machine: LiveMachine) -> int:
             await _run_first(session)
             await monitor.execute("stop")
             link.close()
-            session = await wake(link, current, port, monitor, machine.run.token)
+            session = await link.dial(current, port)
+            await resume(session, machine.run.token, monitor)
             await renew(session, {"hostname": hostname(machine.record.name)}, {})
         await _run_first(session)
         await monitor.execute("stop")
@@ -136,11 +145,12 @@ async def _rehearse(registry: Registry, machine: LiveMachine) -> int:
 
 
 async def _run_first(session: Session) -> None:
-    params = execution.command_params(
-        FIRST_COMMAND, timeout=COMMAND_S, cwd=None, shell="/bin/sh", user=None, env=None
-    )
-    command = await execution.spawn(session, params, stdin=False)
-    await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
+    for words in FIRST_COMMANDS:
+        params = execution.command_params(
+            words, timeout=COMMAND_S, cwd=None, shell="/bin/sh", user=None, env=None
+        )
+        command = await execution.spawn(session, params, stdin=False)
+        await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
 
 
 async def _end(machine: LiveMachine) -> None:

@@ -31,7 +31,7 @@ from quicksand.sandbox_records import Entry, Record, RunState, Status, new_id
 if TYPE_CHECKING:
     from quicksand.agent.session import Session
     from quicksand.boot_timing import BootTiming
-    from quicksand.lifecycle import LiveMachine
+    from quicksand.live_machine import LiveMachine
     from quicksand.progress import Progress
     from quicksand.saves.store import Save
 
@@ -172,8 +172,8 @@ class Life:
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`."""
-        from quicksand import lifecycle
         from quicksand.images.building import build_if_missing
+        from quicksand.live_machine import remove_quietly
 
         if self._link is not None:
             raise StateError("the sandbox is already running")
@@ -194,7 +194,7 @@ class Life:
         except BaseException:
             await self.end_owned()
             with contextlib.suppress(QuicksandError):
-                lifecycle.remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
+                remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
             raise
         finally:
             os.close(lock)
@@ -206,17 +206,20 @@ class Life:
     async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
         """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
         the spare's id), or is started now."""
-        from quicksand import lifecycle
+        from quicksand.live_machine import look_for_parts, remove_quietly
         from quicksand.spares.next_start import may_take
 
         found = None
         if self._warm and await asyncio.to_thread(may_take, self.registry.paths):
             from quicksand.spares.handover import take
 
-            found = await lifecycle.look_for_parts(self.registry, record, self.progress)
+            found = await look_for_parts(self.registry, record, self.progress)
             taken = await take(self.registry, record, found.parts, found.watch, named=self._set_id)
             if taken is not None:
                 return taken.machine, taken.lock
+        # A start that takes a spare over needs none of this.
+        from quicksand import lifecycle
+
         self.id = record.id
         lock = self.registry.create(record)
         try:
@@ -225,7 +228,7 @@ class Life:
             )
         except BaseException:
             with contextlib.suppress(QuicksandError):
-                lifecycle.remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
+                remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
             os.close(lock)
             raise
         return machine, lock
@@ -413,7 +416,7 @@ class Life:
 
 def _why_gone(place: SandboxDir) -> QuicksandError | None:
     """The error that says why a machine has ended; None while it lives."""
-    from quicksand.lifecycle import why_gone
+    from quicksand.live_machine import why_gone
 
     return why_gone(place, doing="it was in use")
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand import NetworkMode, PortForward, Sandbox
+from quicksand import NetworkMode, PortForward, Sandbox, waking
 from quicksand.errors import AgentRefusedError, MemoryBudgetError
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir
 from quicksand.registry import Registry
-from quicksand.snapshots import next_revert, rehearsal, restore
+from quicksand.snapshots import next_revert, rehearsal
 from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for
@@ -118,7 +118,7 @@ async def test_a_guest_that_does_not_answer_at_once_is_not_left_running(
     """Its programs would get ahead: another one waits in its place, as the checkpoint left it."""
     await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
     with monkeypatch.context() as patch:
-        patch.setattr(restore, "FIRST_HELLO_S", 0.001)
+        patch.setattr(waking, "FIRST_HELLO_S", 0.001)
         await vm.checkpoint("a")
         pid = await ready(places, vm)
         found = waiting(places, vm)

@@ -1,0 +1,87 @@
+"""A machine that this process has started: what it has of it, and how its end is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.agent.link import AgentLink
+from quicksand.boot_timing import BootTiming, Stopwatch
+from quicksand.errors import GuestPanicError, QemuDiedError, QuicksandError
+from quicksand.host.files import is_locked, tail
+from quicksand.host.removal import remove
+from quicksand.images.resolve import ResolvedImage
+from quicksand.layout import SandboxDir, remove_memory
+from quicksand.planning import Parts, gather_parts
+from quicksand.progress import Progress
+from quicksand.qemu.process import OwnedProcess
+from quicksand.registry import Registry, find_panic
+from quicksand.sandbox_records import Record, RunState
+
+END_POLL_S = 0.01
+KILL_WAIT_S = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveMachine:
+    """A machine that this process has started and owns until it is detached."""
+
+    record: Record
+    run: RunState
+    timing: BootTiming
+    process: OwnedProcess
+    link: AgentLink
+    image: ResolvedImage
+    notices: tuple[str, ...] = ()
+    """Mounts that could not be made, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a start has found out before it makes anything."""
+
+    parts: Parts
+    watch: Stopwatch
+
+
+async def look_for_parts(
+    registry: Registry, record: Record, progress: Progress | None = None
+) -> Found:
+    """Begin a start: find the machine's parts. Raises HostError, ImageError."""
+    watch = Stopwatch(progress)
+    watch.begin("image")
+    return Found(await gather_parts(registry, record, watch.lap), watch)
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove an unfinished directory; what cannot be removed is left to `Registry.reap`."""
+    remove_memory(path)
+    with contextlib.suppress(OSError):
+        remove(path)
+
+
+def why_gone(place: SandboxDir, *, doing: str) -> QuicksandError | None:
+    """The error that says why a machine has ended; None while it lives."""
+    if is_locked(place.lock) and not place.exit.exists():
+        return None
+    panic = find_panic(place)
+    if panic:
+        return GuestPanicError(
+            f"the guest's kernel panicked while {doing}", log=tail(place.console_log, limit=2000)
+        )
+    log = tail(place.qemu_log, limit=2000) or tail(place.console_log, limit=1000)
+    return QemuDiedError(f"QEMU ended while {doing}", log=log)
+
+
+async def until_unlocked(lock: Path, *, timeout: float) -> bool:
+    """Wait until a sandbox's lock is free, that is, keeper and QEMU are gone. Returns False if it
+    is still held after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while is_locked(lock):
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(END_POLL_S)
+    return True
