@@ -11,8 +11,9 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from quicksand.errors import HistoryError
@@ -48,6 +49,7 @@ class History:
 
     def __init__(self, place: SandboxDir) -> None:
         self.place = place
+        self._checkpoints = os.fspath(place.checkpoints)
         self._seen: dict[str, tuple[tuple[int, int, int], Node]] = {}
         """A cache: id -> the file's (inode, size, modification time) and its checkpoint. One
         operation reads all checkpoints several times, and there may be many."""
@@ -125,19 +127,21 @@ class History:
                 broken[id_] = str(error)
         return sorted(found, key=lambda node: (node.created, node.id)), broken
 
-    def _ids(self) -> Iterable[str]:
-        with contextlib.suppress(FileNotFoundError):
-            for path in self.place.checkpoints.iterdir():
-                if is_id(path.name):
-                    yield path.name
+    def _ids(self) -> list[str]:
+        try:
+            return [name for name in os.listdir(self._checkpoints) if is_id(name)]  # noqa: PTH208
+        except FileNotFoundError:
+            return []
 
     def _read(self, id_: str) -> Node:
-        path = self.place.checkpoints / id_ / "node.json"
-        found = path.stat()
+        # No `Path` until the file is read: of hundreds, which most operations look at three times,
+        # making the paths would take longer than all else.
+        path = f"{self._checkpoints}/{id_}/node.json"
+        found = os.stat(path)  # noqa: PTH116
         state = (found.st_ino, found.st_size, found.st_mtime_ns)
         before, node = self._seen.get(id_, (None, None))
         if node is None or state != before:
-            node = Node.from_json(read_json(path))
+            node = Node.from_json(read_json(Path(path)))
             if node.id != id_:
                 raise ValueError(f"it is the checkpoint {node.id}")
             if time.time_ns() - found.st_mtime_ns > TICK_NS:
@@ -248,7 +252,7 @@ class History:
         Does nothing while a checkpoint cannot be read, since its files are then unknown. Layers
         stay while the head cannot be read or is set aside (`set_head_aside`). Raises HostError.
         """
-        ids = list(self._ids())
+        ids = self._ids()
         all_nodes, broken = self.look()
         if broken:
             return

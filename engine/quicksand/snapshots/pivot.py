@@ -3,6 +3,7 @@ writes (QMP ``blockdev-snapshot``)."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -61,23 +62,7 @@ class Pivot:
         MachineError."""
         self._before = await self._find_head()
         await in_thread_to_the_end(self._prepare_files)
-        file: dict[str, Any] = {
-            "driver": "file",
-            "node-name": f"{OURS}{self.layer}-file",
-            "filename": str(layer_name(self.layer)),
-            "aio": "threads",
-            "discard": "unmap",
-        }
-        layer: dict[str, Any] = {
-            "driver": "qcow2",
-            "node-name": f"{OURS}{self.layer}",
-            "file": file["node-name"],
-            "backing": None,
-            "discard": "unmap",
-            "detect-zeroes": "unmap",
-        }
-        for node in (file, layer):
-            await self._monitor.execute("blockdev-add", **node)
+        await self._add(self.layer, writable=True, backing=None)
         # From here on the head names the new layer, whether QEMU writes to it already or not: an
         # empty layer on top does not change the disk.
         top = replace(self.before, layers=self.frozen, top=self.layer)
@@ -126,6 +111,49 @@ class Pivot:
         )
         self.turned = True
 
+    async def _add(self, layer: str, *, writable: bool, backing: str | None) -> None:
+        """Open a layer in QEMU. ``backing``: the node below it; None for one that the layer gets
+        later."""
+        name = f"{OURS}{layer}"
+        file: dict[str, Any] = {
+            "driver": "file",
+            "node-name": f"{name}-file",
+            "filename": str(layer_name(layer)),
+            "read-only": not writable,
+            "aio": "threads",
+            "discard": "unmap",
+            # Others may have a frozen layer open, too.
+            "locking": "auto" if writable else "off",
+        }
+        await self._monitor.execute("blockdev-add", **file)
+        options = _qcow2_node(name, backing=backing, writable=writable)
+        await self._monitor.execute("blockdev-add", **options)
+
+    async def follow(self, layers: tuple[str, ...]) -> None:
+        """Let QEMU read ``layers`` below its top layer: the first ones of `frozen`, and one with
+        the content of all the others. The VM may run. Raises MachineError; QEMU goes on with the
+        layers that it has then."""
+        *kept, merged = layers
+        await self._add(merged, writable=False, backing=self._node_of(kept[-1]))
+        top = _qcow2_node(f"{OURS}{self.layer}", backing=f"{OURS}{merged}", writable=True)
+        await self._monitor.execute("blockdev-reopen", options=[top])
+        # All at once: for each of them alone QEMU would have to be waited for.
+        gone = [self._node_of(layer) for layer in reversed(self.frozen[len(kept) :])]
+        names = [name for node in gone for name in (node, f"{node}-file")]
+        await asyncio.gather(*(self._close(name) for name in names))
+
+    async def _close(self, name: str) -> None:
+        await self._monitor.execute("blockdev-del", **{"node-name": name})
+
+    def _node_of(self, layer: str) -> str:
+        """QEMU's node name of a layer."""
+        for word in self._run.qemu_command:
+            if word.startswith("{"):
+                node = json.loads(word)
+                if Path(str(node.get("filename", ""))).stem == layer:
+                    return str(node["node-name"]).removesuffix("-file")
+        return f"{OURS}{layer}"
+
     async def undo(self) -> None:
         """Remove what a failed attempt has left. If QEMU writes to the new layer already, it stays:
         that costs only a file."""
@@ -135,8 +163,20 @@ class Pivot:
         for name in (f"{OURS}{self.layer}", f"{OURS}{self.layer}-file"):
             # `prepare` may have failed before it added them.
             with contextlib.suppress(QuicksandError):
-                await self._monitor.execute("blockdev-del", **{"node-name": name})
+                await self._close(name)
         self._history.place.layer(self.layer).unlink(missing_ok=True)
+
+
+def _qcow2_node(name: str, *, backing: str | None, writable: bool) -> dict[str, Any]:
+    return {
+        "driver": "qcow2",
+        "node-name": name,
+        "file": f"{name}-file",
+        "backing": backing,
+        "read-only": not writable,
+        "discard": "unmap",
+        "detect-zeroes": "unmap" if writable else "off",
+    }
 
 
 def freeze_stopped(history: History, name: str) -> tuple[str, ...]:

@@ -150,6 +150,7 @@ async def checkpoint_live(
     except BaseException:
         await asyncio.shield(capture.discard())
         raise
+    await capture.follow(node)
     return node
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from quicksand import Sandbox
 from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots import merging
 from quicksand.snapshots.history import History
 
@@ -14,6 +15,15 @@ from tests.integration.guests import say
 pytestmark = pytest.mark.vm
 
 LENGTH = 14
+
+
+async def layers_in_qemu(vm: Sandbox, places: Paths) -> int:
+    monitor = await Monitor.connect(runtime_dir(places, vm.id).current())
+    try:
+        nodes = await monitor.execute("query-named-block-nodes", flat=True)
+    finally:
+        await monitor.close()
+    return sum(node["drv"] == "qcow2" for node in nodes)
 
 
 async def test_each_checkpoint_of_a_long_line_has_its_disk(
@@ -25,6 +35,7 @@ async def test_each_checkpoint_of_a_long_line_has_its_disk(
         await say(vm, f"echo {number} > /root/now; echo {number} > /root/f{number}")
         await vm.checkpoint(str(number))
         assert len(history.head().layers) <= 7
+    assert await layers_in_qemu(vm, places) <= 8
     for number in (0, 6, LENGTH - 1, 5):
         await vm.revert(str(number), keep_now=False)
         assert await say(vm, "cat /root/now; ls /root | grep -c ^f") == f"{number}\n{number + 1}"
