@@ -21,6 +21,7 @@ from quicksand.host.threads import to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.mounts.mount import CIFS, Mount
 from quicksand.registry import Registry
+from quicksand.saves.places import may_be_save
 from quicksand.snapshots.next_revert import NextRevert
 from quicksand.vm.display import Display
 from quicksand.vm.guest import Guest
@@ -110,34 +111,37 @@ class Sandbox(Desktop):
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used.
         """
-        from quicksand.images.building import suggested_options
-        from quicksand.saves.resolving import Meaning, SaveWarning, explain, find_meaning, inherit
-
         refuse_unknown(options, {*OPTIONS, *OWN})
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
-        meaning = Meaning()
-        if isinstance(image, str):
+        source: Save | None = None
+        config: SandboxConfig | None = None
+        self._notices: tuple[str, ...] = ()
+        if isinstance(image, str) and may_be_save(image, registry.paths, place):
+            from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
+
             meaning = find_meaning(image, registry.paths, place)
-        trusted = trust or meaning.is_own
-        left_out: tuple[str, ...] = ()
-        if meaning.save is None:
+            left_out: tuple[str, ...] = ()
+            source, trust = meaning.save, trust or meaning.is_own
+            if source is not None:
+                inherited = inherit(source, options, trusted=trust)
+                config, left_out = inherited.config, inherited.left_out
+            self._notices = explain(meaning, left_out)
+            if left_out or meaning.passed_over is not None:
+                warnings.warn(self._notices[0], SaveWarning, stacklevel=2)
+        if config is None:
+            from quicksand.images.building import suggested_options
+
             usual = suggested_options(image, registry.paths) if isinstance(image, str) else {}
             config = SandboxConfig.parse({**usual, "image": image, **options})
-        else:
-            inherited = inherit(meaning.save, options, trusted=trusted)
-            config, left_out = inherited.config, inherited.left_out
-        self._notices = explain(meaning, left_out)
-        if left_out or meaning.passed_over is not None:
-            warnings.warn(self._notices[0], SaveWarning, stacklevel=2)
         self._set_parts(
             Life(
                 registry,
                 config,
                 name=check_name(name) if name is not None else None,
                 discard=name is None if ephemeral is None else ephemeral,
-                source=meaning.save,
-                trusts_source=trusted,
+                source=source,
+                trusts_source=trust,
                 base_dir=Path(base_dir).absolute() if base_dir is not None else None,
                 warm=warm,
                 build=build,

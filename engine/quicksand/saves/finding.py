@@ -10,11 +10,8 @@ from quicksand.host.paths import Paths
 from quicksand.saves.links import is_kept
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.ownership import is_own, was_made_at
-from quicksand.saves.store import HOUSE, LOCK, PLAIN, Save, SaveStore, load_save
-
-WORKSPACE = ".quicksand"
-"""The directory of a workspace's files; saves are in its ``sandboxes`` (names from the
-specification)."""
+from quicksand.saves.places import HOUSE, PLAIN, WORKSPACE
+from quicksand.saves.store import LOCK, Save, SaveStore, load_save
 
 NEAR = 3
 

@@ -16,11 +16,12 @@ from quicksand.errors import SaveNotFoundError
 from quicksand.host.paths import Paths
 from quicksand.images.resolve import ImageResolver, is_file
 from quicksand.machine_options import MachineOption, options_of
-from quicksand.saves.finding import WORKSPACE, find_named, find_save
+from quicksand.saves.finding import find_named, find_save
 from quicksand.saves.manifest import OVERLAYS, SaveManifest
 from quicksand.saves.ownership import is_own
+from quicksand.saves.places import PLAIN, WORKSPACE
 from quicksand.saves.portable import find_portable
-from quicksand.saves.store import PLAIN, Save
+from quicksand.saves.store import Save
 from quicksand.text import printable
 
 ASKED_MAX = 100

@@ -44,6 +44,7 @@ from quicksand.host.removal import make_marked, mark, marked_id, remove
 from quicksand.host.staging import remove_abandoned, staging
 from quicksand.saves.looking import Save, check_save, load_save, overlay_paths
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, check_save_name, require_file
+from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.precious import refuse_precious
 
 __all__ = ["Save", "SaveStore", "Trashed", "check_save", "load_save", "overlay_paths", "taken"]
@@ -51,17 +52,10 @@ __all__ = ["Save", "SaveStore", "Trashed", "check_save", "load_save", "overlay_p
 LOCK_WAIT_S = 10.0
 """Seconds to wait for the store's lock, which is held only for renames."""
 
-HOUSE = ".quicksand-saves"
-"""The subdirectory for the lock, the trash and so on in a directory that has other contents too."""
-
-PLAIN = "sandboxes"
-"""The name of directories that contain only saves (from the specification)."""
-
 LOCK = ".lock"
 
 TRASH = ".trash"
 MAKING = ".making-"
-READY = ".ready-"
 GONE = ".gone-"
 
 _OURS = re.compile(rf"(?:{re.escape(READY)}|{re.escape(GONE)})?[0-9a-f]{{12}}")

@@ -20,7 +20,8 @@ from quicksand import Sandbox, Status
 from quicksand.errors import DiskSpaceError, QuicksandError
 from quicksand.host.paths import Paths
 from quicksand.saves.finding import workspace_store
-from quicksand.saves.store import HOUSE, check_save
+from quicksand.saves.places import HOUSE
+from quicksand.saves.store import check_save
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.saves.test_saves import say

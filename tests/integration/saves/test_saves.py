@@ -14,7 +14,7 @@ from quicksand.errors import SaveError, SaveNotFoundError
 from quicksand.host.paths import Paths, paths
 from quicksand.images.store import ImageStore
 from quicksand.saves.ownership import is_own
-from quicksand.saves.store import HOUSE
+from quicksand.saves.places import HOUSE
 
 from tests.integration.saves.conftest import digests
 

@@ -20,8 +20,9 @@ from quicksand.saves import store as store_module
 from quicksand.saves.census import Census, expire_trash, list_trash
 from quicksand.saves.finding import all_stores, store_at, workspace_store
 from quicksand.saves.ownership import is_own
+from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.removing import remove_save, restore_save, sweep
-from quicksand.saves.store import GONE, HOUSE, MAKING, READY, TRASH, TRASH_KEPT_S, SaveStore
+from quicksand.saves.store import GONE, MAKING, TRASH, TRASH_KEPT_S, SaveStore
 from quicksand.saves.workspaces import known_stores, remember
 from quicksand.usage import Kind, measure
 
