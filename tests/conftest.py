@@ -145,7 +145,9 @@ def places(prepared: Paths) -> Iterator[Paths]:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left(prepared: Paths) -> Iterator[None]:
-    """After the last test: no process, no directory of ours, no open descriptor is left."""
+    """After the last test: no process, no directory of ours, no open descriptor is left, and the
+    user's cache has what it had."""
+    cached = {path.name for path in prepared.cache.glob("*.json")}
     before = set(Path("/tmp").glob(f"{PREFIX}*"))
     descriptors = len(os.listdir("/proc/self/fd"))
     yield
@@ -153,6 +155,8 @@ def nothing_left(prepared: Paths) -> Iterator[None]:
     left = set(Path("/tmp").glob(f"{PREFIX}*")) - before
     assert not left, f"directories are left: {left}"
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 8, "descriptors are left open"
+    gone = cached - {path.name for path in prepared.cache.glob("*.json")}
+    assert not gone, f"gone from the user's cache: {gone}"
 
 
 OUR_PROGRAMS = ("qemu-system", "keeper.py", "quicksand_smb")

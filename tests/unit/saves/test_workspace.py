@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -299,13 +300,18 @@ def traps(house: Path, victim: Path) -> None:
     (house / TRASH).symlink_to(victim)
 
 
+def clean(places: Paths) -> None:
+    """Remove what can be made again, but not from the cache, which is the user's."""
+    cleaner = Cleaner(replace(places, cache=places.data.parent / "cache"))
+    cleaner.clean(cleaner.look())
+
+
 def do_all(places: Paths, store: SaveStore) -> None:
     """What somebody does who looks around, and then some."""
     Census(places).list(everywhere=True)
     assert [save.name for save in store.list()] == ["env"]
     assert list_trash(known_stores(places)) == []
-    cleaner = Cleaner(places)
-    cleaner.clean(cleaner.look())
+    clean(places)
     sweep(places)
 
 
@@ -356,8 +362,7 @@ def test_nothing_beyond_it_is_reached_by_who_saves_there(
 
 def do_all_with(store: SaveStore, places: Paths) -> None:
     store.empty_trash([HEX, *(trashed.id for trashed in store.trash())])
-    cleaner = Cleaner(places)
-    cleaner.clean(cleaner.look())
+    clean(places)
     sweep(places)
 
 
