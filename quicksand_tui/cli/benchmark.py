@@ -189,6 +189,9 @@ build."""
 TREE_NODES = 40
 TREE_MIB = 4
 TREE_SEED = 1
+TREE_STRIDE = 4104
+"""Bytes; no multiple of a page."""
+
 
 CLONES = 10
 CLONE_RUNS = 3
@@ -388,26 +391,56 @@ async def revert_times(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
 
 
 async def _tree(image: str) -> list[Figure]:
-    """Measures a search in a tree, as examples/tree_search.py makes one: from a state that was seen
-    before, mostly one of the latest, go on to a new one."""
-    figure = Figure(f"tree search, {TREE_NODES} nodes of {TREE_MIB} MiB each", "nodes/s")
+    """Measures a search in a tree, as examples/tree_search.py makes one, in one sandbox and in as
+    many as there are processors."""
+    figures = []
+    async with warm_sandbox(image) as first:
+        await first.execute(f"head -c {2 * TREE_MIB}M /dev/urandom > /dev/shm/seed", timeout=DD_S)
+        await first.checkpoint("0")
+        for count in sorted({1, min(4, os.cpu_count() or 1)}):
+            where = "one sandbox" if count == 1 else f"{count} sandboxes"
+            name = f"tree search, {TREE_NODES} nodes of {TREE_MIB} MiB each, in {where}"
+            figure = Figure(name, "nodes/s")
+            clones = await first.clone(count - 1) if count > 1 else []
+            steps: dict[str, list[float]] = {"back_ms": [], "attempt_ms": [], "keep_ms": []}
+            try:
+                for clone in clones:
+                    await clone.checkpoint("0")
+                started = time.perf_counter()
+                await asyncio.gather(
+                    *(_grow(each, TREE_NODES // count, steps) for each in (first, *clones))
+                )
+                figure.values.append(TREE_NODES / (time.perf_counter() - started))
+            finally:
+                await asyncio.gather(*(clone.kill() for clone in clones))
+            figure.facts = {name: round(statistics.median(taken)) for name, taken in steps.items()}
+            figures.append(figure)
+    return figures
+
+
+async def _grow(sandbox: Sandbox, nodes: int, steps: dict[str, list[float]]) -> None:
+    """Adds so many states to the tree of one sandbox: from one that was seen before, mostly one of
+    the latest, go on to a new one. Adds what each step took to ``steps``."""
     chance = random.Random(TREE_SEED)  # noqa: S311 - the same tree each time
-    steps: dict[str, list[float]] = {"back_ms": [], "attempt_ms": [], "keep_ms": []}
-    async with warm_sandbox(image) as sandbox:
-        await write_memory(sandbox, TREE_MIB)
-        await sandbox.checkpoint("0")
-        started = time.perf_counter()
-        for number in range(1, TREE_NODES + 1):
-            goal = str(int(chance.triangular(0, number, number)))
-            for name, work in (
-                ("back_ms", lambda: sandbox.revert(goal, keep_now=False)),  # noqa: B023
-                ("attempt_ms", lambda: write_memory(sandbox, TREE_MIB)),
-                ("keep_ms", lambda: sandbox.checkpoint(str(number))),  # noqa: B023
-            ):
-                steps[name].append(await timed(work) * 1000)
-        figure.values.append(TREE_NODES / (time.perf_counter() - started))
-    figure.facts = {name: round(statistics.median(taken)) for name, taken in steps.items()}
-    return [figure]
+    for number in range(1, nodes + 1):
+        goal = str(int(chance.triangular(0, number, number)))
+        for name, work in (
+            ("back_ms", lambda: sandbox.revert(goal, keep_now=False)),  # noqa: B023
+            ("attempt_ms", lambda: _attempt(sandbox, number)),  # noqa: B023
+            ("keep_ms", lambda: sandbox.checkpoint(str(number), replace=True)),  # noqa: B023
+        ):
+            steps[name].append(await timed(work) * 1000)
+
+
+async def _attempt(sandbox: Sandbox, number: int) -> None:
+    """Fills pages with bytes that no page had before: cut from random ones at another place each
+    time, since it is not the guest's random generator that is to be measured."""
+    result = await sandbox.execute(
+        f"dd if=/dev/shm/seed of=/dev/shm/work bs=1M count={TREE_MIB} skip={number * TREE_STRIDE} "
+        "iflag=skip_bytes,fullblock conv=notrunc status=none"
+    )
+    if result.exit_code != 0:
+        raise RuntimeError(result.stderr.strip())
 
 
 async def _until_one_waits(sandbox: Sandbox) -> None:

@@ -74,6 +74,15 @@ class PageIndex:
     runs: tuple[Run, ...]
 
     def encode(self) -> bytes:
+        """Raises HistoryError if pages overlap or lie outside of the memory: nobody could read such
+        an index, so none must be written."""
+        end = 0
+        for run in self.runs:
+            if run.first < end or not run.count:
+                raise HistoryError(f"page {run.first} of the memory was listed twice")
+            end = run.first + run.count
+        if end > self.size // PAGE:
+            raise HistoryError(f"page {end - 1} lies outside of the memory")
         parts = [_HEADER.pack(b"QSPG", VERSION, self.size, len(self.runs))]
         parts += [_RUN.pack(run.first, run.count, run.file, run.at) for run in self.runs]
         data = b"".join(parts)

@@ -92,7 +92,11 @@ class WrittenPages:
                     count = fcntl.ioctl(file, _PAGEMAP_SCAN, request)
                     for first, last, _ in _REGION.iter_unpack(vector.raw[: count * _REGION.size]):
                         found.append(((first - ram.address) // PAGE, (last - first) // PAGE))
-                    start = _SCAN.unpack(request)[4]
+                        start = last
+                    # Not `walk_end`: from 512 regions on it can be the end of an earlier part
+                    # (Linux 6.18, fs/proc/task_mmu.c, do_pagemap_scan).
+                    if count < REGIONS:
+                        break
         except OSError as error:
             raise MachineError(f"the written pages of QEMU are not known: {error}") from error
         return found

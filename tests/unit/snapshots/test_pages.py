@@ -123,8 +123,10 @@ def test_a_header_that_lies_is_refused(header: bytes, message: str) -> None:
     ],
 )
 def test_impossible_runs_are_refused(runs: list[Run]) -> None:
+    header = b"QSPG" + struct.pack("<IQQ", 1, 10 * PAGE, len(runs))
+    body = b"".join(struct.pack("<QIIQ", run.first, run.count, run.file, run.at) for run in runs)
     with pytest.raises(ValueError, match=r"overlap|no file"):
-        PageIndex.decode(PageIndex(10 * PAGE, tuple(runs)).encode(), files=FILES)
+        PageIndex.decode(sealed(header + body), files=FILES)
 
 
 # Overlays
@@ -304,3 +306,12 @@ def test_an_error_is_not_hidden_by_a_view_that_is_still_held(whole: tuple[Path, 
 
     with pytest.raises(RuntimeError, match="2 bytes"):
         use()
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [(Run(0, 2, 0, 0), Run(1, 1, 0, 2)), (Run(3, 1, 0, 0), Run(1, 1, 0, 1)), (Run(7, 2, 0, 0),)],
+)
+def test_an_index_that_nobody_could_read_is_not_written(runs: tuple[Run, ...]) -> None:
+    with pytest.raises(HistoryError, match="of the memory"):
+        PageIndex(8 * PAGE, runs).encode()

@@ -66,6 +66,36 @@ def test_exactly_the_pages_written_since_the_last_time_are_listed(child: Child) 
     assert child.ram().written() == runs_of(pages | {700})
 
 
+@pytest.mark.parametrize("regions", [userfault.REGIONS, 1000, 100, 1])
+def test_many_pieces_are_each_listed_once(
+    child: Child, monkeypatch: pytest.MonkeyPatch, regions: int
+) -> None:
+    """From 512 pieces on the kernel does not tell where it stopped."""
+    monkeypatch.setattr(userfault, "REGIONS", regions)
+    written = track(child.ram())
+    written.clear()
+    pages = {*range(0, PAGES, 2), PAGES - 1}
+    assert len(runs_of(pages)) > 1000
+    child.write(dict.fromkeys(pages, 9))
+    assert written.look() == written.take() == runs_of(pages)
+    assert written.take() == []
+
+
+def test_what_is_written_while_many_pieces_are_listed_is_listed_once(child: Child) -> None:
+    written = track(child.ram())
+    written.clear()
+    for number in range(20):
+        child.write(dict.fromkeys(range(number % 2, PAGES, 2), number))
+        writer = threading.Thread(
+            target=child.write, args=(dict.fromkeys(range(PAGES // 2, PAGES, 2), number),)
+        )
+        writer.start()
+        found = written.take()
+        writer.join()
+        ends = [first + count for first, count in found]
+        assert all(end < first for end, (first, _) in zip(ends, found[1:], strict=False))
+
+
 def test_reading_is_not_writing_and_leaves_no_trace(child: Child) -> None:
     ram = child.ram()
     written = track(ram)
