@@ -253,11 +253,14 @@ class Registry:
             yield
 
     def _require_free(self, name: str, *, hint: str) -> None:
-        for other in self.list():
-            if name in (other.name, other.id):
-                raise NameTakenError(
-                    f"the name {name!r} is taken by a sandbox that is {other.status}", hint=hint
-                )
+        for id_ in self._ids():
+            # Only one that has the name is inspected: with hundreds of them that takes a while.
+            if name == id_ or self._may_be_called(id_, name):
+                other = self.inspect(id_)
+                if other is not None and name in (other.name, other.id):
+                    raise NameTakenError(
+                        f"the name {name!r} is taken by a sandbox that is {other.status}", hint=hint
+                    )
 
     def lock(self, id_: str) -> int:
         """Lock a stopped sandbox to start or remove it; returns the lock's descriptor.

@@ -21,7 +21,6 @@ from quicksand.host.threads import to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.mounts.mount import CIFS, Mount
 from quicksand.registry import Registry
-from quicksand.saves.places import may_be_save
 from quicksand.snapshots.next_revert import NextRevert
 from quicksand.vm.display import Display
 from quicksand.vm.guest import Guest
@@ -111,6 +110,8 @@ class Sandbox(Desktop):
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used.
         """
+        from quicksand.saves.places import may_be_save
+
         refuse_unknown(options, {*OPTIONS, *OWN})
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
