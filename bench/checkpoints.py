@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand import Sandbox
+from quicksand.config import parse_size
 from quicksand.host.paths import paths
 from quicksand.snapshots.tracking import LEVELS, VARIABLE
 
@@ -109,7 +110,9 @@ async def take(sandbox: Sandbox, row: Row) -> None:
 async def measure(arguments: argparse.Namespace, memory: str) -> tuple[list[Row], list[Any]]:
     """Measure guests of one size, one for each level."""
     levels = arguments.levels.split(",")
+    # What does not fit into the guest is left out.
     sizes = [int(size) for size in arguments.written.split(",")]
+    sizes = [size for size in sizes if 3 * size * MIB <= 2 * parse_size(memory, what="memory")]
     rows = {(level, size): Row(memory, level, size) for level in levels for size in sizes}
     first = [Row(memory, level, arguments.before) for level in levels if arguments.before]
     reverts = []

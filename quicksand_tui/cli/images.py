@@ -40,7 +40,7 @@ def warm(
 
     With --spares N, so many of these machines wait from now on, started and paused, each for a
     start that takes it over and answers at once. After that another one is made. One takes some
-    40 MiB of memory; when the host is short of memory they are ended.
+    60 MiB of memory; when the host is short of memory they are ended.
     """
     from quicksand.config import SandboxConfig
     from quicksand.host.footprint import allocated_size

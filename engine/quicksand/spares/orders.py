@@ -18,7 +18,7 @@ from quicksand.host.paths import Paths, make_private_dir
 
 SCHEMA = 1
 SPARES_MAX = 16
-"""The most spares of one machine. Each takes some 40 MiB of memory."""
+"""The most spares of one machine. Each takes some 60 MiB of memory."""
 
 LOCK_WAIT_S = 5.0
 
