@@ -137,10 +137,11 @@ class Pivot:
         await self._add(merged, writable=False, backing=self._node_of(kept[-1]))
         top = _qcow2_node(f"{OURS}{self.layer}", backing=f"{OURS}{merged}", writable=True)
         await self._monitor.execute("blockdev-reopen", options=[top])
-        # All at once: for each of them alone QEMU would have to be waited for.
         gone = [self._node_of(layer) for layer in reversed(self.frozen[len(kept) :])]
         names = [name for node in gone for name in (node, f"{node}-file")]
-        await asyncio.gather(*(self._close(name) for name in names))
+        # All at once: for each of them alone QEMU would have to be waited for. One that cannot be
+        # closed stays open, which costs only memory.
+        await asyncio.gather(*(self._close(name) for name in names), return_exceptions=True)
 
     async def _close(self, name: str) -> None:
         await self._monitor.execute("blockdev-del", **{"node-name": name})

@@ -102,9 +102,13 @@ async def revert(
             raise
         try:
             auto = await keeping if keeping is not None else None
-        finally:
+        except BaseException:
             await asyncio.shield(_end_old(live))
-        await in_thread_to_the_end(lambda: prune_automatic(live.history))
+            raise
+        await _both(
+            asyncio.shield(_end_old(live)),
+            in_thread_to_the_end(lambda: prune_automatic(live.history)),
+        )
         return node, auto
 
 
