@@ -223,6 +223,8 @@ async def main() -> None:
     parser.add_argument("--image", default="debian")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if min(given.nodes, given.mib, given.sandboxes) < 1:
+        parser.error("--nodes, --mib and --sandboxes must be at least 1")
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(Sandbox(image=given.image, memory=given.memory))
         await prepare(first, given.nodes, given.mib)

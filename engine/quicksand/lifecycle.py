@@ -26,10 +26,12 @@ from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import make_private_dir
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.live_machine import Found, LiveMachine, look_for_parts, remove_quietly, why_gone
+from quicksand.live_machine import LiveMachine, remove_quietly, why_gone
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.planning import (
+    Found,
     Parts,
+    look_for_parts,
     machine_id,
     make_run_state,
     pick_all_ports,

@@ -1,4 +1,5 @@
-"""A machine that this process has started: what it has of it, and how its end is told."""
+"""A machine that this process has started, and its end: waiting for it, saying why it came, and
+removing what is left."""
 
 from __future__ import annotations
 
@@ -9,16 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.agent.link import AgentLink
-from quicksand.boot_timing import BootTiming, Stopwatch
+from quicksand.boot_timing import BootTiming
 from quicksand.errors import GuestPanicError, QemuDiedError, QuicksandError
 from quicksand.host.files import is_locked, tail
 from quicksand.host.removal import remove
 from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, remove_memory
-from quicksand.planning import Parts, gather_parts
-from quicksand.progress import Progress
 from quicksand.qemu.process import OwnedProcess
-from quicksand.registry import Registry, find_panic
+from quicksand.registry import find_panic
 from quicksand.sandbox_records import Record, RunState
 
 END_POLL_S = 0.01
@@ -37,23 +36,6 @@ class LiveMachine:
     image: ResolvedImage
     notices: tuple[str, ...] = ()
     """Mounts that could not be made, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a start has found out before it makes anything."""
-
-    parts: Parts
-    watch: Stopwatch
-
-
-async def look_for_parts(
-    registry: Registry, record: Record, progress: Progress | None = None
-) -> Found:
-    """Begin a start: find the machine's parts. Raises HostError, ImageError."""
-    watch = Stopwatch(progress)
-    watch.begin("image")
-    return Found(await gather_parts(registry, record, watch.lap), watch)
 
 
 def remove_quietly(path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand.boot_timing import Stopwatch
 from quicksand.config import NetworkMode, PortForward
 from quicksand.errors import ImageError, PortInUseError
 from quicksand.host.arch import Architecture
@@ -18,6 +19,7 @@ from quicksand.host.memory import check_memory
 from quicksand.images.initrd import compose_initrd
 from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, layer_name
+from quicksand.progress import Progress
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, SharedDirectory, plan
@@ -70,6 +72,23 @@ async def gather_parts(
     check_memory(record.config.memory_bytes)
     lap("detect_accelerator_s")
     return Parts(image=image, arch=arch, binaries=binaries, status=status, initrd=initrd)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a start has found out before it makes anything."""
+
+    parts: Parts
+    watch: Stopwatch
+
+
+async def look_for_parts(
+    registry: Registry, record: Record, progress: Progress | None = None
+) -> Found:
+    """Begin a start: find the machine's parts. Raises HostError, ImageError."""
+    watch = Stopwatch(progress)
+    watch.begin("image")
+    return Found(await gather_parts(registry, record, watch.lap), watch)
 
 
 def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Architecture]:

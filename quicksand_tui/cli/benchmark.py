@@ -407,10 +407,9 @@ async def _tree(image: str) -> list[Figure]:
                 for clone in clones:
                     await clone.checkpoint("0")
                 started = time.perf_counter()
-                await asyncio.gather(
-                    *(_grow(each, TREE_NODES // count, steps) for each in (first, *clones))
-                )
-                figure.values.append(TREE_NODES / (time.perf_counter() - started))
+                share = TREE_NODES // count
+                await asyncio.gather(*(_grow(each, share, steps) for each in (first, *clones)))
+                figure.values.append(count * share / (time.perf_counter() - started))
             finally:
                 await asyncio.gather(*(clone.kill() for clone in clones))
             figure.facts = {name: round(statistics.median(taken)) for name, taken in steps.items()}

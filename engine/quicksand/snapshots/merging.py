@@ -3,7 +3,7 @@ for each, and every checkpoint adds one."""
 
 from __future__ import annotations
 
-from quicksand.errors import DiskSpaceError, ImageError
+from quicksand.errors import HostError, ImageError
 from quicksand.host.footprint import BLOCK
 from quicksand.host.space import check_space
 from quicksand.images.merge import write_merged
@@ -26,7 +26,7 @@ def merge_layers(place: SandboxDir, names: tuple[str, ...]) -> tuple[str, ...]:
 
     One is merged only with newer ones that have as much as itself, so that no data is copied more
     than a few times. If it cannot be done (the disk is full, a layer is damaged), the line stays
-    long, which costs only time. Raises PathError.
+    long, which costs only time: no checkpoint fails for it.
     """
     count, total = _choose(place, names)
     if count < AT_LEAST:
@@ -37,7 +37,7 @@ def merge_layers(place: SandboxDir, names: tuple[str, ...]) -> tuple[str, ...]:
         check_space(place.layers, total)
         files = [place.layer(name) for name in many]
         write_merged(files, place.layer(merged), backing=layer_name(kept[-1]))
-    except (DiskSpaceError, ImageError):
+    except (HostError, ImageError):
         return names
     return (*kept, merged)
 

@@ -206,7 +206,8 @@ class Life:
     async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
         """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
         the spare's id), or is started now."""
-        from quicksand.live_machine import look_for_parts, remove_quietly
+        from quicksand.live_machine import remove_quietly
+        from quicksand.planning import look_for_parts
         from quicksand.spares.next_start import may_take
 
         found = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from quicksand import Sandbox
+from quicksand.errors import MachineError
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.qemu.qmp import Monitor
@@ -24,6 +27,29 @@ async def layers_in_qemu(vm: Sandbox, places: Paths) -> int:
     finally:
         await monitor.close()
     return sum(node["drv"] == "qcow2" for node in nodes)
+
+
+async def test_a_qemu_that_cannot_follow_goes_on_with_its_layers(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QEMU before 6.1, for instance."""
+    monkeypatch.setattr(merging, "AT_LEAST", 4)
+    execute = Monitor.execute
+
+    async def refuse(self: Monitor, command: str, **arguments: Any) -> Any:
+        if command == "blockdev-reopen":
+            raise MachineError("The command blockdev-reopen has not been found")
+        return await execute(self, command, **arguments)
+
+    monkeypatch.setattr(Monitor, "execute", refuse)
+    for number in range(10):
+        await say(vm, f"echo {number} > /root/f{number}")
+        await vm.checkpoint(str(number))
+    assert await layers_in_qemu(vm, places) > 10
+    assert len(History(sandbox_dir(places, vm.id)).head().layers) <= 7
+    assert await say(vm, "cat /root/f*") == "\n".join(map(str, range(10)))
+    await vm.revert("9", keep_now=False)
+    assert await say(vm, "cat /root/f*") == "\n".join(map(str, range(10)))
 
 
 async def test_each_checkpoint_of_a_long_line_has_its_disk(

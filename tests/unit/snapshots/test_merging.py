@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from quicksand.errors import PathError
 from quicksand.images.overlay import CLUSTER, create_overlay
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import merging
@@ -112,6 +113,21 @@ def test_a_damaged_layer_leaves_the_line_long(line: Line) -> None:
     assert line.merge() == 0
     assert line.names == before
     assert len(list(line.place.layers.iterdir())) == len(before)
+
+
+def test_without_descriptors_the_line_stays_long(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(AT_LEAST):
+        line.write({0: noise(CLUSTER, number)})
+
+    def fail(*_: object, **__: object) -> None:
+        raise PathError("too many open files")
+
+    monkeypatch.setattr(merging, "write_merged", fail)
+    before = line.names
+    assert line.merge() == 0
+    assert line.names == before
 
 
 def test_a_full_disk_leaves_the_line_long(line: Line, fault: Fault) -> None:
