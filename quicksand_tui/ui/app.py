@@ -176,8 +176,9 @@ class QuicksandApp(App[int]):
 
     @property
     def _shown(self) -> AppScreen[Any] | None:
-        """The front screen, if it is the app's own."""
-        return self.screen if isinstance(self.screen, AppScreen) else None
+        """The front screen, if it is the app's own. While the app ends there is none."""
+        front = self.screen_stack[-1] if self.screen_stack else None
+        return front if isinstance(front, AppScreen) else None
 
     @property
     def world(self) -> World:
@@ -400,7 +401,7 @@ class QuicksandApp(App[int]):
 
     def operation_done(self, what: str) -> None:
         # On the main screen, the row and the command line show it.
-        if what and not isinstance(self.screen, MainScreen):
+        if what and not isinstance(self._shown, MainScreen):
             self.tell(what)
 
     def tell_outcome(self, what: str) -> None:

@@ -46,7 +46,9 @@ def test_what_scrolled_off_is_found_copied_and_pasted(terminal: Terminal) -> Non
 def test_several_lines_are_no_commands_without_a_yes(terminal: Terminal) -> None:
     terminal.type("PS1='dash> ' exec dash")
     terminal.press("Enter")
-    terminal.sees("dash>")
+    # The border before it tells the prompt from the command that is echoed: a text that is pasted
+    # before bash has ended its line goes to bash.
+    terminal.sees("│dash>")
     terminal.paste("echo one-$((6 * 7))\necho two-$((6 * 7))\n")
     terminal.sees("Paste 2 lines?", "echo two-$((6 * 7))")
     terminal.answer("Enter", "Paste 2 lines?")

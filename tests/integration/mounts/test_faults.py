@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -27,6 +26,9 @@ pytestmark = pytest.mark.vm
 
 AT = "/mnt/data"
 BACK_S = 60.0
+GONE_S = 180.0
+"""For an error from a mount that nobody serves: Linux's client tries to reach the server anew three
+times for each access, which takes it 50 s on a quiet host."""
 
 WRITER = """
 import os, sys
@@ -97,9 +99,7 @@ async def test_a_mount_whose_attendant_is_killed_fails_and_can_be_replaced(
     (share,) = shares_of(vm, places)
     os.kill(share.pid, signal.SIGKILL)
     wait_for(lambda: not shares_of(vm, places), what="the share to end")
-    begin = time.monotonic()
-    assert (await vm.execute(f"cat {AT}/f", timeout=60)).exit_code != 0
-    assert time.monotonic() - begin < BACK_S
+    assert (await vm.execute(f"cat {AT}/f", timeout=GONE_S)).exit_code != 0
     assert [one.is_served for one in vm.active_mounts] == [False]
     await vm.unmount(AT, force=True)
     await vm.mount(tmp_path / "data", AT)

@@ -46,6 +46,18 @@ async def test_stop_shows_its_progress_and_its_command() -> None:
         assert toasts(app) == []
 
 
+@pytest.mark.parametrize("told", ["", "web is stopped"])
+async def test_what_is_done_while_the_app_ends_needs_no_screen(told: str) -> None:
+    """Its screens go before its workers."""
+    async with shown(FakeService()) as (app, _):
+        pass
+    assert not app.screen_stack
+    app.operation_done(told)
+    app.tell_outcome(told)
+    app.jobs_changed()
+    assert not app.filter_here(told)
+
+
 async def test_enter_starts_a_stopped_sandbox_and_X_cancels_it() -> None:
     service = FakeService()
     service.hold = asyncio.Event()
