@@ -40,6 +40,8 @@ from quicksand.snapshots.records import BLANK, Head
 from quicksand.snapshots.records import new_id as new_layer
 from quicksand.snapshots.taking import checkpoint_live, working_on
 
+AT_ONCE_MAX = 4
+"""More clones that start at the same time would compete for the disk."""
 CLONES_MAX = 1000
 """Clones that one call may make; a larger number is taken for a mistake."""
 
@@ -67,7 +69,7 @@ async def make_clones(
     count: int,
     *,
     names: Sequence[str | None] | None = None,
-    concurrency: int = 1,
+    concurrency: int | None = None,
     at: str | None = None,
     mounts: str | None = None,
 ) -> list[LiveMachine | Exception]:
@@ -81,6 +83,8 @@ async def make_clones(
     if names is None:
         named = record.name != record.id
         names = free_names(registry, record.name, count) if named else [None] * count
+    if concurrency is None:
+        concurrency = min(AT_ONCE_MAX, os.cpu_count() or 1)
     if len(names) != count or concurrency < 1:
         raise ConfigError("as many names as clones are needed, and a concurrency above 0")
     embryos = await prepare_clones(registry, record, names, at=at, mounts=mounts)

@@ -693,7 +693,7 @@ class Sandbox(Desktop):
         self,
         n: int = 1,
         *,
-        concurrency: int = 1,
+        concurrency: int | None = None,
         at: str | None = None,
         names: Sequence[str | None] | None = None,
         mounts: str | None = None,
@@ -703,9 +703,9 @@ class Sandbox(Desktop):
         an error none of them is left; `fork` keeps those that started.
 
         A running sandbox is paused for as long as a checkpoint takes; clones of a stopped one boot
-        from its disk. ``concurrency`` clones start at a time. Unless ``names`` are given, clones of
-        a named sandbox are called NAME-1, NAME-2 and so on. They belong to this process as if it
-        had started them: see `detach`.
+        from its disk. ``concurrency`` clones start at a time: by default one for each processor, at
+        most 4. Unless ``names`` are given, clones of a named sandbox are called NAME-1, NAME-2 and
+        so on. They belong to this process as if it had started them: see `detach`.
 
         ``mounts``: "ro" or "rw" mounts in each clone, now and at its later starts, the directories
         that are mounted in this sandbox now (if it is stopped: those that its start mounts). With
@@ -730,7 +730,7 @@ class Sandbox(Desktop):
         self,
         count: int,
         *,
-        concurrency: int = 1,
+        concurrency: int | None = None,
         at: str | None = None,
         mounts: str | None = None,
     ) -> builtins.list[Sandbox | Exception]:

@@ -50,12 +50,25 @@ def _open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
+def _import_asyncio() -> None:
+    """Imports asyncio without ssl, which takes 7 ms to load: asyncio does without it, as where
+    Python has none. Whoever else wants it can import it."""
+    if "asyncio" not in sys.modules and "ssl" not in sys.modules:
+        sys.modules["ssl"] = None  # type: ignore[assignment]
+        try:
+            import asyncio  # noqa: F401
+        finally:
+            del sys.modules["ssl"]
+
+
 def _dispatch(argv: Sequence[str]) -> int:
     completes = bool(os.environ.get(COMPLETE_VARIABLE))
     try:
         if not argv and not completes and has_terminal():
             # The app starts faster without importing what reads command lines.
             return open_app()
+        if argv[:1] in (["exec"], ["run"]):
+            _import_asyncio()
         if argv[:1] == ["exec"] and not completes:
             from quicksand_tui.cli.executing import execute_plainly
 

@@ -3,7 +3,6 @@ one."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import click
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.machine import machine_options
-from quicksand_tui.model.verbs import CLONES_AT_ONCE
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -288,7 +286,7 @@ def clone_command(
             async with shown(f"{name}: making {what}"):
                 clones = await source.clone(
                     count,
-                    concurrency=concurrency or _cpus(),
+                    concurrency=concurrency,
                     at=at,
                     names=None if new_name is None else [new_name],
                     mounts=mounts,
@@ -307,10 +305,6 @@ def clone_command(
         return Exit.OK
 
     return run_async(main)
-
-
-def _cpus() -> int:
-    return min(CLONES_AT_ONCE, os.cpu_count() or 1)
 
 
 def _release(clones: list[Sandbox]) -> None:

@@ -45,8 +45,6 @@ STAGES = {
 }
 NAME_LIMIT = 63
 """The longest name shown, in characters; the engine's limit for names."""
-CLONES_AT_ONCE = 2
-"""How many clones start in parallel; more would only wait for the CPU."""
 SHELLS_WAIT_S = 2.0
 """Seconds to wait for a guest to list its terminals."""
 ANSWER_S = 5.0
@@ -170,9 +168,7 @@ class Engine:
         self, sandbox_id: str, count: int, *, at: str = "", mounts: str = ""
     ) -> tuple[str, ...]:
         with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
-            clones = await sandbox.clone(
-                count, concurrency=CLONES_AT_ONCE, at=at or None, mounts=mounts or None
-            )
+            clones = await sandbox.clone(count, at=at or None, mounts=mounts or None)
         for clone in clones:
             clone.detach()
             clone.close()

@@ -18,7 +18,8 @@ SPARES_MAX = 16
 """The most spares of one machine. A test compares it with the engine's."""
 
 CLONES_AT_ONCE = 4
-"""How many clones start at the same time without --concurrency; more would compete for the disk."""
+"""How many clones start at the same time without --concurrency. A test compares it with the
+engine's."""
 
 DEFAULT_KEYS = "ctrl-],d"
 """The keys that leave a terminal and let it run on."""

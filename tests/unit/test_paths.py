@@ -30,13 +30,58 @@ def test_they_are_where_the_library_says(monkeypatch: pytest.MonkeyPatch, base: 
     assert paths().cache == platformdirs.user_cache_path(APP)
 
 
-@pytest.mark.parametrize("named", ["", "not-there", "here"])
-def test_without_a_session_sockets_are_where_temporary_files_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str
-) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Without a session and a named directory for temporary files; returns a directory that has
+    what is /tmp and /dev/shm otherwise."""
+    for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)  # has no /run/user
+    for name, constant in (("tmp", "TEMPORARY"), ("shm", "IN_MEMORY"), ("systemd", "SYSTEMD")):
+        monkeypatch.setattr(f"quicksand.host.paths.{constant}", tmp_path / name)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "shm").mkdir()
+    return tmp_path
+
+
+def test_without_a_session_sockets_are_in_memory(no_session: Path) -> None:
+    assert paths().runtime == no_session / "shm" / f"{APP}-4000000000"
+
+
+def test_sandboxes_of_earlier_versions_are_found_in_the_temporary_directory(
+    no_session: Path,
+) -> None:
+    (earlier := no_session / "tmp" / f"{APP}-4000000000").mkdir()
+    assert paths().runtime == earlier
+
+
+def test_where_systemd_would_remove_them_at_a_logout_sockets_are_not_in_memory(
+    no_session: Path,
+) -> None:
+    (no_session / "systemd").mkdir()
+    assert paths().runtime == no_session / "tmp" / f"{APP}-4000000000"
+
+
+def test_without_memory_to_write_to_sockets_are_where_temporary_files_are(no_session: Path) -> None:
+    (no_session / "shm").rmdir()
+    assert paths().runtime == no_session / "tmp" / f"{APP}-4000000000"
+
+
+def test_without_either_the_library_finds_a_place(
+    no_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (no_session / "shm").rmdir()
+    (no_session / "tmp").rmdir()
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setenv("TMPDIR", str(tmp_path / named) if named else "")
     assert paths().runtime == Path(tempfile.gettempdir()) / f"{APP}-4000000000"
+
+
+@pytest.mark.parametrize("variable", ["TMPDIR", "TEMP", "TMP"])
+def test_a_directory_for_temporary_files_that_is_named_has_the_sockets_too(
+    no_session: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, str(no_session / "not-there"))
+    assert paths().runtime == no_session / "shm" / f"{APP}-4000000000"
+    (no_session / "here").mkdir()
+    monkeypatch.setenv(variable, str(no_session / "here"))
+    assert paths().runtime == no_session / "here" / f"{APP}-4000000000"

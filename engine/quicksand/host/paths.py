@@ -13,6 +13,13 @@ from quicksand.host.removal import NotOursError, open_own
 
 APP = "quicksand"
 
+TEMPORARY = Path("/tmp")  # noqa: S108
+IN_MEMORY = Path("/dev/shm")  # noqa: S108
+"""A tmpfs on every Linux. A sandbox has some fifty sockets, which ext4 takes 5 ms to make, and ten
+times that when as many were removed within the last seconds."""
+SYSTEMD = Path("/run/systemd/system")
+"""It exists where systemd is the init system (sd_booted(3))."""
+
 SOCKET_PATH_MAX = 104
 """Bytes of a Unix socket path, with its NUL, that work everywhere: ``sun_path`` has 108 on Linux
 (unix(7)) and 104 on macOS."""
@@ -72,19 +79,28 @@ def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
 
 
 def _runtime_default() -> Path:
-    """Return a directory in the session's runtime directory or else in /tmp: directly in it, so
-    that its owner can be checked."""
+    """Return a directory in the session's runtime directory, in the one for temporary files that
+    the user named, or in memory: directly in it, so that its owner can be checked."""
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
         if parent and Path(parent).is_dir():
             return Path(parent) / APP
-    return _temporary() / f"{APP}-{os.getuid()}"
+    name = f"{APP}-{os.getuid()}"
+    for parent in (os.environ.get("TMPDIR"), os.environ.get("TEMP"), os.environ.get("TMP")):
+        if parent and _can_be_used(Path(parent)):
+            return Path(parent).absolute() / name
+    on_disk = TEMPORARY / name
+    # It is there if an earlier version made it, whose sandboxes are to be found. systemd empties
+    # what users have in memory when they log out (RemoveIPC= in logind.conf(5)).
+    if not on_disk.is_dir() and not SYSTEMD.exists() and _can_be_used(IN_MEMORY):
+        return IN_MEMORY / name
+    return on_disk if _can_be_used(TEMPORARY) else _temporary() / name
+
+
+def _can_be_used(directory: Path) -> bool:
+    return os.access(directory, os.W_OK | os.X_OK) and directory.is_dir()
 
 
 def _temporary() -> Path:
-    """Return `tempfile.gettempdir`, which is found in most cases without importing that."""
-    for name in (os.environ.get("TMPDIR"), os.environ.get("TEMP"), os.environ.get("TMP"), "/tmp"):  # noqa: S108
-        if name and os.access(name, os.W_OK | os.X_OK) and Path(name).is_dir():
-            return Path(name).absolute()
     import tempfile
 
     return Path(tempfile.gettempdir())

@@ -111,7 +111,7 @@ class Checkpoints:
         self,
         n: int,
         *,
-        concurrency: int,
+        concurrency: int | None,
         at: str | None,
         names: Sequence[str | None] | None,
         mounts: str | None,

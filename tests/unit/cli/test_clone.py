@@ -9,6 +9,7 @@ import signal
 from typing import Any
 
 import pytest
+from quicksand import cloning
 from quicksand.boot_timing import BootTiming
 from quicksand.config import PortForward, SandboxConfig
 from quicksand.errors import MachineError
@@ -17,7 +18,7 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.model.verbs import CLONES_AT_ONCE
+from quicksand_tui.model import verbs
 from tests.unit.cli.histories import add, history_of
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -93,13 +94,16 @@ def test_the_names_of_clones_are_printed_and_they_run_on(
 
 
 def test_one_clone_can_be_named(
-    source: FakeSource, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    source: FakeSource, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert run(["clone", "web", "--name", "new"]) == Exit.OK
     assert capsys.readouterr().out == "new\n"
     assert source.asked.pop("names") == ["new"]
-    assert source.asked == {"n": 1, "at": None, "concurrency": CLONES_AT_ONCE, "mounts": None}
+    assert source.asked == {"n": 1, "at": None, "concurrency": None, "mounts": None}
+
+
+def test_the_help_knows_how_many_start_at_a_time() -> None:
+    assert verbs.CLONES_AT_ONCE == cloning.AT_ONCE_MAX
 
 
 def test_clones_have_mounts_if_asked(source: FakeSource) -> None:

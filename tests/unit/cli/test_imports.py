@@ -58,6 +58,14 @@ def test_a_command_in_a_sandbox_loads_only_what_it_needs() -> None:
     assert "quicksand.sandbox" in loaded
     assert not loaded & {f"quicksand.{name}" for name in heavy}
     assert not loaded & {"click", "quicksand_tui.terminal", "qemu.qmp", "platformdirs", "tempfile"}
+    assert "asyncio" in loaded
+    assert "ssl" not in loaded
+
+
+def test_a_program_that_has_loaded_ssl_keeps_it() -> None:
+    run_it = "from quicksand_tui.cli.main import run; run(['exec', 'x', '--', 'y'])"
+    modules_after(f"import ssl, sys; {run_it}; assert sys.modules['ssl'] is ssl")
+    modules_after(f"{run_it}; import ssl; ssl.SSLContext")
 
 
 def test_the_app_is_there_before_the_engine_and_the_terminal_emulator() -> None:
