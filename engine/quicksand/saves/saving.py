@@ -293,6 +293,7 @@ async def _freeze_live(live: Live, frozen: _Frozen, ask: Ask | None) -> None:
     check_space(live.place.root)
     pivot = Pivot(live.history, live.run, live.monitor)
     try:
+        await pivot.find_head()
         await pivot.prepare()
         still = await _stand_still(ask) if ask is not None else False
         try:

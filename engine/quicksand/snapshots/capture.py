@@ -73,7 +73,7 @@ class Capture(ABC):
 
     @property
     def _head(self) -> Head:
-        """The head before this checkpoint, which `prepare` reads."""
+        """The head before this checkpoint, once `prepare` has begun."""
         return self._disk.before
 
     @property
@@ -86,8 +86,14 @@ class Capture(ABC):
         self._stays_paused = stays_paused
         with map_os_errors(self.directory):
             self.directory.mkdir(mode=0o700)
-        await self._disk.prepare()
-        await self._prepare_memory()
+        await self._disk.find_head()
+        # Both are awaited, so that neither is still at work when the capture is discarded.
+        disk, memory = await asyncio.gather(
+            self._disk.prepare(), self._prepare_memory(), return_exceptions=True
+        )
+        for failed in (disk, memory):
+            if failed is not None:
+                raise failed
 
     @abstractmethod
     async def _prepare_memory(self) -> None:
@@ -110,8 +116,7 @@ class Capture(ABC):
 
     async def _freeze(self, resume: bool) -> None:
         await self._copy_before()
-        self._port = await asyncio.to_thread(self._find_port)
-        self._shares = await asyncio.to_thread(may_be_mounted, self._machine)
+        await asyncio.to_thread(self._look_at_sockets)
         started = time.perf_counter()
         await self._monitor.execute("stop")
         done = False
@@ -196,10 +201,12 @@ class Capture(ABC):
         seal_layers(self._place, layers)
         return layers
 
-    def _find_port(self) -> int:
-        """A port of the agent that has a client now (see `Node.port`)."""
+    def _look_at_sockets(self) -> None:
+        """Find a port of the agent that has a client now (see `Node.port`), and whether the guest
+        may have mounts."""
         sockets = map(self._machine.agent_socket, range(AGENT_PORTS))
-        return next((port for port, socket in enumerate(sockets) if is_leased(socket)), 0)
+        self._port = next((port for port, socket in enumerate(sockets) if is_leased(socket)), 0)
+        self._shares = may_be_mounted(self._machine)
 
     @property
     @abstractmethod

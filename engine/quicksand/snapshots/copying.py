@@ -25,6 +25,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from quicksand.errors import MachineError
+from quicksand.host.buffers import new_buffer
 from quicksand.host.threads import in_stoppable_thread
 from quicksand.snapshots.differences import address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
@@ -222,7 +223,7 @@ class Copied:
 
 def warm_memory(size: int) -> mmap.mmap:
     """Prefaulted anonymous memory of ``size`` bytes: writing to it causes no page faults."""
-    memory = mmap.mmap(-1, max(size, PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = new_buffer(max(size, PAGE))
     populate = getattr(mmap, "MADV_POPULATE_WRITE", 23)  # Linux 5.14
     try:
         memory.madvise(populate)

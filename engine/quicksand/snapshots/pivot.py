@@ -49,7 +49,7 @@ class Pivot:
     @property
     def before(self) -> Head:
         """The head before the switch."""
-        assert self._before is not None, "prepare comes first"
+        assert self._before is not None, "find_head comes first"
         return self._before
 
     @property
@@ -57,10 +57,13 @@ class Pivot:
         """The layers of the disk at the moment of `turn`, the lowest first."""
         return (*self.before.layers, self.before.top)
 
-    async def prepare(self) -> None:
-        """Create the new layer and open it in QEMU. Raises HistoryError, HostError,
-        MachineError."""
+    async def find_head(self) -> None:
+        """Find out which layer the guest writes to. Raises HistoryError, MachineError."""
         self._before = await self._find_head()
+
+    async def prepare(self) -> None:
+        """Create the new layer and open it in QEMU; `find_head` comes first. Raises HistoryError,
+        HostError, MachineError."""
         await in_thread_to_the_end(self._prepare_files)
         await self._add(self.layer, writable=True, backing=None)
         # From here on the head names the new layer, whether QEMU writes to it already or not: an

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from quicksand.host.buffers import new_buffer
 from quicksand.host.checksum import crc32
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import write_at
@@ -40,7 +41,7 @@ class StepWriter:
         self._path = path
         self._pool = ThreadPoolExecutor(1, THREAD)
         self._pending: Future[None] | None = None
-        self._buffers = [_new_buffer(), _new_buffer()]
+        self._buffers = [new_buffer(CHUNK), new_buffer(CHUNK)]
         self._turn = 0
         self._direct: int | None = None
         with map_os_errors(path):
@@ -187,8 +188,3 @@ def _open_direct(path: Path) -> int | None:
         if error.errno not in NOT_DIRECT:
             raise
         return None
-
-
-def _new_buffer() -> mmap.mmap:
-    """Page-aligned, as O_DIRECT needs it."""
-    return mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -48,7 +48,7 @@ _PAGEMAP_SCAN = 0xC0606610
 _SCAN = struct.Struct("<12Q")
 _REGION = struct.Struct("<3Q")
 _PROTECT, _REQUIRE_REGISTERED = 1, 2
-_WRITTEN, _PRESENT, _SWAPPED = 2, 8, 16
+_WRITTEN, _FILE, _PRESENT, _SWAPPED = 2, 4, 8, 16
 
 
 STATUS = Path("/proc/self/status")
@@ -66,17 +66,18 @@ class WrittenPages:
 
     def take(self) -> Runs:
         """List the written pages, and let only later writes count."""
-        return self._written(self._scan(_PROTECT | _REQUIRE_REGISTERED))
+        return self._scan(_PROTECT | _REQUIRE_REGISTERED)
 
     def look(self) -> Runs:
         """List the written pages."""
-        return self._written(self._scan(0))
+        return self._scan(0)
 
     def _scan(self, flags: int) -> Runs:
-        """Pages that were written, and pages of the mapped file that were read for the first time.
+        """The pages that were written.
 
-        Pages without any content must not match: protecting those would put a marker in each, which
-        costs page tables and looks like swapped memory.
+        Neither pages of the mapped file nor those without any content must match. The former were
+        only read. Protecting the latter would put a marker in each, which costs page tables and
+        looks like swapped memory.
         """
         ram = self.ram
         start, end = ram.address, ram.address + ram.size
@@ -88,7 +89,9 @@ class WrittenPages:
                 while start < end:
                     request = bytearray(_SCAN.size)
                     fields = (_SCAN.size, flags, start, end, 0, place, REGIONS, 0)
-                    _SCAN.pack_into(request, 0, *fields, 0, _WRITTEN, _PRESENT | _SWAPPED, _WRITTEN)
+                    # Inverted, required, any of, returned.
+                    masks = (_FILE, _WRITTEN | _FILE, _PRESENT | _SWAPPED, _WRITTEN)
+                    _SCAN.pack_into(request, 0, *fields, *masks)
                     count = fcntl.ioctl(file, _PAGEMAP_SCAN, request)
                     for first, last, _ in _REGION.iter_unpack(vector.raw[: count * _REGION.size]):
                         found.append(((first - ram.address) // PAGE, (last - first) // PAGE))
@@ -99,11 +102,7 @@ class WrittenPages:
                         break
         except OSError as error:
             raise MachineError(f"the written pages of QEMU are not known: {error}") from error
-        return found
-
-    def _written(self, runs: Runs) -> Runs:
-        """Those of ``runs`` that are not pages of the mapped file: these were only read."""
-        return join_runs(self.ram.written_of(runs))
+        return join_runs(found)
 
 
 def track(ram: GuestRam) -> WrittenPages:

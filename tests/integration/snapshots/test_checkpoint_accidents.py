@@ -7,18 +7,22 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, Status
 from quicksand.errors import (
     DiskSpaceError,
     HistoryError,
+    MachineError,
     StateError,
 )
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.snapshots.history import History
 from quicksand.snapshots.next_revert import VARIABLE
+from quicksand.snapshots.paged import PagesCapture
+from quicksand.snapshots.pivot import Pivot
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
@@ -139,6 +143,37 @@ async def test_a_client_killed_as_memory_is_copied_leaves_the_sandbox_running(
     assert await say(vm, "cat /dev/shm/f /root/f") == "there\nthere"
     place = sandbox_dir(places, vm.id)
     assert len(list(place.checkpoints.iterdir())) == len(vm.checkpoints())
+
+
+@pytest.mark.parametrize("at", ["begin", "end"])
+@pytest.mark.parametrize("half", [(Pivot, "prepare"), (PagesCapture, "_prepare_memory")])
+async def test_disk_and_memory_are_prepared_at_once_and_what_one_did_goes_if_the_other_fails(
+    vm: Sandbox, places: Paths, half: tuple[type, str], at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "off")
+    await vm.checkpoint("one")
+    await say(vm, "echo here > /root/f; head -c 9M /dev/urandom > /dev/shm/f; md5sum /dev/shm/f")
+    place = sandbox_dir(places, vm.id)
+
+    def files() -> set[Path]:
+        return {path for path in place.root.rglob("*") if path.suffix != ".lock"}
+
+    whole, before = getattr(*half), files()
+
+    async def fails(self: object) -> None:
+        if at == "end":
+            await whole(self)
+        raise MachineError("as planned")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*half, fails)
+        with pytest.raises(MachineError, match="as planned"):
+            await vm.checkpoint("two")
+    assert files() <= before
+    await vm.checkpoint("two")
+    sums = await say(vm, "md5sum /dev/shm/f; rm /dev/shm/f; echo there > /root/f")
+    await vm.revert("two")
+    assert await say(vm, "md5sum /dev/shm/f; cat /root/f") == f"{sums}\nhere"
 
 
 async def test_qemu_killed_after_a_checkpoint_loses_nothing_of_it(

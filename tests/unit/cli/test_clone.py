@@ -93,9 +93,7 @@ def test_the_names_of_clones_are_printed_and_they_run_on(
     assert source.is_closed
 
 
-def test_one_clone_can_be_named(
-    source: FakeSource, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_clone_can_be_named(source: FakeSource, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["clone", "web", "--name", "new"]) == Exit.OK
     assert capsys.readouterr().out == "new\n"
     assert source.asked.pop("names") == ["new"]
