@@ -48,7 +48,7 @@ _PAGEMAP_SCAN = 0xC0606610
 _SCAN = struct.Struct("<12Q")
 _REGION = struct.Struct("<3Q")
 _PROTECT, _REQUIRE_REGISTERED = 1, 2
-_WRITTEN, _FILE, _PRESENT, _SWAPPED = 2, 4, 8, 16
+_WRITTEN, _PRESENT, _SWAPPED = 2, 8, 16
 
 
 STATUS = Path("/proc/self/status")
@@ -66,18 +66,19 @@ class WrittenPages:
 
     def take(self) -> Runs:
         """List the written pages, and let only later writes count."""
-        return self._scan(_PROTECT | _REQUIRE_REGISTERED)
+        return self._written(self._scan(_PROTECT | _REQUIRE_REGISTERED))
 
     def look(self) -> Runs:
         """List the written pages."""
-        return self._scan(0)
+        return self._written(self._scan(0))
 
     def _scan(self, flags: int) -> Runs:
-        """The pages that were written.
+        """Pages that were written, and pages of the mapped file that were read for the first time.
+        The kernel could leave those out, but then looks at the description of each page there is,
+        which takes 8 ms for 1 GiB in the pause.
 
-        Neither pages of the mapped file nor those without any content must match. The former were
-        only read. Protecting the latter would put a marker in each, which costs page tables and
-        looks like swapped memory.
+        Pages without any content must not match: protecting those would put a marker in each, which
+        costs page tables and looks like swapped memory.
         """
         ram = self.ram
         start, end = ram.address, ram.address + ram.size
@@ -89,9 +90,7 @@ class WrittenPages:
                 while start < end:
                     request = bytearray(_SCAN.size)
                     fields = (_SCAN.size, flags, start, end, 0, place, REGIONS, 0)
-                    # Inverted, required, any of, returned.
-                    masks = (_FILE, _WRITTEN | _FILE, _PRESENT | _SWAPPED, _WRITTEN)
-                    _SCAN.pack_into(request, 0, *fields, *masks)
+                    _SCAN.pack_into(request, 0, *fields, 0, _WRITTEN, _PRESENT | _SWAPPED, _WRITTEN)
                     count = fcntl.ioctl(file, _PAGEMAP_SCAN, request)
                     for first, last, _ in _REGION.iter_unpack(vector.raw[: count * _REGION.size]):
                         found.append(((first - ram.address) // PAGE, (last - first) // PAGE))
@@ -102,7 +101,11 @@ class WrittenPages:
                         break
         except OSError as error:
             raise MachineError(f"the written pages of QEMU are not known: {error}") from error
-        return join_runs(found)
+        return found
+
+    def _written(self, runs: Runs) -> Runs:
+        """Those of ``runs`` that are not pages of the mapped file: these were only read."""
+        return join_runs(self.ram.written_of(runs))
 
 
 def track(ram: GuestRam) -> WrittenPages:
