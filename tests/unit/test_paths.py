@@ -55,6 +55,21 @@ def test_sandboxes_of_earlier_versions_are_found_in_the_temporary_directory(
     assert paths().runtime == earlier
 
 
+def test_what_others_make_does_not_hide_our_sandboxes(
+    no_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, other = (no_session / name / f"{APP}-4000000000" for name in ("shm", "tmp"))
+    other.symlink_to(no_session)
+    assert paths().runtime == ours
+    other.unlink()
+    other.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: 4_000_000_000)  # so that it is somebody else's
+        assert paths().runtime == ours
+    ours.mkdir()
+    assert paths().runtime == ours
+
+
 def test_where_systemd_would_remove_them_at_a_logout_sockets_are_not_in_memory(
     no_session: Path,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,16 +89,25 @@ def _runtime_default() -> Path:
     for parent in (os.environ.get("TMPDIR"), os.environ.get("TEMP"), os.environ.get("TMP")):
         if parent and _can_be_used(Path(parent)):
             return Path(parent).absolute() / name
-    on_disk = TEMPORARY / name
-    # It is there if an earlier version made it, whose sandboxes are to be found. systemd empties
-    # what users have in memory when they log out (RemoveIPC= in logind.conf(5)).
-    if not on_disk.is_dir() and not SYSTEMD.exists() and _can_be_used(IN_MEMORY):
-        return IN_MEMORY / name
+    on_disk, in_memory = TEMPORARY / name, IN_MEMORY / name
+    # systemd empties what users have in memory when they log out (RemoveIPC= in logind.conf(5)).
+    if not SYSTEMD.exists() and _can_be_used(IN_MEMORY):
+        # An earlier version made one on disk, whose sandboxes are to be found. What others make
+        # there must not hide ours.
+        return in_memory if _is_ours(in_memory) or not _is_ours(on_disk) else on_disk
     return on_disk if _can_be_used(TEMPORARY) else _temporary() / name
 
 
 def _can_be_used(directory: Path) -> bool:
     return os.access(directory, os.W_OK | os.X_OK) and directory.is_dir()
+
+
+def _is_ours(directory: Path) -> bool:
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _temporary() -> Path:

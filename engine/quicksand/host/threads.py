@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -31,6 +31,14 @@ async def in_thread_to_the_end(function: Callable[[], T]) -> T:
     """Run ``function`` in a thread. A cancellation waits for its end, so that the caller cleans up
     after it and not before it. Raises what ``function`` raises."""
     return await to_the_end(asyncio.to_thread(function))
+
+
+async def both(one: Awaitable[None], other: Awaitable[None]) -> None:
+    """Await both at the same time, each to its end, so that neither is still at work when the
+    caller cleans up; then raise the first error, if any."""
+    for result in await asyncio.gather(one, other, return_exceptions=True):
+        if result is not None:
+            raise result
 
 
 class Stopped(Exception):  # noqa: N818 - reads as a fact

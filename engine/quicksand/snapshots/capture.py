@@ -20,7 +20,7 @@ from quicksand.errors import MachineError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.lease import is_leased
 from quicksand.host.removal import remove
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import both, in_thread_to_the_end
 from quicksand.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.mounts.shares import may_be_mounted
 from quicksand.qemu.qmp import Monitor
@@ -87,13 +87,7 @@ class Capture(ABC):
         with map_os_errors(self.directory):
             self.directory.mkdir(mode=0o700)
         await self._disk.find_head()
-        # Both are awaited, so that neither is still at work when the capture is discarded.
-        disk, memory = await asyncio.gather(
-            self._disk.prepare(), self._prepare_memory(), return_exceptions=True
-        )
-        for failed in (disk, memory):
-            if failed is not None:
-                raise failed
+        await both(self._disk.prepare(), self._prepare_memory())
 
     @abstractmethod
     async def _prepare_memory(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from quicksand.display.vnc import listen
@@ -17,7 +16,7 @@ from quicksand.errors import (
     StateError,
 )
 from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import both, in_thread_to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.planning import gather_parts
 from quicksand.qemu.command import forward_rules
@@ -76,7 +75,7 @@ async def revert(
         capture = start_capture(live) if keep_now else None
         keeping: asyncio.Task[Node] | None = None
         try:
-            await _both(
+            await both(
                 _launch(registry, record, successor) if waiting is None else _nothing(),
                 capture.prepare(stays_paused=True) if capture is not None else _nothing(),
             )
@@ -105,7 +104,7 @@ async def revert(
         except BaseException:
             await asyncio.shield(_end_old(live))
             raise
-        await _both(
+        await both(
             asyncio.shield(_end_old(live)),
             in_thread_to_the_end(lambda: prune_automatic(live.history)),
         )
@@ -132,13 +131,6 @@ async def _give_up(
 
 async def _launch(registry: Registry, record: Record, successor: Successor) -> None:
     await successor.launch(await gather_parts(registry, record))
-
-
-async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
-    """Await both at the same time, each to its end, then raise the first error, if any."""
-    for result in await asyncio.gather(one, other, return_exceptions=True):
-        if result is not None:
-            raise result
 
 
 async def _nothing() -> None: ...
