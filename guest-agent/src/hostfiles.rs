@@ -1,7 +1,7 @@
 //! The small files under /etc that name this machine and its name server.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -27,11 +27,11 @@ pub fn write_resolv_conf(root: &Path, dns: Ipv4Addr) -> io::Result<()> {
 /// Makes the name that of this machine and resolvable on it.
 pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
     let hostname = root.join("etc/hostname");
-    if fs::read_to_string(&hostname).is_ok_and(|old| old.trim() != name) {
+    if read(&hostname).is_ok_and(|old| String::from_utf8_lossy(&old).trim() != name) {
         replace(&hostname, &format!("{name}\n"))?;
     }
     let path = root.join("etc/hosts");
-    let hosts = match fs::read(&path) {
+    let hosts = match read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == ErrorKind::NotFound => "127.0.0.1\tlocalhost\n::1\tlocalhost\n".into(),
         Err(error) => return Err(error),
@@ -48,6 +48,15 @@ pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
     // The name is padded so that the next name fits in its place.
     text += &format!("{OWN_ADDRESS}\t{name:NAME_WIDTH$}\n");
     replace(&path, &text)
+}
+
+/// Reads a file without a note of the time, which would need a journal entry.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let open = |flags| fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    // Only the file's owner may ask for that.
+    open(libc::O_NOATIME).or_else(|_| open(0))?.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn has_host(hosts: &str, name: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -26,6 +26,7 @@ const SSH_DIR: &str = "/etc/ssh";
 pub struct Prepared {
     random: Option<OwnedFd>,
     interface: Option<String>,
+    socket: Option<OwnedFd>,
     /// Process 1 is the agent, which does not read the boot id. So nobody has read it as long as no
     /// command was run.
     is_init_ours: bool,
@@ -37,6 +38,7 @@ impl Prepared {
         Self {
             random: open_random().ok(),
             interface: network::find_interface(),
+            socket: network::socket().ok(),
             // SAFETY: it cannot fail.
             is_init_ours: unsafe { libc::getppid() } == 1,
         }
@@ -161,32 +163,52 @@ fn set_machine_id(id: &str) -> Result<String> {
 /// Mounts a new boot id over the kernel's, which cannot be changed.
 fn renew_boot_id() -> Result<String> {
     let path = Path::new(BOOT_ID);
-    // Each read of this file returns another id.
-    let source = Path::new("/proc/sys/kernel/random/uuid");
-    let id = fs::read_to_string(source).map_err(|error| about(source, error))?;
+    let id = random_uuid().map_err(|error| Error::io("random", error))?;
     let cover = Path::new(BOOT_ID_COVER);
     // If the cover exists from an earlier call, it is mounted already and only its text has to
     // change.
-    let is_covered = cover.exists();
-    fs::write(cover, &id).map_err(|error| about(cover, error))?;
-    if !is_covered {
-        let read_only = fs::Permissions::from_mode(0o444);
-        fs::set_permissions(cover, read_only).map_err(|error| about(cover, error))?;
+    let made = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o444)
+        .open(cover);
+    let (file, is_new) = match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            (fs::OpenOptions::new().write(true).open(cover), false)
+        }
+        made => (made, true),
+    };
+    file.and_then(|file| file.write_all_at(format!("{id}\n").as_bytes(), 0))
+        .map_err(|error| about(cover, error))?;
+    if is_new {
         mounts::mount(BOOT_ID_COVER, path, "", libc::MS_BIND, "").map_err(|error| about(path, error))?;
     }
-    Ok(id.trim().to_owned())
+    Ok(id)
+}
+
+/// A random UUID, version 4 (RFC 9562, section 5.4), as the kernel's own boot id is.
+fn random_uuid() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    sys::random(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let text = sys::hex(&bytes);
+    let parts = [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]];
+    Ok(parts.join("-"))
 }
 
 fn set_mac(text: &str, prepared: &Prepared) -> Result<()> {
     let mac = parse_mac(text).ok_or_else(|| wrong("mac", "must be like 52:54:00:12:34:56, not multicast"))?;
-    if let Some(name) = &prepared.interface
-        && network::set_mac(name, mac).is_ok()
+    if let (Some(name), Some(socket)) = (&prepared.interface, &prepared.socket)
+        && network::set_mac(socket, name, mac).is_ok()
     {
         return Ok(());
     }
     // The interface has appeared later, or its name has changed.
     let name = network::find_interface().ok_or_else(|| Error::NotFound("network interface".into()))?;
-    network::set_mac(&name, mac).map_err(|error| Error::io(format!("interface {name}"), error))
+    network::socket()
+        .and_then(|socket| network::set_mac(&socket, &name, mac))
+        .map_err(|error| Error::io(format!("interface {name}"), error))
 }
 
 fn parse_mac(text: &str) -> Option<[u8; 6]> {
@@ -273,6 +295,16 @@ mod tests {
         ] {
             assert_eq!(parse_mac(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn boot_ids_are_uuids() {
+        let id = random_uuid().unwrap();
+        let lengths: Vec<usize> = id.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+        assert_eq!(&id[14..15], "4");
+        assert!("89ab".contains(&id[19..20]));
+        assert_ne!(id, random_uuid().unwrap());
     }
 
     #[test]

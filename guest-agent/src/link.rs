@@ -1,6 +1,7 @@
 //! A byte stream to the host: a virtio port or a Unix socket, which take the same system calls.
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,9 @@ pub struct Link {
     fd: Mutex<Arc<AsyncFd<OwnedFd>>>,
     /// A port outlives its peers; a socket does not.
     port: bool,
+    /// Memory for a data frame, which one session leaves to the next. To unmap it, and to map it
+    /// anew, is most of what a guest does that continues from a checkpoint under emulation.
+    room: Mutex<Vec<u8>>,
 }
 
 /// The result of a read.
@@ -42,6 +46,7 @@ impl Link {
         Ok(Self {
             fd: Mutex::new(Arc::new(watch(fd)?)),
             port,
+            room: Mutex::default(),
         })
     }
 
@@ -51,6 +56,16 @@ impl Link {
 
     fn fd(&self) -> Arc<AsyncFd<OwnedFd>> {
         self.fd.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The memory that a session has left here, or none.
+    pub fn take_room(&self) -> Vec<u8> {
+        mem::take(&mut self.room.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Leaves memory to the next session.
+    pub fn leave_room(&self, room: Vec<u8>) {
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = room;
     }
 
     /// Waits for bytes and appends them to `buffer`, or returns what has happened to the host.

@@ -49,8 +49,7 @@ pub fn configure(name: &str, address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4
 }
 
 /// Changes the hardware address of an interface, which may be up.
-pub fn set_mac(name: &str, mac: [u8; 6]) -> io::Result<()> {
-    let socket = socket()?;
+pub fn set_mac(socket: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> {
     let mut request = request_for(name)?;
     request.ifr_ifru.ifru_hwaddr.sa_family = libc::ARPHRD_ETHER;
     // SAFETY: the union's member was just set; sa_data has 14 bytes.
@@ -118,7 +117,8 @@ fn send_rule(message: &[u8]) -> io::Result<()> {
     }
 }
 
-fn socket() -> io::Result<OwnedFd> {
+/// A socket to ask for changes of the network by.
+pub fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     sys::own(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
 }

@@ -5,6 +5,7 @@
 //! read blocks the sources themselves.
 
 use std::io;
+use std::mem;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ impl Outbox {
             self.splice(&mut frame, source, stream, channel, pending).await?;
             return Ok(Moved::Bytes(pending));
         }
-        prepare(&mut frame);
+        self.prepare(&mut frame);
         let moved = source.read(&mut frame[DATA_HEADER..DATA_HEADER + limit]);
         if let Moved::Bytes(count) = moved {
             self.finish(&mut frame, stream, channel, count).await?;
@@ -87,7 +88,7 @@ impl Outbox {
     /// does this.
     pub async fn fill(&self, stream: u8, channel: u32, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<usize> {
         let mut frame = self.frame.lock().await;
-        prepare(&mut frame);
+        self.prepare(&mut frame);
         let count = fill(&mut frame[DATA_HEADER..]);
         // An empty frame would mean the end of the stream.
         if count == 0 {
@@ -95,6 +96,16 @@ impl Outbox {
         }
         self.finish(&mut frame, stream, channel, count).await?;
         Ok(count)
+    }
+
+    fn prepare(&self, frame: &mut Vec<u8>) {
+        if frame.is_empty() {
+            *frame = self.link.take_room();
+        }
+        if frame.is_empty() {
+            // The kernel provides these pages when they are first touched.
+            *frame = vec![0; DATA_HEADER + DATA_LIMIT];
+        }
     }
 
     async fn finish(&self, frame: &mut [u8], stream: u8, channel: u32, count: usize) -> Result<()> {
@@ -113,7 +124,7 @@ impl Outbox {
             return Err(self.fail());
         }
         // The link cannot splice, but the frame still has to be completed.
-        prepare(frame);
+        self.prepare(frame);
         let mut filled = 0;
         while filled < missing {
             match sys::read(source.fd().get_ref().as_fd(), &mut frame[filled..missing]) {
@@ -143,9 +154,11 @@ impl Outbox {
     }
 }
 
-fn prepare(frame: &mut Vec<u8>) {
-    if frame.is_empty() {
-        // The kernel provides these pages when they are first touched.
-        *frame = vec![0; DATA_HEADER + DATA_LIMIT];
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        let frame = mem::take(self.frame.get_mut());
+        if !frame.is_empty() {
+            self.link.leave_room(frame);
+        }
     }
 }

@@ -319,6 +319,19 @@ async def test_a_kill_is_answered_when_it_is_gone_with_its_directory(scene: Scen
     await scene.unharmed()
 
 
+async def test_a_kill_behind_is_answered_at_once_and_is_done_without_the_client(
+    scene: Scene,
+) -> None:
+    link = await scene.link()
+    pid = await scene.start(link, "2")
+    assert await link.ask("kill", name="2", behind=True) == {"ok": True}
+    link.close()
+    await scene.died(pid)
+    await scene.settled()
+    assert scene.machines() == {"1"}
+    await scene.unharmed()
+
+
 # Guards
 
 

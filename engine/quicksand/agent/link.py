@@ -47,6 +47,8 @@ class AgentLink:
         self._lock = asyncio.Lock()
         self._session: Session | None = None
         self._lease: Lease | None = None
+        self._machine: MachineDir | None = None
+        """The machine that the session is with."""
 
     async def session(self, *, timeout: float = 15.0) -> Session:
         """Return the live session, connecting if there is none.
@@ -72,7 +74,26 @@ class AgentLink:
             [machine.agent_socket(port)], what="agent ports", timeout=LEASE_TIMEOUT_S
         )
         self._session = await dial(self._lease.socket, partial(self._why_broken, machine))
+        self._machine = machine
         return self._session
+
+    def adopt(self, machine: MachineDir, session: Session, lease: Lease) -> bool:
+        """Go on with the session that a revert has made with ``machine``, which has taken over.
+        Returns whether that is possible: not while this link connects by itself."""
+        if self._lock.locked():
+            return False
+        self.move_on()
+        session.explain(partial(self._why_broken, machine))
+        self._machine, self._session, self._lease = machine, session, lease
+        return True
+
+    def move_on(self) -> None:
+        """End the session with a machine from which another one has taken over: what waits gets
+        RevertedError. The next request connects to the new one."""
+        if self._machine != self._runtime.current():
+            if self._session is not None:
+                self._session.leave()
+            self.close()
 
     async def _connect(self, timeout: float) -> Session:
         loop = asyncio.get_running_loop()
@@ -103,7 +124,7 @@ class AgentLink:
             except BaseException:
                 lease.release()
                 raise
-            self._lease = lease
+            self._lease, self._machine = lease, machine
             return session
         raise failure or AgentUnreachableError("the guest's agent does not answer")
 

@@ -256,6 +256,14 @@ class Session(asyncio.Protocol):
         known = self.hello.get("capabilities")
         return isinstance(known, list) and capability in known
 
+    def explain(self, why_broken: Callable[[], AgentError | None]) -> None:
+        """Set ``why_broken`` (see `__init__`)."""
+        self._why_broken = why_broken
+
+    def leave(self) -> None:
+        """Close the connection as if the other end had: what waits gets the error of that."""
+        self.connection_lost(None)
+
     def close(self) -> None:
         """Close the connection; the agent ends what this session started. Idempotent."""
         self._break(AgentUnreachableError("the connection to the guest's agent was closed"))

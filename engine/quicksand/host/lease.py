@@ -34,6 +34,12 @@ def is_leased(socket: Path) -> bool:
     return is_locked(socket.with_suffix(".lock"))
 
 
+def take_at_once(socket: Path) -> Lease | None:
+    """Take the lease of ``socket``; None if another client has it. Raises OSError."""
+    descriptor = try_lock(socket.with_suffix(".lock"))
+    return None if descriptor is None else Lease(socket, descriptor)
+
+
 async def take_lease(sockets: Sequence[Path], *, what: str, timeout: float) -> Lease:
     """Take the lease of a free socket, waiting up to ``timeout`` seconds for one.
 
@@ -47,9 +53,8 @@ async def take_lease(sockets: Sequence[Path], *, what: str, timeout: float) -> L
         for socket in order:
             if not socket.parent.is_dir():
                 raise StateError("the sandbox is not running")
-            descriptor = try_lock(socket.with_suffix(".lock"))
-            if descriptor is not None:
-                return Lease(socket, descriptor)
+            if (lease := take_at_once(socket)) is not None:
+                return lease
         if asyncio.get_running_loop().time() >= deadline:
             raise StateError(
                 f"all {len(sockets)} {what} of the sandbox are in use",

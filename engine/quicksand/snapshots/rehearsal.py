@@ -21,8 +21,9 @@ LIMIT_S = 5.0
 """Seconds after which a rehearsal is given up. After as many seconds of the guest's clock the agent
 resumes the other programs by itself."""
 
-FIRST_COMMAND = ["/proc/self/exe", "--version"]
-"""The agent's own program: one of the user's could leave traces."""
+FIRST_COMMAND = ["/proc/self/exe", "rehearse"]
+"""The agent's own program, which becomes the shell where that leaves no trace. An older agent, in
+the memory of a checkpoint, prints its usage."""
 
 _FILTER = "hold"
 _LONGEST_US = 2**32 - 1  # what QEMU's filter-buffer takes (qapi/qom.json)

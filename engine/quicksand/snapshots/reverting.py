@@ -41,14 +41,21 @@ from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
 from quicksand.stopping import end_strays
 
 if TYPE_CHECKING:
+    from quicksand.agent.link import AgentLink
     from quicksand.display.picture import Picture
 
 
 async def revert(
-    registry: Registry, record: Record, tag: str | None, *, keep_now: bool = True
+    registry: Registry,
+    record: Record,
+    tag: str | None,
+    *,
+    keep_now: bool = True,
+    link: AgentLink | None = None,
 ) -> tuple[Node, Node | None]:
     """Revert to the checkpoint ``tag`` or, if that is None, to the last automatic one, which undoes
     the last revert of any client. With ``keep_now`` the present is kept as an automatic checkpoint.
+    The caller's ``link`` goes on with the connection to the new guest.
 
     Returns the checkpoint and the automatic one. Raises StateError if the sandbox is not running or
     there is nothing to undo, CheckpointNotFoundError, HistoryError, HostError, MachineError,
@@ -93,7 +100,7 @@ async def revert(
                     _keep_present(live, node, capture, shape, screen),
                     name="quicksand-keep-present",
                 )
-            await successor.take_over()
+            await successor.take_over(link)
         except BaseException:
             # Errors of the cleanup must not replace the one that is raised to the caller.
             with contextlib.suppress(QuicksandError):
@@ -177,10 +184,10 @@ async def _keep_present(
 
 
 async def _end_old(live: Live) -> None:
-    """End the old QEMU after the successor has taken over. Raises MachineError if the whole sandbox
-    or its keeper has ended."""
+    """End the old QEMU after the successor has taken over, without waiting for it: to free much
+    memory takes long. Raises MachineError if the whole sandbox or its keeper has ended."""
     try:
-        await live.keeper.ask("kill", name=live.machine.name)
+        await live.keeper.ask("kill", name=live.machine.name, behind=True)
     except MachineError:
         if await is_keeper_gone(live):
             end_strays(live.place, only=live.run.qemu_pid)

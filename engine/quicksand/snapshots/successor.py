@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Self
 
+from quicksand.agent.link import AgentLink
 from quicksand.agent.session import Session, connect, dial
 from quicksand.display.vnc import listen, stop_listening
 from quicksand.errors import HostError, MachineError, QemuDiedError
 from quicksand.host.files import PendingJson, map_os_errors
+from quicksand.host.lease import take_at_once
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
@@ -178,9 +180,9 @@ class Successor:
             lambda: history.prepare_head(replace(self.head, previous=history.head()))
         )
 
-    async def take_over(self) -> None:
-        """Make this QEMU the sandbox's machine; the old one is paused. Raises HistoryError,
-        MachineError, AgentError, HostError."""
+    async def take_over(self, link: AgentLink | None) -> None:
+        """Make this QEMU the sandbox's machine; the old one is paused. The connection to its agent
+        becomes that of ``link``. Raises HistoryError, MachineError, AgentError, HostError."""
         live = self._live
         assert self._reserved is not None
         assert self._monitor is not None
@@ -205,7 +207,22 @@ class Successor:
         # If that fails, the next client (`History.settle`) or the next start does it.
         with contextlib.suppress(HostError):
             await in_thread_to_the_end(lambda: live.history.set_head(self.head))
+        self._hand_over(link)
         await self._let_go()
+
+    def _hand_over(self, link: AgentLink | None) -> None:
+        """Give the session to ``link``: to connect anew would cost the guest another hundredth of a
+        second. If another client has the port already, it waits for this session to end."""
+        assert self._session is not None
+        if link is None:
+            return
+        with contextlib.suppress(OSError):
+            lease = take_at_once(self._directory.agent_socket(self._node.port))
+            if lease is not None and link.adopt(self._directory, self._session, lease):
+                self._session = None
+            elif lease is not None:
+                self._session.close()
+                lease.release()
 
     async def _move_forwards(self) -> None:
         """Move the forwarded ports here: two processes cannot listen on the same port."""

@@ -63,7 +63,9 @@ class Checkpoints:
         await self.settle(tag)
         mounts = await self._mounts.write_back()
         async with self._mounts.without_ninep(unmount_9p):
-            node, _ = await revert(self._life.registry, record, tag, keep_now=keep_now)
+            node, _ = await revert(
+                self._life.registry, record, tag, keep_now=keep_now, link=self._life.link
+            )
             self._life.look_again()
             done = f"the sandbox is reverted to {node.tag!r}"
             await self._mounts.attach_again(mounts, done, is_past=node.shares)

@@ -159,6 +159,11 @@ class Life:
     def _not_running(self) -> StateError:
         return StateError(f"the sandbox {self.name!r} is not running")
 
+    @property
+    def link(self) -> AgentLink | None:
+        """The link to the guest's agent; None if this process knows of no run."""
+        return self._link
+
     async def session(self) -> Session:
         """A connected session with the guest's agent. Raises StateError, MachineError,
         AgentError."""
@@ -333,9 +338,10 @@ class Life:
         publish_state(machine, self.run)
 
     def look_again(self) -> None:
-        """Read the state again after another QEMU has taken over; the next request connects to the
-        new one's agent."""
-        self.disconnect()
+        """Read the state again after another QEMU has taken over; requests go to the new one's
+        agent."""
+        if self._link is not None:
+            self._link.move_on()
         self.run = self.entry().run
 
     def disconnect(self) -> None:

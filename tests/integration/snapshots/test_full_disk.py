@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, boot_disk
+from quicksand.agent.link import AgentLink
 from quicksand.config import SandboxConfig
 from quicksand.errors import DiskSpaceError, HistoryError
 from quicksand.host.paths import Paths
@@ -49,11 +50,11 @@ def full_when_taken_over(directory: Path) -> Iterator[None]:
     take_over = Successor.take_over
     rest = directory / "rest"
 
-    async def fill_and_take_over(self: Successor) -> None:
+    async def fill_and_take_over(self: Successor, link: AgentLink | None) -> None:
         with pytest.raises(OSError, match="No space left"), rest.open("wb", buffering=0) as file:
             while file.write(bytes(64 * 1024)):
                 pass
-        await take_over(self)
+        await take_over(self, link)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Successor, "take_over", fill_and_take_over)

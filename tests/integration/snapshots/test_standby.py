@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox, waking
-from quicksand.errors import AgentRefusedError, MemoryBudgetError
+from quicksand.errors import AgentRefusedError, MemoryBudgetError, RevertedError
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir
 from quicksand.registry import Registry
@@ -91,6 +91,48 @@ async def test_the_next_revert_is_a_hand_over(at_a: Sandbox, places: Paths) -> N
     assert len(our_processes(str(places.data))) <= 3, "keeper, machine, one that waits"
     await at_a.undo()
     assert await say(at_a, "cat /root/f") == "other"
+
+
+NOTES = """mv /usr/bin/dash /usr/bin/true-sh
+cat > /usr/bin/dash <<'END'
+#!/usr/bin/true-sh
+echo "$0 $*" >> /dev/shm/notes
+exec /usr/bin/true-sh "$@"
+END
+chmod 755 /usr/bin/dash"""
+
+
+async def test_a_shell_that_takes_notes_is_not_run_in_advance(vm: Sandbox, places: Paths) -> None:
+    await say(vm, NOTES)
+    await say(vm, "rm -f /dev/shm/notes")  # whose shell notes itself
+    await vm.checkpoint("a")
+    await vm.revert("a")
+    await ready(places, vm)
+    await vm.revert("a")
+    look = "cat /dev/shm/notes"
+    assert await say(vm, look) == f"/bin/sh -c {look}"
+
+
+async def test_the_connection_to_the_new_guest_is_kept(at_a: Sandbox, places: Paths) -> None:
+    """And what ran in the old one hears why it ended."""
+    await ready(places, at_a)
+    running = asyncio.ensure_future(at_a.execute("sleep 600"))
+    await wait_until_running(at_a, "sleep 600")
+    await at_a.revert("a")
+    link = at_a._life.link
+    assert link is not None and link.connected is not None
+    with pytest.raises(RevertedError, match="'a'"):
+        await running
+    await check(at_a)
+    await at_a.revert("a", keep_now=False)  # nobody waits: the same with a new QEMU
+    assert link.connected is not None
+    await check(at_a)
+
+
+async def wait_until_running(vm: Sandbox, words: str) -> None:
+    async with asyncio.timeout(60):
+        while not any(words in process.command for process in await vm.processes()):
+            await asyncio.sleep(0.05)
 
 
 async def test_where_the_guest_cannot_go_through_its_first_steps_it_waits_all_the_same(

@@ -366,7 +366,8 @@ class Keeper:
         take     {name}: this connection owns a machine that was kept
         keep     {name, seconds}: the machine is owned by no connection, and killed in so many
                  seconds
-        kill     {name} -> {ended: exit code}, once it has ended
+        kill     {name} -> {ended: exit code}, once it has ended; with {behind: true} at once, and
+                 no connection owns it any longer
         wait     {seconds, memory}, with the owner's end of the leash: the sandbox, which this
                  connection's client owned, belongs to nobody and waits for `own` (waiting.py)
         own      {discard}, with the read end of a lifeline and the write end of a status pipe: a
@@ -401,9 +402,11 @@ class Keeper:
                 machine.ends_at = time.monotonic() + float(str(request["seconds"]))
                 machine.owner = None
             case "kill" if machine.owner is client:
-                client.awaits = machine
                 machine.kill()
-                return
+                if not request.get("behind"):
+                    client.awaits = machine
+                    return
+                machine.owner = None
             case _:
                 raise ValueError(f"{what} is not possible for machine {name}")
         client.reply(ok=True)
