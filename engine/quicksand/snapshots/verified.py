@@ -17,11 +17,19 @@ from pathlib import Path
 from quicksand.errors import HostError
 from quicksand.host.boot import boot_id
 from quicksand.host.paths import make_private_dir, paths
-from quicksand.host.removal import make_marked, remove
+from quicksand.host.removal import MARK, make_marked, remove
 from quicksand.snapshots.records import File
 
 ENTRIES_MAX = 4096
-"""Files that are recorded; when there are more, all records are dropped."""
+"""Files that are recorded; when it is seen that there are more, all records are dropped."""
+
+COUNTED_EVERY = 64
+"""One in so many new marks has them counted: each file of each checkpoint gets a mark, and to count
+thousands takes milliseconds."""
+
+LAYOUT = "2"
+"""Part of the directory's name. Directories of earlier versions can have lost their proof that they
+are ours (`removal`), and can then never be emptied."""
 
 
 class Verified:
@@ -31,7 +39,7 @@ class Verified:
     def __init__(self, root: Path, boot: str) -> None:
         """``boot`` identifies the host's boot; marks of other boots in ``root`` are removed."""
         self._root = root
-        self._directory = root / hashlib.sha256(boot.encode()).hexdigest()[:16]
+        self._directory = root / hashlib.sha256(f"{LAYOUT} {boot}".encode()).hexdigest()[:16]
 
     @classmethod
     def of_user(cls) -> Verified:
@@ -59,16 +67,27 @@ class Verified:
         """Create a mark, which must come from before the comparison, or from after this process
         wrote the file: later changes then do not match it."""
         with contextlib.suppress(OSError, HostError):
-            self._make_room()
-            mark.touch(mode=0o600)
+            try:
+                mark.touch(mode=0o600)
+            except FileNotFoundError:
+                self._begin()
+                mark.touch(mode=0o600)
+            if zlib.crc32(mark.name.encode()) % COUNTED_EVERY == 0:
+                self._bound()
 
-    def _make_room(self) -> None:
-        # Each file of each checkpoint is added, so this must be quick with thousands of marks.
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if len(os.listdir(self._directory)) < ENTRIES_MAX:  # noqa: PTH208
-                return
+    def _begin(self) -> None:
+        """Make the directory, and remove those of other boots."""
         for other in make_private_dir(self._root).iterdir():
-            with contextlib.suppress(OSError):
-                remove(other)
+            if other != self._directory:
+                with contextlib.suppress(OSError):
+                    remove(other)
         with contextlib.suppress(FileExistsError):
             make_marked(self._directory)
+
+    def _bound(self) -> None:
+        """Drop all marks if there are too many. The directory stays: others write to it."""
+        names = os.listdir(self._directory)  # noqa: PTH208 - paths of thousands take long
+        if len(names) > ENTRIES_MAX:
+            for name in names:
+                if name != MARK:
+                    (self._directory / name).unlink(missing_ok=True)

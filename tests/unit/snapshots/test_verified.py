@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import zlib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from quicksand.errors import HistoryError
+from quicksand.host.removal import MARK, remove
 from quicksand.snapshots import pages, verified
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import MappedFile, verify, write_file
@@ -124,10 +126,30 @@ def test_the_number_of_files_that_are_remembered_is_bounded(
     monkeypatch: pytest.MonkeyPatch, memo: Verified, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(verified, "ENTRIES_MAX", 4)
+    monkeypatch.setattr(verified, "COUNTED_EVERY", 1)
+    proofs = set()
     for number in range(20):
         write_file(tmp_path / f"{number}.pages", iter([DATA]), memo)
         (directory,) = (tmp_path / "verified").iterdir()
         assert len(list(directory.iterdir())) <= 4
+        proofs.add((directory / MARK).stat().st_ino)
+    assert len(proofs) == 1, "the directory is never without its proof, so it can be removed"
+    remove(directory)
+    assert not directory.exists()
+
+
+def test_the_marks_are_counted_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, memo: Verified, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(verified, "ENTRIES_MAX", 4)
+    monkeypatch.setattr(verified, "COUNTED_EVERY", 8)
+    sizes = []
+    for number in range(200):
+        write_file(tmp_path / f"{number}.pages", iter([DATA]), memo)
+        (directory,) = (tmp_path / "verified").iterdir()
+        sizes.append(len(list(directory.iterdir())))
+    dropped = sum(after < before for before, after in pairwise(sizes))
+    assert 0 < dropped < 100
 
 
 def test_without_a_place_to_remember_files_are_read_each_time(
