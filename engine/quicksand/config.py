@@ -244,6 +244,10 @@ def _check_boot_timeout(timeout: object) -> None:
         )
 
 
+VNC_PORT_HINT = "choose another one (`--vnc-port`, vnc_port), or 0 for any free one"
+"""The hint for a VNC port that is taken."""
+
+
 def _check_vnc_port(port: object) -> None:
     if port is not None and (not isinstance(port, int) or isinstance(port, bool)):
         raise ConfigError(f"vnc_port {port!r} is not a port", hint="0 to 65535")
@@ -456,7 +460,8 @@ class SandboxConfig:
             record.check(getattr(self, record.keyword))
         if self.vnc_port is not None and not self.enable_display:
             raise ConfigError(
-                "vnc_port needs a screen to serve", hint="enable_display=True gives it one"
+                "vnc_port needs a screen to serve",
+                hint="`--display`, or enable_display=True, gives the machine one",
             )
         needs = {
             "port forwards need": self.port_forwards,

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 class Desktop:
     """The methods of a sandbox with ``enable_display``.
 
-    All of them raise NoDisplayError (a StateError) without it, StateError if the sandbox is not
-    running, MachineError if its VM has ended. What uses the keyboard or the pointer raises
-    StateError too if the VM is paused or its kernel does not drive the device, and DisplayError if
-    the guest takes no input for 10 s. Any number of tasks and programs may call these methods:
-    each call is a whole gesture, one after the other.
+    All but `vnc_port` and `vnc_password`, which are None then, raise NoDisplayError (a StateError)
+    without it and StateError if the sandbox is not running; and MachineError if its VM has ended.
+    An argument of a wrong kind is a ConfigError, like one that is out of bounds. What uses the
+    keyboard or the pointer raises StateError too if the VM is paused or its kernel does not drive
+    the device, and DisplayError if the guest takes no input for 10 s. Any number of tasks and
+    programs may call these methods: each call is a whole gesture, one after the other.
 
     Places of the pointer are from 0 to 32767 on both sides of the screen; pixels are counted from
     its upper left corner.
@@ -97,10 +98,10 @@ class Desktop:
         """Take a picture of the screen.
 
         With ``path`` it is written there and the path is returned; without, the file's bytes are,
-        or with the format "image" an image of Pillow's. The format is "png" or "ppm", by default
-        what the path's suffix says, else "png". ``region`` is the part at (x, y, width, height) in
-        pixels; ``scale`` makes the picture larger or smaller, up to 8 times. It has the pointer if
-        the guest draws that itself, as the image debian-desktop does.
+        or with the format "image" an image of Pillow's. The format is "png" or "ppm"; by default
+        the path's suffix says which, and without one it is "png". ``region`` is the part at (x, y,
+        width, height) in pixels; ``scale`` makes the picture larger or smaller, up to 8 times. It
+        has the pointer if the guest draws that itself, as the image debian-desktop does.
 
         Raises ConfigError, PathError, DiskSpaceError, DisplayError. A file that was there is then
         unchanged.
@@ -149,7 +150,8 @@ class Desktop:
 
     async def set_display_size(self, width: int, height: int) -> None:
         """Ask the guest to give its screen another size; whether and when it follows is up to it,
-        and `query_display_size` tells. Raises DisplayError."""
+        and `query_display_size` tells. A size has at most 2**24 pixels. Raises ConfigError,
+        DisplayError."""
         await self._display.set_size(width, height)
 
     async def wait_for_screen(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.boot_timing import Stopwatch
-from quicksand.config import NetworkMode, PortForward
+from quicksand.config import VNC_PORT_HINT, NetworkMode, PortForward
 from quicksand.errors import ImageError, PortInUseError
 from quicksand.host.arch import Architecture
 from quicksand.host.memory import check_memory
@@ -27,9 +27,6 @@ from quicksand.qemu.process import Listeners
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots.records import BLANK, Head, Node
-
-VNC_PORT = 5900
-"""The port of VNC's first display (RFC 6143); forwards to the guest have no part in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +188,7 @@ def pick_all_ports(record: Record) -> Ports:
     http = pick_port(PortForward(0, AGENT_HTTP_PORT)) if config.agent_http else None
     vnc = None
     if config.vnc_port is not None:
-        vnc = pick_port(PortForward(config.vnc_port, VNC_PORT))
+        vnc = _pick(config.vnc_port, "the VNC port", VNC_PORT_HINT)
     return Ports(forwards=pick_ports(config.port_forwards), http=http, vnc=vnc)
 
 
@@ -202,14 +199,18 @@ def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:
 
 def pick_port(forward: PortForward) -> int:
     """The host port to use for ``forward``. Raises PortInUseError."""
+    return _pick(forward.host, "host port", "choose another host port, or 0 for any free one")
+
+
+def _pick(wanted: int, what: str, hint: str) -> int:
+    """``wanted``, or any free port if that is 0. Raises PortInUseError."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", forward.host))
+            probe.bind(("127.0.0.1", wanted))
         except OSError as error:
             raise PortInUseError(
-                f"host port {forward.host} cannot be used: {error.strerror}",
-                hint="choose another host port, or 0 for any free one",
+                f"{what} {wanted} cannot be used: {error.strerror}", hint=hint
             ) from error
         port: int = probe.getsockname()[1]
         return port

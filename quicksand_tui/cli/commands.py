@@ -47,8 +47,13 @@ _made: dict[str, click.Command] = {}
 parts are in one module."""
 
 
-def command_of(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+def command_of(
+    name: str, *, with_negatives: bool = False
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Makes a function the command of the verb ``name``, with its docstring as the help.
+
+    ``with_negatives`` gives it words that begin with - and are no options; it refuses those that
+    are no numbers itself.
 
     The function gets the record's parameters by their names. Options that click's decorators add
     below this one take the place of the record's parameter of `Kind.MACHINE`. Raises LookupError
@@ -67,6 +72,7 @@ def command_of(name: str) -> Callable[[Callable[..., Any]], click.Command]:
             params=params,
             callback=function,
             help=function.__doc__,
+            context_settings={"ignore_unknown_options": True} if with_negatives else None,
         )
         _made[name] = command
         return command

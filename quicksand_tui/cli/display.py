@@ -7,6 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Literal
 
+import click
 from quicksand.errors import ConfigError
 
 from quicksand_tui.cli.commands import command_of
@@ -17,11 +18,17 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.runner import Signals
 
 STANDARD = "-"
-_PLACE = re.compile(r"(\d{1,6}),(\d{1,6})")
-_REGION = re.compile(r"(\d{1,6}),(\d{1,6}),(\d{1,6}),(\d{1,6})")
+_PLACE = re.compile(r"(-?\d{1,9}),(-?\d{1,9})")
+"""Negative ones, too: the engine tells which there are on this screen."""
+_REGION = re.compile(r"(\d{1,9}),(\d{1,9}),(\d{1,9}),(\d{1,9})")
 HOLD_S = 0.02
 
-PAUSED = "a sandbox that does not run has no screen: `quicksand-tui start` starts it"
+NO_KEY = "+ stands between keys; its own key is pressed as shift+equal"
+
+
+def stopped_hint(name: str) -> str:
+    """Returns the hint for a sandbox with a display that does not run."""
+    return f"a sandbox that does not run has no screen: `quicksand-tui start {name}` starts it"
 
 
 @command_of("screenshot")
@@ -41,6 +48,8 @@ def screenshot_command(
     """
     from pathlib import Path
 
+    from quicksand.display.picture import Format
+
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.runner import opened, run_async
 
@@ -51,12 +60,17 @@ def screenshot_command(
             hint=f"name a file, or `quicksand-tui screenshot {name} - | …`",
         )
     if at is not None and (part, scale, form) != (None, None, None):
-        raise ConfigError("the picture of a checkpoint is written as it is, a small PNG")
+        raise ConfigError(
+            "the picture of a checkpoint is written as it is, a small PNG",
+            hint="leave --region, --scale and --format out, or --at",
+        )
+    if at is not None and Format.choose(None, None if file == STANDARD else Path(file)) != "png":
+        raise ConfigError(f"the picture of a checkpoint is a PNG, and {file!r} names another")
 
     async def main(signals: Signals) -> int:
         if at is not None:
             return await _write_kept(name, at, file)
-        with opened(name, hint=PAUSED) as sandbox:
+        with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
             if file != STANDARD:
                 await sandbox.screenshot(Path(file), region=part, scale=scale, format=form)
                 return Exit.OK
@@ -105,7 +119,9 @@ def _read_region(text: str | None) -> tuple[int, int, int, int] | None:
     if text is None:
         return None
     if (match := _REGION.fullmatch(text)) is None:
-        raise ConfigError(f"{text!r} is not X,Y,WIDTH,HEIGHT, as in 0,0,640,480")
+        raise ConfigError(
+            f"{text!r} is not X,Y,WIDTH,HEIGHT", hint="in pixels, as in --region 0,0,640,480"
+        )
     x, y, width, height = (int(number) for number in match.groups())
     return x, y, width, height
 
@@ -123,7 +139,7 @@ def type_command(name: str, text: str) -> int:
     wanted = _read_stdin() if text == STANDARD else text
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        with attached(name, with_display=True) as sandbox:
             await sandbox.type_text(wanted)
         return Exit.OK
 
@@ -147,16 +163,14 @@ def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
     Those with a + between them are pressed together. Keys are called as in QEMU: a to z, 0 to 9,
     ret, spc, tab, esc, backspace, delete, up, pgdn, f1, ctrl, alt, shift, meta_l …
     """
-    from quicksand.display.keys import parse_keys
-
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.runner import attached, run_async
 
     # First all of them, so that a wrong one is found before the first is pressed.
-    wanted = [parse_keys(chord.split("+")) for chord in chords]
+    wanted = [_read_chord(chord, name) for chord in chords]
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        with attached(name, with_display=True) as sandbox:
             for keys in wanted:
                 await sandbox.press_key(*keys, hold=HOLD_S if hold is None else hold)
         return Exit.OK
@@ -164,7 +178,25 @@ def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
     return run_async(main)
 
 
-@command_of("mouse")
+def _read_chord(chord: str, name: str) -> tuple[str, ...]:
+    from quicksand.display.keys import parse_keys, together_of
+
+    parts = chord.split("+")
+    if "" in parts:
+        raise ConfigError(f"{chord!r} lacks a key", hint=NO_KEY)
+    try:
+        return parse_keys(parts)
+    except ConfigError:
+        if not (together := together_of(chord)):
+            raise
+        words = "+".join(together)
+        raise ConfigError(
+            f"{chord!r} is no key; did you mean {words!r}?",
+            hint=f"keys that are pressed together: `quicksand-tui key {name} {words}`",
+        ) from None
+
+
+@command_of("mouse", with_negatives=True)
 def mouse_command(
     name: str,
     action: str,
@@ -182,7 +214,7 @@ def mouse_command(
     down, up [X,Y]     press a button and leave it so; release it
     drag X,Y X,Y...    press, move along, release
     scroll up|down N   turn the wheel by N notches (1)
-    where              print where the pointer was moved to, from 0 to 32767
+    where              print the pixel where the pointer was moved to
     """
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.runner import attached, run_async
@@ -193,9 +225,9 @@ def mouse_command(
         notches, path = 0, _read_places(action, places)
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
+        with attached(name, with_display=True) as sandbox:
             if action == "where":
-                _print_place(await sandbox.query_mouse_position(), as_json)
+                await _print_place(sandbox, absolute, as_json)
             elif action == "scroll":
                 await sandbox.mouse_scroll(notches)
             elif action == "drag":
@@ -207,24 +239,46 @@ def mouse_command(
     return run_async(main)
 
 
-PLACES = {"move": (1, 1), "drag": (2, 1000), "where": (0, 0)}
-"""How many places each action takes, at least and at most; others take one or none."""
+PLACES = {
+    "move": (1, 1, "one place, as in `move 640,400`"),
+    "drag": (2, 1000, "2 to 1000 places, as in `drag 100,100 640,400`"),
+    "where": (0, 0, "no place: it prints one"),
+}
+"""How many places each action takes, at least and at most, and how that is said; others take one
+or none."""
 
 
 def _read_places(action: str, words: tuple[str, ...]) -> list[tuple[int, int]]:
     found = []
     for word in words:
         if (match := _PLACE.fullmatch(word)) is None:
-            raise ConfigError(f"{word!r} is not X,Y, as in 640,400")
+            if word.startswith("-"):
+                raise _no_option(word)
+            raise ConfigError(
+                f"{word!r} is not X,Y", hint=f"as in `quicksand-tui mouse NAME {action} 640,400`"
+            )
         found.append((int(match[1]), int(match[2])))
-    least, most = PLACES.get(action, (0, 1))
+    usual = (0, 1, f"at most one place, as in `{action} 640,400`")
+    least, most, says = PLACES.get(action, usual)
     if not least <= len(found) <= most:
-        some = f"{least}" if least == most else f"{least} to {most}"
-        raise ConfigError(f"`{action}` takes {some} places, not {len(found)}")
+        given = f"{len(found)} were given" if found else "none was given"
+        raise ConfigError(f"`{action}` takes {says}; {given}")
     return found
 
 
+def _no_option(word: str) -> click.NoSuchOption:
+    """Returns click's own error, which it leaves to commands with negative numbers."""
+    import difflib
+
+    ctx = click.get_current_context()
+    flags = [flag for found in ctx.command.params for flag in found.opts if flag.startswith("--")]
+    near = difflib.get_close_matches(word, flags)
+    return click.NoSuchOption(word, possibilities=near, ctx=ctx)
+
+
 def _read_scroll(words: tuple[str, ...]) -> int:
+    from quicksand.vm.display import SCROLL_MAX
+
     direction, *rest = words or ("",)
     count = rest[0] if rest else "1"
     if direction not in ("up", "down") or len(rest) > 1 or not count.isdecimal():
@@ -232,7 +286,12 @@ def _read_scroll(words: tuple[str, ...]) -> int:
             f"`scroll {' '.join(words)}` says no way to turn the wheel",
             hint="`scroll up`, `scroll down 3`",
         )
-    return int(count[:6]) * (1 if direction == "down" else -1)
+    if len(count) > len(str(SCROLL_MAX)) or int(count) > SCROLL_MAX:
+        raise ConfigError(
+            f"the wheel turns by at most {SCROLL_MAX} notches, not by {count}",
+            hint="for more say it several times",
+        )
+    return int(count) * (1 if direction == "down" else -1)
 
 
 async def _point(
@@ -249,13 +308,22 @@ async def _point(
             await sandbox.mouse_up(button)
 
 
-def _print_place(place: tuple[int, int], as_json: bool) -> None:
+async def _print_place(sandbox: Sandbox, absolute: bool, as_json: bool) -> None:
+    """Prints a place as the other actions take it: pixels or, with ``absolute``, 0 to 32767."""
+    from quicksand.display.held import pixel_on
+
     from quicksand_tui.cli.output import print_json
 
-    if as_json:
-        print_json({"x": place[0], "y": place[1]})
-    else:
+    place = await sandbox.query_mouse_position()
+    if absolute and not as_json:
         print(f"{place[0]},{place[1]}")
+        return
+    pixel = pixel_on(await sandbox.query_display_size(), place)
+    if as_json:
+        found = {"pixels": pixel, "absolute": place}
+        print_json({kind: {"x": at[0], "y": at[1]} for kind, at in found.items()})
+    else:
+        print(f"{pixel[0]},{pixel[1]}")
 
 
 @command_of("vnc")
@@ -269,7 +337,7 @@ def vnc_command(name: str, as_json: bool) -> int:
     from quicksand_tui.cli.output import Exit, print_json, say
     from quicksand_tui.cli.runner import opened
 
-    with opened(name, hint=PAUSED) as sandbox:
+    with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
         path, port, password = sandbox.vnc_socket, sandbox.vnc_port, sandbox.vnc_password
     if as_json:
         print_json({"socket": str(path), "port": port, "password": password})

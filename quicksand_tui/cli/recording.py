@@ -25,7 +25,7 @@ def record_command(
     """
     from pathlib import Path
 
-    from quicksand_tui.cli.display import PAUSED
+    from quicksand_tui.cli.display import stopped_hint
     from quicksand_tui.cli.output import Exit, say
     from quicksand_tui.cli.runner import opened, run_async
     from quicksand_tui.door.recordings import recorded_text
@@ -33,7 +33,7 @@ def record_command(
     from quicksand_tui.model.text import clean
 
     async def main(signals: Signals) -> int:
-        with opened(name, hint=PAUSED) as sandbox:
+        with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
             recording = sandbox.record(
                 Path(file), seconds=seconds, fps=fps, scale=scale, replace=replace
             )

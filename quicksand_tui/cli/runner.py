@@ -25,6 +25,7 @@ from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
+    from quicksand.sandbox_records import Entry
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -143,15 +144,27 @@ END_WAIT_S = 2.0
 END_POLL_S = 0.02
 
 
+def _find(name: str, *, with_display: bool) -> Entry:
+    """Finds a sandbox. Raises SandboxNotFoundError; NoDisplayError for one without a display if it
+    must have one: that it does not run, if so, would be half of the truth."""
+    entry = Registry(paths()).find(name)
+    if with_display and entry.record is not None and not entry.record.config.enable_display:
+        from quicksand.vm.display import no_display
+
+        raise no_display(entry.name)
+    return entry
+
+
 @contextlib.contextmanager
-def attached(name: str) -> Iterator[Sandbox]:
+def attached(name: str, *, with_display: bool = False) -> Iterator[Sandbox]:
     """Yields the running sandbox ``name``, and closes it at the end.
 
-    Raises SandboxNotFoundError; StateError for a sandbox that is paused or does not run.
+    Raises SandboxNotFoundError; StateError for a sandbox that is paused or does not run, and, if it
+    must have a display, NoDisplayError.
     """
     from quicksand.sandbox import Sandbox
 
-    entry = Registry(paths()).find(name)
+    entry = _find(name, with_display=with_display)
     if entry.status is Status.PAUSED:
         raise StateError(
             f"the sandbox {entry.name!r} is paused",
@@ -165,14 +178,15 @@ def attached(name: str) -> Iterator[Sandbox]:
 
 
 @contextlib.contextmanager
-def opened(name: str, *, hint: str) -> Iterator[Sandbox]:
+def opened(name: str, *, hint: str, with_display: bool = False) -> Iterator[Sandbox]:
     """Yields the sandbox ``name``, running or paused, and closes it at the end.
 
-    Raises SandboxNotFoundError; StateError with ``hint`` for a sandbox that does not run.
+    Raises SandboxNotFoundError; StateError with ``hint`` for a sandbox that does not run; and, if
+    it must have a display, NoDisplayError.
     """
     from quicksand.sandbox import Sandbox
 
-    entry = Registry(paths()).find(name)
+    entry = _find(name, with_display=with_display)
     sandbox = Sandbox.open(entry.id)
     try:
         if not entry.is_live:

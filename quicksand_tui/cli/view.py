@@ -73,7 +73,7 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
     require_terminal()
 
     async def check(_: Signals) -> int:
-        with attached(name) as sandbox:
+        with attached(name, with_display=True) as sandbox:
             sandbox.display()  # refuses before the terminal is taken
         return Exit.OK
 
@@ -86,7 +86,7 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
         async def main(signals: Signals) -> int:
             from quicksand_tui.cli.view_terminal import ViewTerminal
 
-            with attached(name) as sandbox:
+            with attached(name, with_display=True) as sandbox:
                 async with ViewTerminal(probe, way, prefix) as terminal:
                     return await View(sandbox, terminal, way, prefix, leave).run()
 

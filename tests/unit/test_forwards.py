@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from quicksand import Forward, Guest, Host, PortForward, SandboxConfig
-from quicksand.errors import ConfigError
+from quicksand.errors import ConfigError, PortInUseError
+from quicksand.planning import pick_all_ports
 
 forward: Any = Forward
 """Without its types."""
@@ -54,3 +57,17 @@ def test_a_sandbox_takes_them_like_others_and_keeps_them() -> None:
 def test_what_cannot_be_forwarded(make: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()  # type: ignore[operator]
+
+
+def test_a_port_that_is_taken_is_said_with_what_to_change() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        for options, what, hint in (
+            ({"port_forwards": [PortForward(port, 80)]}, "host port", "choose another host port"),
+            ({"enable_display": True, "vnc_port": port}, "the VNC port", "`--vnc-port`"),
+        ):
+            config = SandboxConfig.parse({"image": "debian", **options})
+            with pytest.raises(PortInUseError, match=f"^{what} {port} cannot be used") as caught:
+                pick_all_ports(SimpleNamespace(config=config))  # type: ignore[arg-type]
+            assert hint in caught.value.hint

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from quicksand.display.framebuffer import PIXELS_MAX, Rect
-from quicksand.display.picture import FAST, SCALE_MAX, chunk
+from quicksand.display.picture import FAST, chunk
 from quicksand.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,13 +59,6 @@ def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
     if max(size) > SIDE_MAX or size[0] * size[1] > PIXELS_MAX:
         raise ConfigError(f"a recording of {size[0]}x{size[1]} pixels is too large")
     return size
-
-
-def check_scale(scale: float) -> float:
-    """Raises ConfigError for a scale of nothing, or one above SCALE_MAX."""
-    if isinstance(scale, bool) or not 0 < scale <= SCALE_MAX:
-        raise ConfigError(f"scale must be above 0 and at most {SCALE_MAX:g}, not {scale!r}")
-    return scale
 
 
 def fit(image: Image, size: tuple[int, int]) -> Image:

@@ -89,7 +89,8 @@ def check_text(text: str, limit: int) -> None:
         if not can_be_typed(character):
             raise ConfigError(
                 f"the character {character!r} cannot be typed",
-                hint='keys that are no characters are pressed: press_key("esc")',
+                hint='keys that are no characters are pressed: press_key("esc"), or '
+                "`quicksand-tui key NAME esc`",
             )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from quicksand.display.checks import is_whole
 from quicksand.display.keys import parse_key
 from quicksand.errors import ConfigError, QuicksandError
 from quicksand.host.files import read_json, write_json
@@ -55,12 +56,34 @@ class Held:
 
 def check_place(value: object) -> int:
     """``value`` if it is a coordinate from 0 to ABS_MAX. Raises ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= ABS_MAX:
+    if not is_whole(value) or not 0 <= value <= ABS_MAX:
         raise ConfigError(
             f"{value!r} is no place of the pointer",
             hint=f"0 is the left or upper edge of the screen, {ABS_MAX} the right or lower one",
         )
     return value
+
+
+def place_on(size: tuple[int, int], x: int, y: int) -> tuple[int, int]:
+    """Where the pointer has to be moved for it to be at the pixel (x, y) of a screen of this size.
+    Raises ConfigError if it has no such pixel."""
+    for value, side in zip((x, y), size, strict=True):
+        if not is_whole(value) or not 0 <= value < side:
+            raise ConfigError(
+                f"({x!r}, {y!r}) is no pixel of the screen",
+                hint=f"it has {size[0]}x{size[1]}: 0,0 to {size[0] - 1},{size[1] - 1}",
+            )
+    # The middle of the pixel, so that it is met however the guest rounds.
+    across, down = (
+        (2 * v + 1) * (ABS_MAX + 1) // (2 * s) for v, s in zip((x, y), size, strict=True)
+    )
+    return across, down
+
+
+def pixel_on(size: tuple[int, int], place: tuple[int, int]) -> tuple[int, int]:
+    """The pixel of a screen of this size at which the pointer is after it was moved to a place."""
+    across, down = (v * s // (ABS_MAX + 1) for v, s in zip(place, size, strict=True))
+    return across, down
 
 
 def check_button(value: object) -> str:

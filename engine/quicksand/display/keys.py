@@ -162,28 +162,48 @@ STROKES: Mapping[str, Stroke] = {
 """Every character of the US layout, and line feed (Return), tab and backspace."""
 
 
+NAMES = "keys are called as in QEMU: a to z, 0 to 9, ret, spc, esc, ctrl, shift, f1 …"
+
+
 def parse_key(name: str) -> str:
     """Return the name that QEMU has for a key: its own (in any case), a usual other name, or the
     character on the key, as in "ret", "Enter", "a", ";". Raises ConfigError."""
     text = str(name)
+    if (key := _find_key(text)) is not None:
+        return key
+    if together := together_of(text):
+        words = ", ".join(f'"{key}"' for key in together)
+        raise ConfigError(
+            f"{text!r} is no key", hint=f"keys that are pressed together: press_key({words})"
+        )
+    import difflib
+
+    near = difflib.get_close_matches(text.lower(), [*map(str, Key), *ALIASES], n=1)
+    raise ConfigError(
+        f"{text!r} is no key" + (f"; did you mean {near[0]!r}?" if near else ""), hint=NAMES
+    )
+
+
+def _find_key(text: str) -> str | None:
     if len(text) == 1 and text.lower() in _PLAIN:
         return _PLAIN[text.lower()]
     lower = text.lower().replace("-", "_")
     lower = ALIASES.get(lower, lower)
-    try:
-        return str(Key(lower))
-    except ValueError:
-        import difflib
+    return lower if lower in set(Key) else None
 
-        near = difflib.get_close_matches(lower, [*map(str, Key), *ALIASES], n=1)
-        raise ConfigError(
-            f"{text!r} is no key" + (f"; did you mean {near[0]!r}?" if near else ""),
-            hint="keys are called as in QEMU: a to z, 0 to 9, ret, spc, esc, ctrl, shift, f1 …",
-        ) from None
+
+def together_of(text: str) -> tuple[str, ...]:
+    """The keys that ``text``, which is no key, is pressed by: ("ctrl", "c") for "ctrl-c" and
+    "ctrl+c", ("shift", "equal") for "+". () if there are none."""
+    if text in _SHIFTED:
+        return "shift", _SHIFTED[text]
+    found = [_find_key(part) for part in text.replace("-", "+").split("+")]
+    keys = tuple(key for key in found if key is not None)
+    return keys if len(keys) == len(found) > 1 else ()
 
 
 def parse_keys(names: Sequence[str]) -> tuple[str, ...]:
     """Return QEMU's names for several keys, each once, in their order. Raises ConfigError."""
     if not names:
-        raise ConfigError("no key is named")
+        raise ConfigError("no key is named", hint='as in press_key("ctrl", "c")')
     return tuple(dict.fromkeys(parse_key(name) for name in names))

@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.display.framebuffer import Rect
-from quicksand.errors import ConfigError, DisplayError
+from quicksand.display.checks import check_region, check_scale, check_within
+from quicksand.errors import ConfigError, DisplayError, PathError
 from quicksand.host.files import map_os_errors
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ SIDE_MAX = 2**14
 PICTURE_PIXELS_MAX = 2**25
 """Pixels of a picture, 96 MiB: as many as GPU_MEMORY_MAX of qemu/command.py has."""
 
-SCALE_MAX = 8.0
 _HEADER = re.compile(rb"P6\s+(\d{1,5})\s+(\d{1,5})\s+255\s")
 HEADER_MAX = 32
 """Bytes within which the header of a PPM file ends."""
@@ -41,17 +40,23 @@ class Format(StrEnum):
 
     @classmethod
     def choose(cls, wanted: str | None, path: Path | None) -> Format:
-        """The format that is asked for, or that the path's suffix names, or PNG. Raises
-        ConfigError."""
-        name = wanted or (path.suffix.lower().removeprefix(".") if path is not None else "")
+        """The format that is asked for, or that the path's suffix names, or PNG if it has none.
+        Raises ConfigError."""
+        suffix = path.suffix if path is not None else ""
         try:
-            return cls(name.lower() or cls.PNG)
+            return cls(str(wanted or suffix.removeprefix(".") or cls.PNG).lower())
         except ValueError:
-            if wanted is None:  # a suffix of its own kind
-                return cls.PNG
-            raise ConfigError(
-                f"{wanted!r} is no format of a screenshot", hint="one of png, ppm"
-            ) from None
+            if wanted is not None:
+                raise ConfigError(
+                    f"{wanted!r} is no format of a screenshot", hint=f"one of {', '.join(cls)}"
+                ) from None
+        assert path is not None
+        # Not a PNG that is called .jpg: who opens it would be told that it is damaged.
+        raise ConfigError(
+            f"the name {path.name!r} says no format of a screenshot",
+            hint="it must end with .png or .ppm; or say which, whatever the name is (`--format "
+            'png`, format="png")',
+        )
 
 
 def read_size(descriptor: int) -> tuple[int, int]:
@@ -95,13 +100,8 @@ class Picture:
     def cut(self, region: tuple[int, int, int, int]) -> Picture:
         """The part at (x, y, width, height). Raises ConfigError if it is not within the
         picture."""
-        rect = Rect(*region)
-        outside = rect.x + rect.width > self.width or rect.y + rect.height > self.height
-        if min(rect) < 0 or not rect.width or not rect.height or outside:
-            raise ConfigError(
-                f"the region {tuple(rect)} is not within the screen",
-                hint=f"x, y, width and height in pixels; the screen has {self.width}x{self.height}",
-            )
+        rect = check_region(region)
+        check_within(rect, self.width, self.height)
         starts = (3 * (y * self.width + rect.x) for y in range(rect.y, rect.y + rect.height))
         rows = [self.rgb[start : start + 3 * rect.width] for start in starts]
         return Picture(rect.width, rect.height, b"".join(rows))
@@ -109,11 +109,13 @@ class Picture:
     def scaled(self, factor: float) -> Picture:
         """The picture with ``factor`` times as many pixels on each side. Raises ConfigError for a
         factor of nothing, or one above SCALE_MAX."""
-        if isinstance(factor, bool) or not 0 < factor <= SCALE_MAX:
-            raise ConfigError(f"scale must be above 0 and at most {SCALE_MAX:g}, not {factor!r}")
+        check_scale(factor)
         size = max(1, round(self.width * factor)), max(1, round(self.height * factor))
         if size[0] * size[1] > PICTURE_PIXELS_MAX:
-            raise ConfigError(f"a picture of {size[0]}x{size[1]} pixels is too large")
+            raise ConfigError(
+                f"a picture of {size[0]}x{size[1]} pixels is too large",
+                hint=f"{PICTURE_PIXELS_MAX} pixels are the most; a smaller scale has fewer",
+            )
         from PIL import Image
 
         made = self.to_image().resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
@@ -154,17 +156,30 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     )
 
 
+def check_target(path: Path) -> None:
+    """Raises PathError if ``path`` cannot be a new file: it is a directory, or in none."""
+    if path.is_dir() and not path.is_symlink():
+        raise PathError(
+            f"cannot write {path}: it is a directory",
+            hint=f"name a file in it: {path / 'NAME'}",
+        )
+    if not path.parent.is_dir():
+        raise PathError(
+            f"cannot write {path}: there is no directory {path.parent}",
+            hint="make that directory first, or choose another one",
+        )
+
+
 def write_picture(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path``, which then is a new file with all of it, or is as it was. A
     symbolic link there is replaced, not followed. Blocks. Raises PathError, DiskSpaceError."""
     temporary = path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}")
     with map_os_errors(path):
+        check_target(path)
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-            if path.is_dir() and not path.is_symlink():
-                raise IsADirectoryError(21, "it is a directory")
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

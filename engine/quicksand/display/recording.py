@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from quicksand import errors
-from quicksand.display.animation import AnimationFormat, check_scale
+from quicksand.display.animation import AnimationFormat
+from quicksand.display.checks import check_scale, is_number
+from quicksand.display.picture import check_target
 from quicksand.display.record_worker import Task, task_json
 from quicksand.errors import ConfigError, DisplayError, PathError, QuicksandError
+from quicksand.host.files import map_os_errors
 from quicksand.host.threads import to_the_end
 from quicksand.layout import MachineDir
 from quicksand.text import printable
@@ -35,6 +38,12 @@ END_S = 60.0
 """Seconds for which a recording is waited for that is to end; then there is none."""
 
 STDERR_MAX = 4096
+HINTS = {
+    "seconds": "that is how long it lasts at most; `stop`, or Ctrl-C of `record`, ends it before",
+    "fps": "that is how many pictures it has at most in a second; 10 if nothing is said",
+}
+"""What the numbers mean."""
+
 REPLACE = "choose another name, or say that it may be replaced (`--force`, replace=True)"
 
 FindMachine = Callable[[], MachineDir | None]
@@ -231,10 +240,8 @@ def _plan(path: Path, *, seconds: float, fps: float, scale: float, replace: bool
     _check("seconds", seconds, SECONDS_MAX)
     _check("fps", fps, FPS_MAX)
     check_scale(scale)
-    if path.is_dir():
-        raise PathError(f"cannot write {path}: it is a directory")
-    if not path.parent.is_dir():
-        raise PathError(f"cannot write {path}: there is no directory {path.parent}")
+    with map_os_errors(path):
+        check_target(path)
     if os.path.lexists(path) and not replace:
         raise PathError(f"the file {path} exists already", hint=REPLACE)
     temporary = path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}")
@@ -249,8 +256,10 @@ def _plan(path: Path, *, seconds: float, fps: float, scale: float, replace: bool
 
 
 def _check(name: str, value: float, most: float) -> None:
-    if isinstance(value, bool) or not 0 < value <= most:
-        raise ConfigError(f"{name} must be above 0 and at most {most:g}, not {value!r}")
+    if not is_number(value) or not 0 < value <= most:
+        raise ConfigError(
+            f"{name} must be above 0 and at most {most:g}, not {value!r}", hint=HINTS[name]
+        )
 
 
 def _failure(said: dict[str, Any]) -> QuicksandError:

@@ -31,7 +31,8 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Self
 
-from quicksand.display.framebuffer import BYTES_PER_PIXEL, PIXELS_MAX, Cursor, Framebuffer, Rect
+from quicksand.display.checks import check_size
+from quicksand.display.framebuffer import BYTES_PER_PIXEL, Cursor, Framebuffer, Rect
 from quicksand.errors import DisplayError
 
 CONNECT_TIMEOUT_S = 20.0
@@ -184,9 +185,9 @@ class RfbClient:
 
     async def resize(self, width: int, height: int) -> None:
         """Ask the guest to give its screen another size. Returns when QEMU has taken the request;
-        whether the guest follows is up to it. Raises DisplayError if QEMU refuses."""
-        if not (0 < width < 2**16 and 0 < height < 2**16) or width * height > PIXELS_MAX:
-            raise DisplayError(f"a display cannot have {width}x{height} pixels")
+        whether the guest follows is up to it. Raises ConfigError for a size that there cannot be,
+        DisplayError if QEMU refuses."""
+        check_size(width, height)
         self._resized = asyncio.get_running_loop().create_future()
         screen = struct.pack(">IHHHHI", 0, 0, 0, width, height, 0)
         await self._send(struct.pack(">BxHHBx", 251, width, height, 1) + screen)

@@ -11,6 +11,7 @@ import os
 import secrets
 import string
 
+from quicksand.config import VNC_PORT_HINT
 from quicksand.errors import PortInUseError, StateError
 from quicksand.host.files import map_os_errors
 from quicksand.layout import MachineDir
@@ -57,7 +58,7 @@ async def listen(monitor: Monitor, machine: MachineDir, port: int) -> None:
     except StateError as error:
         raise PortInUseError(
             f"the screen cannot be served at the port {port}: {error}",
-            hint="choose another vnc_port, or 0 for any free one",
+            hint=VNC_PORT_HINT,
         ) from error
 
 

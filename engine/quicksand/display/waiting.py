@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from enum import StrEnum
 
+from quicksand.display.checks import check_region, check_within
 from quicksand.display.framebuffer import BYTES_PER_PIXEL, Framebuffer, Rect
 from quicksand.display.rfb import RfbClient
-from quicksand.errors import ConfigError, DisplayTimeoutError
+from quicksand.errors import DisplayTimeoutError
 
 BRISK_S = 0.1
 """Seconds within which QEMU looks for changes; see `RfbClient.next_update`."""
@@ -58,7 +59,7 @@ class _Watch:
 
     def __init__(self, client: RfbClient, region: tuple[int, int, int, int] | None) -> None:
         self._client = client
-        self._region = Rect(*region) if region is not None else None
+        self._region = check_region(region) if region is not None else None
         self._seen = self._look()
 
     async def change(self) -> None:
@@ -78,11 +79,7 @@ class _Watch:
 def _pixels(frame: Framebuffer, region: Rect | None) -> bytes:
     if region is None:
         return bytes(frame.pixels)
-    if min(region) < 0 or not region.width or not region.height or not frame.contains(region):
-        raise ConfigError(
-            f"the region {tuple(region)} is not within the screen",
-            hint=f"x, y, width and height in pixels; the screen has {frame.width}x{frame.height}",
-        )
+    check_within(region, frame.width, frame.height)
     stride, row = frame.width * BYTES_PER_PIXEL, region.width * BYTES_PER_PIXEL
     first = region.y * stride + region.x * BYTES_PER_PIXEL
     starts = range(first, first + region.height * stride, stride)

@@ -161,7 +161,8 @@ class History:
         import difflib
 
         close = difflib.get_close_matches(tag, [node.tag for node in nodes], n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui tree NAME` lists them"
+        lists = f"`quicksand-tui tree {_name_at(self.place)}` lists them"
+        hint = f"did you mean {close[0]!r}?" if close else lists
         raise CheckpointNotFoundError(f"there is no checkpoint {tag!r}", hint=hint)
 
     def get(self, id_: str) -> Node:
@@ -334,11 +335,20 @@ def prune_automatic(history: History) -> None:
 
 def lost_head(place: SandboxDir, why: object) -> HistoryError:
     """The error for a sandbox whose present disk is unknown because its head cannot be read."""
+    name = _name_at(place)
     return HistoryError(
         f"{place.head} cannot be read: {why}; so the sandbox's present disk is unknown",
-        hint="`quicksand-tui tree NAME` lists its checkpoints, `quicksand-tui start --at TAG NAME` "
-        "goes on from one",
+        hint=f"`quicksand-tui tree {name}` lists its checkpoints, `quicksand-tui start --at TAG "
+        f"{name}` goes on from one",
     )
+
+
+def _name_at(place: SandboxDir) -> str:
+    """The sandbox's name for a hint; "NAME" if that cannot be read."""
+    try:
+        return str(read_json(place.record)["name"])
+    except (OSError, ValueError, KeyError):
+        return "NAME"
 
 
 def _remove_others(directory: Any, kept: set[str]) -> None:

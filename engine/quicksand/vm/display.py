@@ -32,6 +32,14 @@ HOLD_MAX_S = 60.0
 Region = tuple[int, int, int, int]
 
 
+def no_display(name: str) -> NoDisplayError:
+    """The error for a sandbox that has none, whether it runs or not."""
+    return NoDisplayError(
+        f"the sandbox {name!r} has no display",
+        hint="make one that has: enable_display=True, or `quicksand-tui run --display`",
+    )
+
+
 class Display:
     """The display of one sandbox. Each method raises what its namesake in `Desktop` raises.
 
@@ -47,12 +55,12 @@ class Display:
         """The directory of the QEMU that runs now. Raises NoDisplayError, StateError."""
         name = self._life.name
         if not self._life.config.enable_display:
-            raise NoDisplayError(
-                f"the sandbox {name!r} has no display",
-                hint="make one that has: enable_display=True, or `quicksand-tui run --display`",
-            )
+            raise no_display(name)
         if self._life.entry().run is None:
-            raise StateError(f"the sandbox {name!r} is not running")
+            raise StateError(
+                f"the sandbox {name!r} is not running",
+                hint=f"`start`, or `quicksand-tui start {name}`, starts it",
+            )
         return runtime_dir(self._life.registry.paths, self._life.id).current()
 
     def connect(self) -> AbstractAsyncContextManager[RfbClient]:
@@ -102,12 +110,16 @@ class Display:
         return await take_size(self.machine())
 
     async def set_size(self, width: int, height: int) -> None:
+        from quicksand.display.checks import check_size
+
+        check_size(width, height)  # before QEMU is connected to
         async with self.connect() as client:
             await client.resize(width, height)
 
     async def wait(
         self, until: str, timeout_s: float, quiet_s: float, region: Region | None
     ) -> None:
+        from quicksand.display.checks import check_wait
         from quicksand.display.waiting import Until, wait_for
 
         try:
@@ -116,6 +128,8 @@ class Display:
             raise ConfigError(
                 f"{until!r} is nothing to wait for", hint=f"one of {', '.join(Until)}"
             ) from None
+        check_wait("timeout", timeout_s)
+        check_wait("quiet", quiet_s)
         async with self.connect() as client:
             await wait_for(client, wanted, timeout_s=timeout_s, quiet_s=quiet_s, region=region)
 
@@ -163,11 +177,15 @@ class Display:
                 await hands.type(text)
 
     async def press(self, keys: Sequence[str], hold_s: float) -> None:
+        from quicksand.display.checks import is_number
         from quicksand.display.keys import parse_keys
 
         names = parse_keys(keys)
-        if isinstance(hold_s, bool) or not 0 <= hold_s <= HOLD_MAX_S:
-            raise ConfigError(f"hold must be 0 to {HOLD_MAX_S:g} seconds, not {hold_s!r}")
+        if not is_number(hold_s) or not 0 <= hold_s <= HOLD_MAX_S:
+            raise ConfigError(
+                f"hold must be 0 to {HOLD_MAX_S:g} seconds, not {hold_s!r}",
+                hint="a key that is held for longer is pressed by key_down and released by key_up",
+            )
         async with self._hands() as hands:
             await hands.press(names, hold_s=hold_s)
 
@@ -188,19 +206,9 @@ class Display:
     async def place_of(self, x: int, y: int) -> tuple[int, int]:
         """Where the pointer has to be moved for it to be at the pixel (x, y). Raises ConfigError
         if there is no such pixel."""
-        from quicksand.display.held import ABS_MAX
+        from quicksand.display.held import place_on
 
-        size = await self.size()
-        for value, side in zip((x, y), size, strict=True):
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < side:
-                raise ConfigError(
-                    f"({x}, {y}) is no pixel of the screen", hint=f"it has {size[0]}x{size[1]}"
-                )
-        # The middle of the pixel, so that it is met however the guest rounds.
-        across, down = (
-            (2 * v + 1) * (ABS_MAX + 1) // (2 * s) for v, s in zip((x, y), size, strict=True)
-        )
-        return across, down
+        return place_on(await self.size(), x, y)
 
     async def click(self, button: str, count: int) -> None:
         from quicksand.display.held import check_button
@@ -217,21 +225,27 @@ class Display:
             await (hands.hold_button(name) if down else hands.let_go_button(name))
 
     async def drag(self, path: Sequence[tuple[int, int]], button: str, *, pixels: bool) -> None:
-        from quicksand.display.held import check_button, check_place
+        from quicksand.display.checks import check_path
+        from quicksand.display.held import check_button, check_place, place_on
 
         name = check_button(button)
-        if not 2 <= len(path) <= PATH_MAX:
-            raise ConfigError(f"a drag has 2 to {PATH_MAX} places, not {len(path)}")
+        wanted = check_path(path, PATH_MAX)
         if pixels:
-            places = [await self.place_of(x, y) for x, y in path]
+            size = await self.size()  # once: each time it takes a picture
+            places = [place_on(size, x, y) for x, y in wanted]
         else:
-            places = [(check_place(x), check_place(y)) for x, y in path]
+            places = [(check_place(x), check_place(y)) for x, y in wanted]
         async with self._hands() as hands:
             await hands.drag(places, name)
 
     async def scroll(self, notches: int) -> None:
-        if isinstance(notches, bool) or not isinstance(notches, int) or abs(notches) > SCROLL_MAX:
-            raise ConfigError(f"notches must be a whole number to {SCROLL_MAX}, not {notches!r}")
+        from quicksand.display.checks import is_whole
+
+        if not is_whole(notches) or abs(notches) > SCROLL_MAX:
+            raise ConfigError(
+                f"notches must be a whole number to {SCROLL_MAX}, not {notches!r}",
+                hint="above 0 turns the wheel down, below 0 up",
+            )
         async with self._hands() as hands:
             await hands.scroll(notches)
 
@@ -242,6 +256,7 @@ class Display:
         if found is None:
             raise StateError(
                 f"nobody has moved the pointer of {self._life.name!r} since this machine started",
-                hint="a start and a revert forget where it was; mouse_move moves it",
+                hint="a start and a revert forget where it was; mouse_move moves it, or "
+                f"`quicksand-tui mouse {self._life.name} move X,Y`",
             )
         return found

@@ -48,7 +48,11 @@ class FakeBox:
     def __getattr__(self, name: str) -> Any:
         async def call(*words: Any, **more: Any) -> Any:
             self.done.append((name, *words, *sorted(more.items())))
-            answers = {"screenshot": b"picture", "query_mouse_position": (7, 9)}
+            answers = {
+                "screenshot": b"picture",
+                "query_mouse_position": (16396, 8202),
+                "query_display_size": (1280, 800),
+            }
             return {**answers, "checkpoint_screen": self.kept}.get(name)
 
         return call
@@ -57,8 +61,8 @@ class FakeBox:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> FakeBox:
     found = FakeBox()
-    monkeypatch.setattr(runner, "attached", lambda _name: found)
-    monkeypatch.setattr(runner, "opened", lambda _name, hint: found)
+    monkeypatch.setattr(runner, "attached", lambda _name, **_: found)
+    monkeypatch.setattr(runner, "opened", lambda _name, **_: found)
     return found
 
 
@@ -73,7 +77,10 @@ MICE = {
     "drag 1,2 3,4": [("mouse_drag", (1, 2), (3, 4), ("button", "left"), ("pixels", True))],
     "scroll up": [("mouse_scroll", -1)],
     "scroll down 5": [("mouse_scroll", 5)],
-    "where": [("query_mouse_position",)],
+    "move -5,10": [("mouse_move_px", -5, 10)],
+    "move -- -5,10": [("mouse_move_px", -5, 10)],
+    "where": [("query_mouse_position",), ("query_display_size",)],
+    "where --absolute": [("query_mouse_position",)],
 }
 
 
@@ -86,13 +93,14 @@ def test_the_mouse(words: str, box: FakeBox) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("move", "takes 1 places, not 0"),
-        ("move 1,2 3,4", "takes 1 places, not 2"),
+        ("move", "`move` takes one place, as in `move 640,400`; none was given"),
+        ("move 1,2 3,4", "takes one place, as in `move 640,400`; 2 were given"),
         ("move 1.2", "'1.2' is not X,Y"),
-        ("move 1,-2", "is not X,Y"),
+        ("move --absolut 1,2", "no such option '--absolut'. Did you mean '--absolute'?"),
         ("drag 1,2", "takes 2 to 1000 places"),
-        ("click 1,2 3,4", "takes 0 to 1 places"),
-        ("where 1,2", "takes 0 places"),
+        ("click 1,2 3,4", "takes at most one place, as in `click 640,400`; 2 were given"),
+        ("where 1,2", "takes no place"),
+        ("scroll down 99999999", "at most 10000 notches, not by 99999999"),
         ("scroll", "no way to turn the wheel"),
         ("scroll left", "no way to turn the wheel"),
         ("scroll up much", "no way to turn the wheel"),
@@ -109,9 +117,14 @@ def test_what_no_mouse_does(
 
 def test_where_the_mouse_is(box: FakeBox, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mouse", "web", "where"]) == Exit.OK
-    assert capsys.readouterr().out == "7,9\n"
+    assert capsys.readouterr().out == "640,200\n"
+    assert run(["mouse", "web", "where", "--absolute"]) == Exit.OK
+    assert capsys.readouterr().out == "16396,8202\n"
     assert run(["mouse", "web", "where", "--json"]) == Exit.OK
-    assert json.loads(capsys.readouterr().out) == {"x": 7, "y": 9}
+    assert json.loads(capsys.readouterr().out) == {
+        "pixels": {"x": 640, "y": 200},
+        "absolute": {"x": 16396, "y": 8202},
+    }
 
 
 def test_keys_are_pressed_one_after_the_other(box: FakeBox) -> None:
@@ -128,6 +141,24 @@ def test_a_wrong_key_is_found_before_the_first_is_pressed(
     assert run(["key", "web", "a", "ctrl+nothing"]) == Exit.USAGE
     assert "'nothing' is no key" in capsys.readouterr().err
     assert box.done == []
+
+
+@pytest.mark.parametrize(
+    ("chord", "words"),
+    [
+        ("ctrl-c", ["did you mean 'ctrl+c'?", "`quicksand-tui key web ctrl+c`"]),
+        ("Ctrl-Alt+t", ["did you mean 'ctrl+alt+t'?"]),
+        ("ctrl+", ["'ctrl+' lacks a key", "shift+equal"]),
+        ("+", ["'+' lacks a key", "shift+equal"]),
+        ("!", ["did you mean 'shift+1'?"]),
+    ],
+)
+def test_how_a_key_is_pressed_is_told(
+    chord: str, words: list[str], box: FakeBox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["key", "web", chord]) == Exit.USAGE
+    told = capsys.readouterr().err
+    assert all(word in told for word in words), told
 
 
 def test_a_text_is_typed(box: FakeBox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +203,10 @@ def test_the_picture_of_a_checkpoint(
     assert capfdbinary.readouterr().out == b"small"
     assert ("checkpoint_screen", "one") in box.done
     assert run(["screenshot", "web", "-", "--at", "one", "--scale", "2"]) == Exit.USAGE
+    assert run(["screenshot", "web", str(tmp_path / "then.ppm"), "--at", "one"]) == Exit.USAGE
+    assert run(["screenshot", "web", str(tmp_path / "then.jpg"), "--at", "one"]) == Exit.USAGE
+    assert run(["screenshot", "web", str(tmp_path / "no" / "x.png"), "--at", "one"]) == Exit.FAILURE
+    assert f"there is no directory {tmp_path}/no".encode() in capfdbinary.readouterr().err
     box.kept = None
     assert run(["screenshot", "web", "-", "--at", "one"]) == Exit.USAGE
     assert b"'one' of 'web' has no picture" in capfdbinary.readouterr().err
@@ -270,10 +305,14 @@ def test_where_a_viewer_finds_the_screen(box: FakeBox, capsys: pytest.CaptureFix
 
 
 def test_a_sandbox_that_does_not_run(places: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    make_stopped(places, "web")
-    for words in (["screenshot", "web", "x.png"], ["type", "web", "x"], ["vnc", "web"]):
-        assert run(words) == Exit.FAILURE
-        assert "quicksand-tui start" in capsys.readouterr().err
+    make_stopped(places, "web", enable_display=True)
+    make_stopped(places, "bare")
+    for verb, *words in (["screenshot", "x.png"], ["record", "x.gif"], ["type", "x"], ["vnc"]):
+        assert run([verb, "web", *words]) == Exit.FAILURE
+        assert "`quicksand-tui start web` starts it" in capsys.readouterr().err
+        assert run([verb, "bare", *words]) == Exit.FAILURE
+        told = capsys.readouterr().err
+        assert "the sandbox 'bare' has no display" in told and "run --display" in told
 
 
 def test_one_without_a_screen_is_told_how_to_get_one(

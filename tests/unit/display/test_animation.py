@@ -12,10 +12,10 @@ from quicksand.display.animation import (
     SHOWN_MAX_S,
     Animation,
     AnimationFormat,
-    check_scale,
     fit,
     scaled_size,
 )
+from quicksand.display.checks import check_scale
 from quicksand.errors import ConfigError
 
 FORMS = list(AnimationFormat)

@@ -67,10 +67,26 @@ def test_a_near_name_is_suggested() -> None:
         parse_key("backspce")
 
 
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("ctrl+c", '"ctrl", "c"'),
+        ("Ctrl-Alt-Del", '"ctrl", "alt", "delete"'),
+        ("+", '"shift", "equal"'),
+        ("!", '"shift", "1"'),
+    ],
+)
+def test_keys_that_are_named_together_are_said_one_by_one(name: str, keys: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no key$") as caught:
+        parse_key(name)
+    assert f"press_key({keys})" in caught.value.hint
+
+
 def test_a_chord_has_each_key_once() -> None:
     assert parse_keys(["ctrl", "control", "c"]) == ("ctrl", "c")
-    with pytest.raises(ConfigError, match="no key is named"):
+    with pytest.raises(ConfigError, match="no key is named") as caught:
         parse_keys([])
+    assert "press_key(" in caught.value.hint
 
 
 def test_only_what_a_us_keyboard_lacks_needs_the_tool() -> None:

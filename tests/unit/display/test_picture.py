@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -89,10 +90,20 @@ def test_scaling() -> None:
     assert RANDOM.scaled(0.001).width == 1
 
 
-@pytest.mark.parametrize("factor", [0, -1, 8.5, float("inf"), float("nan"), True])
-def test_factors_have_limits(factor: float) -> None:
-    with pytest.raises(ConfigError, match="scale must be"):
+@pytest.mark.parametrize(
+    "region", [(1, 2, 3), (1.5, 0, 5, 5), (0, 0, True, 1), "0,0,5,5", 5, (0, 0, 5, "5")]
+)
+def test_what_is_no_region(region: Any) -> None:
+    with pytest.raises(ConfigError, match="is no region of the screen") as caught:
+        RANDOM.cut(region)
+    assert "(0, 0, 640, 480)" in caught.value.hint
+
+
+@pytest.mark.parametrize("factor", [0, -1, 8.5, float("inf"), float("nan"), True, "x", None])
+def test_factors_have_limits(factor: Any) -> None:
+    with pytest.raises(ConfigError, match="scale must be") as caught:
         RANDOM.scaled(factor)
+    assert "0.5 halves" in caught.value.hint
 
 
 def test_a_picture_does_not_become_too_large() -> None:
@@ -107,8 +118,9 @@ def test_a_picture_does_not_become_too_large() -> None:
         (None, None, Format.PNG),
         (None, "a.png", Format.PNG),
         (None, "a.PPM", Format.PPM),
-        (None, "a.shot", Format.PNG),
+        (None, "a", Format.PNG),
         ("ppm", "a.png", Format.PPM),
+        ("png", "a.shot", Format.PNG),
         ("PNG", None, Format.PNG),
     ],
 )
@@ -117,8 +129,16 @@ def test_the_format(wanted: str | None, name: str | None, form: Format) -> None:
 
 
 def test_a_format_that_is_none() -> None:
-    with pytest.raises(ConfigError, match="'gif' is no format"):
-        Format.choose("gif", None)
+    for wanted in ("gif", "jpg", 5):
+        with pytest.raises(ConfigError, match=f"{wanted!r} is no format") as caught:
+            Format.choose(wanted, None)  # type: ignore[arg-type]
+        assert caught.value.hint == "one of png, ppm"
+
+
+def test_a_name_of_another_format_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'a\.JPG' says no format") as caught:
+        Format.choose(None, Path("/tmp/a.JPG"))
+    assert "end with .png or .ppm" in caught.value.hint and "--format" in caught.value.hint
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -140,8 +160,10 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_directory_stays(tmp_path: Path) -> None:
     (tmp_path / "shot.png").mkdir()
-    with pytest.raises(PathError):
+    with pytest.raises(PathError, match="it is a directory") as caught:
         write_picture(tmp_path / "shot.png", b"new")
-    with pytest.raises(PathError):
+    assert "name a file in it" in caught.value.hint
+    with pytest.raises(PathError, match=f"there is no directory {tmp_path}/nowhere") as caught:
         write_picture(tmp_path / "nowhere" / "shot.png", b"new")
+    assert "make that directory" in caught.value.hint
     assert os.listdir(tmp_path) == ["shot.png"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from quicksand.display.framebuffer import PIXELS_MAX, Rect
 from quicksand.display.rfb import RECTS_MAX, Buttons, RfbClient
-from quicksand.errors import DisplayError
+from quicksand.errors import ConfigError, DisplayError
 
 from tests.unit.display.fake_vnc import (
     FakeVnc,
@@ -216,11 +216,12 @@ async def test_another_size_is_asked_for(socket: Path, status: int) -> None:
                 await client.resize(20, 30)
 
 
-@pytest.mark.parametrize("size", [(0, 1), (1, 0), (70_000, 1), (16384, 16384)])
+@pytest.mark.parametrize("size", [(0, 1), (1, 0), (70_000, 1), (16384, 16384), ("a", 5)])
 async def test_a_size_that_no_display_can_have(socket: Path, size: tuple[int, int]) -> None:
     async with serve(socket, lambda s: s.greet(1, 1)), RfbClient.open(socket) as client:
-        with pytest.raises(DisplayError, match="cannot have"):
+        with pytest.raises(ConfigError, match="cannot have") as caught:
             await client.resize(*size)
+    assert "16777216 pixels in all" in caught.value.hint
 
 
 async def test_what_else_a_server_says_is_passed_over(socket: Path) -> None:

@@ -69,8 +69,9 @@ async def test_without_a_port_nothing_is_done(machine: MachineDir, monitor: Fake
 
 async def test_a_port_that_is_taken(machine: MachineDir, monitor: FakeMonitor) -> None:
     monitor.taken = True
-    with pytest.raises(PortInUseError, match="port 5901"):
+    with pytest.raises(PortInUseError, match="port 5901") as caught:
         await vnc.serve_at(machine, 5901)
+    assert "--vnc-port" in caught.value.hint
     assert monitor.done[-1] == ("close", {})
 
 
@@ -81,5 +82,6 @@ def test_what_is_no_port(port: object) -> None:
 
 
 def test_a_port_needs_a_screen() -> None:
-    with pytest.raises(ConfigError, match="needs a screen"):
+    with pytest.raises(ConfigError, match="needs a screen") as caught:
         SandboxConfig.parse({"image": "x", "vnc_port": 0})
+    assert "--display" in caught.value.hint

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from quicksand.display.rfb import RfbClient
+from quicksand.sandbox_records import Status
 
 from quicksand_tui.cli import runner, view
 
@@ -36,11 +37,13 @@ class Registry:
 
     def inspect(self, _: str) -> Any:
         stopped = SOCKET.with_suffix(".stopped").exists()
-        return SimpleNamespace(name="desk", status=None, is_live=not stopped)
+        paused = SOCKET.with_suffix(".paused").exists()
+        status = Status.PAUSED if paused else Status.RUNNING
+        return SimpleNamespace(name="desk", status=status, is_live=not stopped)
 
 
 @contextlib.contextmanager
-def attached(_: str) -> Iterator[Sandbox]:
+def attached(_: str, **__: bool) -> Iterator[Sandbox]:
     yield Sandbox()
 
 

@@ -643,3 +643,17 @@ async def test_the_lock_is_freed_after_any_end(history: History) -> None:
 
 def test_ids_are_new(history: History) -> None:
     assert len({new_id() for _ in range(100)}) == 100
+
+
+def test_a_hint_names_the_sandbox(tmp_path: Path) -> None:
+    place = SandboxDir(tmp_path)
+    with pytest.raises(CheckpointNotFoundError) as caught:
+        History(place).find("none")
+    assert caught.value.hint == "`quicksand-tui tree NAME` lists them", "it has no record"
+    place.record.write_text('{"name": "web"}')
+    with pytest.raises(CheckpointNotFoundError) as caught:
+        History(place).find("none")
+    assert caught.value.hint == "`quicksand-tui tree web` lists them"
+    with pytest.raises(HistoryError) as lost:
+        History(place).head()
+    assert "start --at TAG web" in lost.value.hint
