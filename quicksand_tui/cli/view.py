@@ -13,6 +13,7 @@ import click
 from quicksand.errors import DisplayError, QuicksandError
 from quicksand.host.paths import paths
 from quicksand.registry import Registry
+from quicksand.sandbox_records import Status
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.model.text import ascii_only, clean
@@ -43,6 +44,9 @@ RETRY_S = 2.0
 """Seconds until a display that could not be reached is tried again."""
 
 POLL_S = 0.05
+STATE_S = 0.5
+"""Seconds between two looks whether the sandbox is paused."""
+
 MESSAGE_S = 4.0
 """Seconds for which a message is shown."""
 
@@ -117,6 +121,8 @@ class View:
         self._prefix = prefix
         self._leave = leave
         self._message = ""
+        self._paused = False
+        """QEMU drops what is typed then."""
         self._buttons = 0
         self._place = (0, 0)
         """Where the pointer was last in the guest's screen."""
@@ -128,7 +134,7 @@ class View:
         while True:
             machine = registry.machine(self._sandbox.id)
             try:
-                await self._show_machine(machine)
+                await self._show_machine(registry, machine)
                 return 0
             except DisplayError as error:
                 if not await self._follow(registry, machine, error):
@@ -190,7 +196,7 @@ class View:
         found = await why_gone(self._sandbox, unreachable)
         return error if found is unreachable else found
 
-    async def _show_machine(self, machine: MachineDir) -> None:
+    async def _show_machine(self, registry: Registry, machine: MachineDir) -> None:
         """Shows the screen of one QEMU until the user leaves. Raises DisplayError."""
         from quicksand_tui.door.guest_input import GuestInput
         from quicksand_tui.door.screen import Screen
@@ -211,6 +217,7 @@ class View:
                 asyncio.create_task(self._act(screen, guest), name="quicksand-view-input"),
                 asyncio.create_task(guest.run(), name="quicksand-view-keys"),
                 asyncio.create_task(self._resize(screen), name="quicksand-view-size"),
+                asyncio.create_task(self._watch_state(registry), name="quicksand-view-state"),
             }
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -237,6 +244,16 @@ class View:
             await self._terminal.clear()
             await screen.change(grid=tuple(self._terminal.grid), again=screen.order.again + 1)
             await self._show_bar()
+
+    async def _watch_state(self, registry: Registry) -> None:
+        """Tells when the sandbox is paused, and when it goes on."""
+        while True:
+            entry = registry.inspect(self._sandbox.id)
+            paused = entry is not None and entry.status is Status.PAUSED
+            if paused != self._paused:
+                self._paused = paused
+                await self._show_bar()
+            await asyncio.sleep(STATE_S)
 
     async def _act(self, screen: Screen, guest: GuestInput) -> None:
         """Passes on what the user does, until that is to leave."""
@@ -332,6 +349,8 @@ class View:
             text = f" {name} · {prefix} … {keys}"
         elif self._message:
             text = f" {name} · {self._message}"
+        elif self._paused:
+            text = f" {name} · paused: what is typed is lost · {self._how_to_leave}"
         else:
             text = f" {name} · {self._how_to_leave} · {prefix} and a key: zoom, save"
         await self._terminal.show_bar(text.replace("·", "-") if ascii_only() else text)

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from quicksand_tui.actions.registry import Scope
+from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED, ROLES, state_text
 from quicksand_tui.widgets.bars import TabBar
@@ -220,6 +221,9 @@ class Area(Vertical):
             prefixed = self.desktop.view.prefixed
             style = "reverse" if prefixed else MUTED
             leads = self._typing_leads(sandbox, prefixed=prefixed)
+            if sandbox is not None and sandbox.state is State.PAUSED and not prefixed:
+                style = STYLES[ROLES[State.PAUSED]]
+                leads = self._paused_leads(sandbox)
         elif sandbox is not None:
             style = STYLES[ROLES[sandbox.state]]
             leads = (f"{sandbox.name} {state_text(sandbox.state)}",)
@@ -243,6 +247,17 @@ class Area(Vertical):
             f"{name}{mouse}{leave}",
             f"{mouse}{leave}",
             f"{mouse}{prefix} …",
+        )
+
+    def _paused_leads(self, sandbox: SandboxView) -> tuple[str, ...]:
+        """Says that the guest gets nothing of what is typed; the longest first."""
+        lost = "paused: what is typed is lost"
+        prefix = self.shells.host.prefix.text
+        return (
+            f"{sandbox.name} · {lost} · {prefix} and a key",
+            f"{lost} · {prefix} and a key",
+            f"{lost} · {prefix} …",
+            lost,
         )
 
     @on(TabBar.Chosen)

@@ -243,6 +243,18 @@ def test_a_revert_is_followed(screen: FakeDesktop) -> None:
             leave(terminal)
 
 
+def test_it_says_live_that_the_sandbox_is_paused(screen: FakeDesktop) -> None:
+    paused = screen.path.with_suffix(".paused")
+    with viewing(screen) as terminal:
+        shows(terminal, desktop())
+        paused.touch()
+        terminal.sees("paused: what is typed is lost")
+        size = len(terminal.output)
+        paused.unlink()
+        wait_for(lambda: b"and a key: zoom" in terminal.output[size:], what="the usual line")
+        leave(terminal)
+
+
 def test_without_a_terminal_it_is_refused(screen: FakeDesktop) -> None:
     import subprocess
 
