@@ -258,6 +258,8 @@ class Area(Vertical):
             f"{lost} · {prefix} and a key",
             f"{lost} · {prefix} …",
             lost,
+            "paused: keys are lost",
+            "paused",
         )
 
     @on(TabBar.Chosen)

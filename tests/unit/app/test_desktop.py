@@ -181,14 +181,16 @@ async def test_a_screen_that_is_gone_says_why_and_comes_back() -> None:
 
 async def test_that_what_is_typed_into_a_paused_one_is_lost_is_said_live() -> None:
     service = FakeService(WATCHED)
-    async with watching(service) as (app, _, _):
+    async with watching(service) as (app, pilot, _):
         lost = "paused: what is typed is lost"
         assert lost not in screen_text(app)
         paused = replace(WEB, has_display=True, state=State.PAUSED)
         service.world = replace(service.world, sandboxes=(paused, DB))
         await until(lambda: lost in screen_text(app))
+        await pilot.resize_terminal(72, 24)
+        await until(lambda: "paused: keys are lost" in screen_text(app))
         service.world = WATCHED
-        await until(lambda: lost not in screen_text(app))
+        await until(lambda: "paused" not in screen_text(app))
 
 
 async def test_sandboxes_without_a_display_have_no_such_tab() -> None:
