@@ -367,6 +367,13 @@ def compare(world: World, selection: Selection) -> str | None:
     return None if selection.sandbox.has_display else "it has no display, so there are no screens"
 
 
+def look(world: World, selection: Selection) -> str | None:
+    chosen = selection.checkpoint
+    if chosen is not None and chosen.error:
+        return f"this checkpoint cannot be read: {chosen.error}"
+    return compare(world, selection)
+
+
 def remove(world: World, selection: Selection) -> str | None:
     chosen = selection.checkpoint
     if chosen is not None and chosen.error:

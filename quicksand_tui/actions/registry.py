@@ -288,6 +288,8 @@ ACTIONS: tuple[Action, ...] = (
           reasons.go_there, verb="checkpoint pin"),
     _tree("compare", "space", "Compare its screen with another one, or stop that",
           reasons.compare, footer=False),
+    _tree("look", "o", "See its screen large, beside now or the one compared",
+          reasons.look, footer=False),
     _tree("copy", "y", "Copy its tag, where the terminal allows it",
           reasons.go_there, footer=False),
     _tree("back", "escape", "Back to the lists"),

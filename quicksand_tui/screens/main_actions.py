@@ -478,6 +478,7 @@ class TreeActions:
             "pin": self.do_pin,
             "copy": self.do_copy,
             "compare": self.do_compare,
+            "look": self.do_look,
         }
 
     @property
@@ -525,6 +526,11 @@ class TreeActions:
         self._screen.checkpoints.compare(self._chosen[1])
         if self._screen.area.tab not in (Tab.DETAILS, Tab.TREE):
             self._screen.choose_tab(Tab.DETAILS)  # where the screens are
+
+    def do_look(self) -> None:
+        sandbox, checkpoint = self._chosen
+        compared = self._screen.checkpoints.compared_of(sandbox)
+        self._app.dialogs.show_screens(sandbox, checkpoint, compared)
 
     def do_clone(self) -> None:
         self._app.dialogs.ask_for_clones(*self._chosen)

@@ -48,6 +48,17 @@ class Dialogs:
         if self._app.is_running:
             self._app.push_screen(ReportScreen(told, ascii_only=self._app.ascii))
 
+    def show_screens(
+        self, sandbox: SandboxView, checkpoint: CheckpointView, compared: CheckpointView | None
+    ) -> None:
+        """Shows the screen at a checkpoint beside the present one, or that of another."""
+        from quicksand_tui.screens.look import LookScreen
+
+        app = self._app
+        app.push_screen(
+            LookScreen(app.service, sandbox, checkpoint, compared, ascii_only=app.ascii)
+        )
+
     # Questions
 
     def confirm(

@@ -45,6 +45,9 @@ class Dialogs(Protocol):
 
     def show_failure(self, failure: Failure) -> None: ...
 
+    def show_screens(
+        self, sandbox: SandboxView, checkpoint: CheckpointView, compared: CheckpointView | None
+    ) -> None: ...
     def show_report(self, told: Told) -> None: ...
 
     def confirm(

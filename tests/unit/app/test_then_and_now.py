@@ -14,6 +14,7 @@ from quicksand_tui.cockpit import then_and_now
 from quicksand_tui.cockpit.then_and_now import GAP, ThenAndNow
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.screens.look import LookScreen
 from quicksand_tui.ui.app import QuicksandApp
 from tests.unit.app.fakes import (
     CLEAN,
@@ -53,9 +54,9 @@ async def in_tree(
         yield app, pilot, await open_tree(pilot)
 
 
-def sides(app: QuicksandApp, row: int = 1) -> list[set[tuple[int, ...]]]:
+def sides(app: QuicksandApp | ThenAndNow, row: int = 1) -> list[set[tuple[int, ...]]]:
     """The colours of the left half and of the right half of a row."""
-    view = app.query_one(ThenAndNow)
+    view = app if isinstance(app, ThenAndNow) else app.query_one(ThenAndNow)
     line = view.render_line(row)
     width = (view.size.width - GAP) // 2
     halves = line.crop(0, width), line.crop(width + GAP)
@@ -165,3 +166,31 @@ async def test_ascii_screens_have_colours_only() -> None:
     async with in_tree(world(), ascii_glyphs=True) as (app, _, _):
         await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
         assert "▀" not in screen_text(app)
+
+
+async def test_a_small_terminal_shows_them_in_a_dialog() -> None:
+    service = world()
+    service.pictures[CLEAN.id] = Image.new("RGB", (320, 200), GREEN)
+    async with shown(service, size=(80, 24)) as (app, pilot):
+        await select(pilot, WEB)
+        panel = await open_tree(pilot)
+        assert not is_seen(app)
+        await pilot.press("o")
+        await until(lambda: isinstance(app.screen, LookScreen))
+        view = app.screen.query_one(ThenAndNow)
+        assert view.size.width > 70 and view.size.height > 18
+        await until(lambda: sides(view) == [{RED}, {BLUE}])
+        assert "upgraded" in screen_text(app) and "esc closes" in screen_text(app)
+        await pilot.press("escape", "space")  # the other side is that one from now on
+        await until(lambda: panel.compared_of(app.main.selection.sandbox) is not None)
+        await go_to(pilot, panel, CLEAN.id)
+        await pilot.press("o")
+        await until(lambda: isinstance(app.screen, LookScreen))
+        await until(lambda: sides(app.screen.query_one(ThenAndNow)) == [{GREEN}, {RED}])
+
+
+async def test_a_checkpoint_without_a_screen_opens_no_dialog() -> None:
+    async with in_tree(world(WEB_PAST)) as (app, pilot, _):
+        await pilot.press("o")
+        await until(lambda: any("there are no screens" in words for words in toasts(app)))
+        assert app.screen is app.main
