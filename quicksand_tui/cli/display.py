@@ -65,7 +65,10 @@ def screenshot_command(
             hint="leave --region, --scale and --format out, or --at",
         )
     if at is not None and Format.choose(None, None if file == STANDARD else Path(file)) != "png":
-        raise ConfigError(f"the picture of a checkpoint is a PNG, and {file!r} names another")
+        raise ConfigError(
+            f"the picture of a checkpoint is a PNG, and {file!r} names another format",
+            hint="give it a name with .png",
+        )
 
     async def main(signals: Signals) -> int:
         if at is not None:
