@@ -21,6 +21,7 @@ from quicksand.errors import (
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.guest_ready import with_desktop
 from quicksand.host.files import map_os_errors
 from quicksand.host.sharing import share_file
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
@@ -302,6 +303,7 @@ async def start_clone(registry: Registry, embryo: Embryo) -> LiveMachine:
         machine = await boot(registry, embryo.record, embryo.lock, at=embryo.at)
         committed = replace(embryo.record, committed=True)
         await in_thread_to_the_end(lambda: registry.save(committed))
+        machine = await with_desktop(machine)
     except BaseException:
         if machine is not None:
             await to_the_end(_end(machine))

@@ -35,7 +35,7 @@ class LiveMachine:
     link: AgentLink
     image: ResolvedImage
     notices: tuple[str, ...] = ()
-    """Mounts that could not be made, in words."""
+    """What the start could not do, in words: a mount, or the desktop that did not come in time."""
 
 
 def remove_quietly(path: Path) -> None:

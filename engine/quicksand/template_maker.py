@@ -21,6 +21,7 @@ from quicksand.errors import (
     QuicksandError,
     StateError,
 )
+from quicksand.guest_ready import COMMAND_S, READY, run_if_there
 from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
 from quicksand.host.removal import make_marked, mark, remove
@@ -39,10 +40,6 @@ from quicksand.templates import TAG, Templates, prune
 
 NICENESS = 10
 """The nice(2) value of the program, so that it slows nothing else down."""
-
-READY = "/usr/lib/quicksand/ready"
-"""A program that an image may have; it ends with 0 when the guest is what its user expects to see.
-The agent answers long before that if a desktop has to come up."""
 
 READY_S = 600.0
 """Seconds that READY may take. A desktop takes a minute on a busy host that emulates."""
@@ -63,7 +60,6 @@ IDLE = 0.9
 """The idle share of the guest's CPU time in a window above which the guest counts as idle."""
 
 WAIT_POLL_S = 0.1
-COMMAND_S = 20
 
 WARM_UP = ("true", "cat /etc/hostname", "ls /")
 """Commands that leave a shell and the common libraries in the guest's page cache."""
@@ -187,7 +183,7 @@ async def _make(
 async def _wait_until_ready(session: Session, limit_s: float = READY_S) -> None:
     """Run the image's READY, if it has one. Raises MachineError if that fails or takes longer than
     ``limit_s``, AgentError."""
-    if (code := await _run_if_there(session, READY, limit_s)) is None:
+    if (code := await run_if_there(session, READY, limit_s)) is None:
         raise MachineError(f"the guest was not ready after {limit_s:g} s: {READY} did not end")
     if code:
         raise MachineError(f"the guest did not become ready: {READY} ended with {code!r}")
@@ -196,20 +192,12 @@ async def _wait_until_ready(session: Session, limit_s: float = READY_S) -> None:
 async def _warm_up(session: Session, limit_s: float = WARM_S) -> None:
     """Run the image's WARM, if it has one, and wait until the guest is idle after it. Raises
     MachineError if that fails or takes longer than ``limit_s``, AgentError."""
-    if (code := await _run_if_there(session, WARM, limit_s)) is None:
+    if (code := await run_if_there(session, WARM, limit_s)) is None:
         raise MachineError(f"the guest was not warm after {limit_s:g} s: {WARM} did not end")
     if code:
         raise MachineError(f"the guest did not become warm: {WARM} ended with {code!r}")
     await _wait_until_idle(session)
     await session.request("sync", {})
-
-
-async def _run_if_there(session: Session, program: str, limit_s: float) -> object:
-    """Run a program that an image may have; returns its exit code, 0 if there is none, or None if
-    it did not end within ``limit_s``. Raises AgentError."""
-    params = {"command": f"[ ! -x {program} ] || exec {program}", "timeout": limit_s}
-    reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
-    return None if reply.get("timed_out") else reply.get("exit_code") or 0
 
 
 async def _settle(session: Session, names: dict[str, str]) -> None:

@@ -151,12 +151,16 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         progress_callback=progress.stage,
         **plan.options,
     )
-    for notice in sandbox.notices:
+    told = sandbox.notices
+    for notice in told:
         say(clean(notice))
     if plan.save is not None:
         sandbox.save_on_stop(plan.save, save_store(None))
     async with shown(progress.look):
         await sandbox.start()
+    for notice in sandbox.notices:
+        if notice not in told:
+            say(f"{sandbox.name}: {clean(notice)}")
     if reach := describe_reach(sandbox):
         say(f"{sandbox.name}: {reach}")
     stays = False

@@ -27,6 +27,7 @@ STAGES = {
     "disk": "making the disk",
     "qemu": "starting QEMU",
     "guest": "booting",
+    "desktop": "waiting for the desktop",
 }
 
 

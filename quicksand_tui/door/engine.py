@@ -42,6 +42,7 @@ STAGES = {
     "disk": "make the disk",
     "qemu": "start QEMU",
     "guest": "boot the guest",
+    "desktop": "wait for the desktop",
 }
 NAME_LIMIT = 63
 """The longest name shown, in characters; the engine's limit for names."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from quicksand import Sandbox
+from quicksand import DebianDesktopSandbox, Sandbox
 from quicksand.config import SandboxConfig
+from quicksand.guest_ready import READY
 from quicksand.host.paths import Paths
 from quicksand.images.building import build_if_missing, suggested_options
 from quicksand.registry import Registry
-from quicksand.template_maker import READY, warm
+from quicksand.template_maker import warm
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 
@@ -69,6 +70,22 @@ async def test_a_sandbox_from_a_template_shows_the_desktop_at_once(places: Paths
         assert (await say(sandbox, "xdotool getmouselocation --shell"))[2] == "SCREEN=0"
         command = "on-desktop sh -c 'id -un; echo $HOME; xdpyinfo >/dev/null && echo $DISPLAY'"
         assert await say(sandbox, command) == ["quicksand", "/home/quicksand", ":0"]
+
+
+async def test_the_first_example_runs_from_a_cold_boot(places: Paths) -> None:
+    await build_if_missing(IMAGE, places, build=True)
+    async with DebianDesktopSandbox(warm=False) as sandbox:
+        assert sandbox.boot_timing is not None and sandbox.boot_timing.mode == "cold boot"
+        assert sandbox.notices == ()
+        assert await sandbox.query_display_size() == (1280, 800)
+        await sandbox.wait_for_screen("stable")
+        x, y = await sandbox.query_mouse_position()  # nobody has moved it: the middle
+        assert (x * 1280 // 32768, y * 800 // 32768) == pytest.approx((640, 400), abs=1)
+        await sandbox.mouse_move_px(640, 400)
+        await sandbox.mouse_click(double=True)
+        await sandbox.type_text("hello\n")
+        await sandbox.press_key("ctrl", "s")
+        assert await sandbox.screenshot()
 
 
 async def test_without_a_display_it_is_ready_at_once_and_has_no_desktop(places: Paths) -> None:

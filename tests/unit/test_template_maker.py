@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 from quicksand.agent.session import Session
 from quicksand.errors import MachineError
-from quicksand.template_maker import READY, WARM, _wait_until_ready, _warm_up
+from quicksand.guest_ready import READY
+from quicksand.template_maker import WARM, _wait_until_ready, _warm_up
 
 
 class FakeSession:

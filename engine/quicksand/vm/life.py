@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand.agent.link import AgentLink
 from quicksand.config import SandboxConfig
@@ -23,6 +23,7 @@ from quicksand.errors import (
     StateError,
 )
 from quicksand.host.files import is_locked
+from quicksand.host.threads import to_the_end
 from quicksand.keepers import KeeperCheck
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry, publish_state
@@ -203,6 +204,7 @@ class Life:
             raise
         finally:
             os.close(lock)
+        await self._await_desktop(undo=self.remove)
         if self._warm:
             from quicksand.spares.next_start import expect_next
 
@@ -307,6 +309,23 @@ class Life:
             )
         finally:
             os.close(lock)
+        await self._await_desktop(undo=self.end_owned)
+
+    async def _await_desktop(self, *, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait for the desktop of a machine that has booted. The sandbox is there for others
+        meanwhile, who may want to see it boot. ``undo`` is awaited if that fails or is cancelled.
+        """
+        if self._machine is None or not self.config.enable_display:
+            return
+        from quicksand.guest_ready import with_desktop
+
+        try:
+            self._adopt(await with_desktop(self._machine, self.progress))
+        except BaseException:
+            with contextlib.suppress(QuicksandError):
+                await to_the_end(undo())
+            self.run = None
+            raise
 
     def _adopt(self, machine: LiveMachine) -> None:
         self._machine = machine
