@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Self
 
-from quicksand.display.held import ABS_MAX, Held
-from quicksand.display.keys import STROKES
+from quicksand.display.held import ABS_MAX, BUTTONS, Held
+from quicksand.display.keys import STROKES, Key
 from quicksand.display.queue import Event, Pace, Queues, button_event, key_event, move_events
-from quicksand.errors import StateError
+from quicksand.errors import DisplayError, StateError
 from quicksand.host.files import try_lock
 from quicksand.host.threads import to_the_end
 from quicksand.layout import MachineDir
@@ -20,6 +21,12 @@ from quicksand.qemu.qmp import Monitor
 
 TURN_S = 120.0
 """Seconds to wait while other clients type and point."""
+
+CHECKPOINT_TURN_S = 5.0
+"""Seconds that a checkpoint waits for its turn. Clients that type give their turn up more often."""
+
+PIECE = 240
+"""Characters that are typed in one turn, most of a second; a longer text takes several."""
 
 TURN_POLL_S = 0.005
 CHARACTERS_PER_S = 300.0
@@ -38,6 +45,19 @@ BETWEEN_CLICKS_S = 0.05
 DRAG_STEP = ABS_MAX // 64
 """The pointer is dragged by at most this much at once, so that programs see a movement."""
 
+LIFT_S = 2.0
+"""Seconds for a guest that has just been resumed to take the release of all keys."""
+
+MODIFIERS = ("shift", "shift_r", "ctrl", "ctrl_r", "alt", "alt_r", "meta_l", "meta_r")
+OTHER_KEYS = ("compose", "kp_equals", "kp_comma", "ro", "yen", "henkan", "muhenkan", "hiragana")
+"""Keys of QEMU's that only viewers press."""
+
+LIFTED = tuple(dict.fromkeys((*MODIFIERS, *map(str, Key), *OTHER_KEYS)))
+"""Modifiers first: they change what is typed."""
+
+LIFTED_AT_ONCE = 40
+"""Keys in one report; the guest's queue has 64 places."""
+
 WHEEL = {True: "wheel-down", False: "wheel-up"}
 
 
@@ -53,11 +73,13 @@ class Hands:
 
     @classmethod
     @asynccontextmanager
-    async def turn(cls, machine: MachineDir, monitor: Monitor | None = None) -> AsyncIterator[Self]:
+    async def turn(
+        cls, machine: MachineDir, monitor: Monitor | None = None, *, patience_s: float | None = None
+    ) -> AsyncIterator[Self]:
         """Wait for this client's turn with the machine's keyboard and pointer, and yield them. A
         ``monitor`` that is given is used, and left open. Raises StateError if other clients use
-        them for TURN_S, or if the machine has ended; MachineError."""
-        lock = await _take_lock(machine)
+        them for ``patience_s`` (TURN_S), or if the machine has ended; MachineError."""
+        lock = await _take_lock(machine, TURN_S if patience_s is None else patience_s)
         try:
             own = await Monitor.connect(machine) if monitor is None else monitor
             try:
@@ -172,13 +194,48 @@ class Hands:
         self.held.write(self._machine)
 
 
+async def let_others() -> None:
+    """Between two turns of one text: long enough for another client, which looks every
+    TURN_POLL_S, to take its turn."""
+    await asyncio.sleep(4 * TURN_POLL_S)
+
+
 async def let_go_all(machine: MachineDir, monitor: Monitor) -> None:
     """Release what clients hold down, so that a checkpoint does not keep it so. Raises as
     `Hands`."""
     held = Held.read(machine)
     if held.keys or held.buttons:
-        async with Hands.turn(machine, monitor) as hands:
+        async with Hands.turn(machine, monitor, patience_s=CHECKPOINT_TURN_S) as hands:
             await hands.let_go_all()
+
+
+async def may_hold(machine: MachineDir, monitor: Monitor) -> bool:
+    """Whether something may be held down: by a client (`let_go_all` had no success), or by a viewer
+    that is connected. When one disconnects, QEMU releases what it held. Raises MachineError."""
+    held = Held.read(machine)
+    if held.keys or held.buttons:
+        return True
+    try:
+        servers = await monitor.execute("query-vnc-servers")
+        return any(server["clients"] for server in servers)
+    except (StateError, KeyError, TypeError):
+        return True  # a QEMU that does not tell
+
+
+async def lift_all(monitor: Monitor) -> None:
+    """Release every key and button of a machine that has just gone on from a checkpoint: viewers,
+    which may be any program, held some when that was taken, and are not connected to this machine.
+    Linux drops the release of what is not pressed. A guest that drives no keyboard, or takes no
+    input within LIFT_S, is left as it is. Raises MachineError."""
+    queues = Queues(monitor)
+    with contextlib.suppress(StateError, DisplayError, TimeoutError):
+        async with asyncio.timeout(LIFT_S):
+            tablet = await queues.tablet()
+            await tablet.send([button_event(button, False) for button in BUTTONS])
+            keyboard = await queues.keyboard()
+            for start in range(0, len(LIFTED), LIFTED_AT_ONCE):
+                some = LIFTED[start : start + LIFTED_AT_ONCE]
+                await keyboard.send([key_event(key, False) for key in some])
 
 
 def _stroke(character: str) -> list[Event]:
@@ -198,9 +255,9 @@ def _steps(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]
     ]
 
 
-async def _take_lock(machine: MachineDir) -> int:
+async def _take_lock(machine: MachineDir, patience_s: float) -> int:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + TURN_S
+    deadline = loop.time() + patience_s
     while True:
         if not machine.root.is_dir():
             raise StateError("the sandbox is not running")
@@ -209,7 +266,7 @@ async def _take_lock(machine: MachineDir) -> int:
             return lock
         if loop.time() > deadline:
             raise StateError(
-                f"another client has used the keyboard and the pointer for {TURN_S:g} s",
+                f"another client has used the keyboard and the pointer for {patience_s:g} s",
                 hint="wait until it has ended, or end it",
             )
         await asyncio.sleep(TURN_POLL_S)

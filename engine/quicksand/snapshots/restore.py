@@ -46,6 +46,10 @@ SHAPE_NAMES = {
     "display": "display",
     "directories": "number of 9p directories",
 }
+HELD = "held"
+"""A key of shapes, too, which need not be equal: whether something may have been held down on the
+keyboard or the pointer. Older checkpoints do not record it."""
+
 BEFORE = {"display": False, "directories": 0}
 """What checkpoints had that do not record it."""
 
@@ -160,7 +164,8 @@ async def go_on(
 async def wake(
     session: Session, again: Callable[[], Awaitable[Session]], node: Node, monitor: Monitor
 ) -> Session:
-    """Resume a VM whose state is loaded, and shake hands with its agent.
+    """Resume a VM whose state is loaded, shake hands with its agent, and release what was held down
+    on its keyboard and its pointer.
 
     ``session`` is connected to the node's port since before the devices' state was loaded. So the
     guest does not see the checkpoint's client leave and another one arrive, which would add a tenth
@@ -172,7 +177,11 @@ async def wake(
     except AgentUnreachableError:
         # The agent took the handshake for the rest of a request of the checkpoint's client.
         session.close()
-        return await again()
+        session = await again()
+    if node.shape.get("display") and node.shape.get(HELD, True):
+        from quicksand.display.hands import lift_all
+
+        await lift_all(monitor)
     return session
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.display.hands import let_go_all
+from quicksand.display.hands import let_go_all, may_hold
 from quicksand.errors import ConfigError, DisplayError, StateError
 from quicksand.host.arch import Architecture
 from quicksand.host.space import check_space
@@ -130,18 +130,19 @@ async def checkpoint_live(
     await in_thread_to_the_end(live.history.sweep)
     check_space(live.place.root)
     if live.record.config.enable_display:
-        # A guest that is paused or takes no input keeps what is held down.
+        # A guest that is paused or takes no input keeps it; then a revert releases it (`lift_all`).
         with contextlib.suppress(StateError, DisplayError):
             await let_go_all(live.machine, live.monitor)
     capture = start_capture(live, tier)
     await live.keeper.ask("guard", on=not live.run.paused)
     try:
         await capture.prepare()
-        has_display = live.record.config.enable_display and not hidden
+        # Clones take a hidden one over, with its picture.
+        has_display = live.record.config.enable_display
         screen = await look_at_screen(live.machine, has_display=has_display)
+        shape = await find_shape(live)  # before the pause: viewers may disconnect in it
         await capture.freeze(resume=not live.run.paused)
         await live.keeper.ask("guard", on=False)
-        shape = await find_shape(live)
         await keep_thumbnail(screen, live.place, capture.id)
         node = await capture.store(
             tag=tag, note=note, auto=False, hidden=hidden, tier_note="", shape=shape
@@ -176,9 +177,13 @@ def start_capture(live: Live, tier: str | None = None) -> Capture:
 
 
 async def find_shape(live: Live) -> dict[str, Any]:
-    """The shape of the running machine (restore.py). Raises MachineError."""
+    """The shape of the running machine (restore.py), and whether something may be held down on its
+    keyboard or its pointer. Raises MachineError."""
     digest = live.record.image_digest
-    return await restore.shape_of(live.run, live.monitor, live.record.config, digest)
+    shape = await restore.shape_of(live.run, live.monitor, live.record.config, digest)
+    if live.record.config.enable_display:
+        shape[restore.HELD] = await may_hold(live.machine, live.monitor)
+    return shape
 
 
 def _find_tag(history: History, tag: str) -> Node | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from quicksand.display import hands, queue
-from quicksand.display.hands import Hands, let_go_all
+from quicksand.display.hands import Hands, let_go_all, lift_all, may_hold
 from quicksand.display.held import ABS_MAX, Held, check_button, check_place
 from quicksand.display.keys import STROKES
 from quicksand.errors import ConfigError, DisplayError, StateError
@@ -33,6 +33,7 @@ class FakeQemu:
     ) -> None:
         self.pace, self.has_driver, self.can_tell = pace, has_driver, can_tell
         self.events: list[Any] = []
+        self.viewers: list[Any] = []
         self.dropped = 0
         self.used = {"keyboard": 0, "tablet": 0}
         self.offered = {"keyboard": QUEUE, "tablet": QUEUE}
@@ -40,6 +41,8 @@ class FakeQemu:
 
     async def execute(self, command: str, **arguments: Any) -> Any:
         await asyncio.sleep(0)
+        if command == "query-vnc-servers" and self.can_tell:
+            return [{"id": "screen", "clients": self.viewers}, {"id": "port", "clients": []}]
         if command == "input-send-event":
             self._take(arguments["events"])
             return {}
@@ -213,6 +216,53 @@ async def test_a_checkpoint_finds_nothing_pressed(machine: MachineDir) -> None:
     before = len(qemu.events)
     await let_go_all(machine, monitor)
     assert len(qemu.events) == before
+
+
+@pytest.mark.parametrize("pace", [7, QUEUE])
+async def test_a_guest_that_goes_on_finds_nothing_pressed(pace: int) -> None:
+    """A viewer held these; nobody has noted it."""
+    qemu = FakeQemu(pace=pace)
+    qemu.down = {"shift", "a", "f12", "compose", "left", "extra"}
+    monitor: Any = qemu
+    await lift_all(monitor)
+    assert (qemu.down, qemu.dropped) == (set(), 0)
+    assert not any(down for _, down in qemu.presses)
+
+
+async def test_who_may_hold_something(machine: MachineDir) -> None:
+    qemu = FakeQemu()
+    monitor: Any = qemu
+    assert not await may_hold(machine, monitor)
+    qemu.viewers = [{"host": ""}]
+    assert await may_hold(machine, monitor)
+    qemu.viewers = []
+    async with turn(machine, qemu) as both:
+        await both.hold_button("left")
+    assert await may_hold(machine, monitor)
+    await let_go_all(machine, monitor)
+    assert not await may_hold(machine, monitor)
+    qemu.can_tell = False
+    assert await may_hold(machine, monitor)
+
+
+async def test_a_guest_that_cannot_be_released_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands, "LIFT_S", 0.05)
+    for qemu in (FakeQemu(has_driver=False), FakeQemu(pace=0)):
+        monitor: Any = qemu
+        await lift_all(monitor)
+        assert qemu.dropped == 0
+
+
+async def test_a_checkpoint_does_not_wait_long_for_its_turn(
+    machine: MachineDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hands, "CHECKPOINT_TURN_S", 0.02)
+    qemu = FakeQemu()
+    monitor: Any = qemu
+    async with turn(machine, qemu) as both:
+        await both.hold(("shift",))
+        with pytest.raises(StateError, match="another client"):
+            await let_go_all(machine, monitor)
 
 
 async def test_clicks(machine: MachineDir) -> None:
