@@ -161,24 +161,32 @@ class Desktop:
         timeout: float = 30.0,
         quiet: float = 1.0,
         region: Region | None = None,
+        text: str | None = None,
     ) -> None:
         """Wait until the screen changes ("change"), or until it has not changed for ``quiet``
-        seconds ("stable"); with ``region``, that part of it.
+        seconds ("stable"); with ``region``, that part of it. What it shows before the guest has
+        initialised it counts for nothing.
+
+        "text" waits until ``text`` is shown, without recognising pictures: the guest is asked. It
+        is then on the guest's text console, if that is what is shown, or else in the title of a
+        window of its X server, which need not be in front; what is within windows is not seen. The
+        guest needs xdotool and xprop to tell of titles; a program in it can lie.
 
         Raises DisplayTimeoutError (a TimeoutError) after ``timeout`` seconds, ConfigError,
-        DisplayError.
+        DisplayError; for a text StateError if the VM is paused, AgentError.
         """
-        await self._display.wait(until, timeout, quiet, region)
+        await self._display.wait(until, timeout, quiet, region, text)
 
     # The keyboard
 
     async def type_text(self, text: str) -> None:
-        """Type a text: the keys of a US keyboard, whose layout the guest must have. A text with
-        other characters is typed by xdotool in the guest, which needs an X server there.
+        """Type a text: by the keys of a US keyboard. A text with other characters, or for an X
+        server whose keyboard has another layout, is typed by xdotool in the guest. A text console
+        must have the US layout.
 
-        Line feed, tab and backspace are those keys. Raises ConfigError for other control
-        characters and for more than 65536 characters, DisplayError if the guest has no xdotool and
-        needs it, AgentError.
+        Line feed, tab and backspace are those keys. A long text lets other clients have their turns
+        in between, some in a second. Raises ConfigError for other control characters and for more
+        than 65536 characters, DisplayError if the guest has no xdotool and needs it, AgentError.
         """
         await self._display.type(text)
 
@@ -234,7 +242,8 @@ class Desktop:
         await self._display.scroll(notches)
 
     async def query_mouse_position(self) -> tuple[int, int]:
-        """Where the pointer was moved to last, by any client: (x, y) from 0 to 32767. A program in
-        the guest can have moved it since. Raises StateError if nobody has moved it since the
+        """Where the pointer is: (x, y) from 0 to 32767. A guest with an X server and xdotool is
+        asked, since viewers and programs move it, too. Of another guest this is where a method
+        of this class, in any program, has moved it last; raises StateError if none has since the
         machine started or was reverted."""
-        return self._display.position()
+        return await self._display.position()

@@ -133,8 +133,8 @@ def _read_region(text: str | None) -> tuple[int, int, int, int] | None:
 def type_command(name: str, text: str) -> int:
     """Type a text on a sandbox's keyboard, as a person there would; - is all of stdin.
 
-    The guest must have a US keyboard layout. For characters that such a keyboard lacks the guest
-    needs xdotool, which the image debian-desktop has.
+    A text console must have the US layout. For another one on a desktop, and for characters that a
+    US keyboard lacks, the guest needs xdotool, which the image debian-desktop has.
     """
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.runner import attached, run_async
@@ -217,7 +217,7 @@ def mouse_command(
     down, up [X,Y]     press a button and leave it so; release it
     drag X,Y X,Y...    press, move along, release
     scroll up|down N   turn the wheel by N notches (1)
-    where              print the pixel where the pointer was moved to
+    where              print the pixel where the pointer is
     """
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.runner import attached, run_async

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from quicksand import DebianDesktopSandbox, Sandbox
 from quicksand.config import SandboxConfig
-from quicksand.errors import DisplayError
+from quicksand.errors import DisplayError, DisplayTimeoutError
 from quicksand.host.paths import Paths
 from quicksand.images.building import build_if_missing, suggested_options
 from quicksand.registry import Registry
@@ -92,6 +92,33 @@ async def test_all_that_is_typed_arrives(desktop: Sandbox, tmp_path: Path) -> No
         await until_pointer(desktop, x, y)
     await desktop.screenshot(tmp_path / "shot.png")
     assert (tmp_path / "shot.png").read_bytes().startswith(b"\x89PNG")
+
+
+async def test_what_the_guest_is_asked_for(desktop: Sandbox) -> None:
+    """Its keyboard's layout, its pointer, and the texts that it shows."""
+    await say(desktop, TERMINAL)
+    await desktop.wait_for_screen("text", text="Terminal")
+    wanted = ""
+    for layout in ("de", "ru", "us"):
+        await say(desktop, f"DISPLAY=:0 setxkbmap {layout}")
+        for line in ("zy-/?@ Hello", f"{ASCII} Ä"):
+            await desktop.type_text(f"{line}\n")
+            wanted += f"{line}\n"
+            assert await typed(desktop, wanted) == wanted
+
+    async with desktop.display() as client:
+        await client.next_update()
+        await client.pointer(100, 200)
+        await until_pointer(desktop, 100, 200)
+    x, y = await desktop.query_mouse_position()
+    assert (x * 1280 // 32768, y * 800 // 32768) == (100, 200)
+
+    await desktop.press_key("ctrl", "alt", "f2")
+    await say(desktop, "until grep tty2 /sys/class/tty/tty0/active; do sleep 0.1; done")
+    await say(desktop, "echo 'Wört: login' >/dev/tty2")
+    await desktop.wait_for_screen("text", text="Wört: lo")
+    with pytest.raises(DisplayTimeoutError, match="did not show 'Terminal'"):
+        await desktop.wait_for_screen("text", text="Terminal", timeout=2)
 
 
 async def until_size(sandbox: Sandbox, size: tuple[int, int]) -> None:

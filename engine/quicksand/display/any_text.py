@@ -1,4 +1,5 @@
-"""Typing characters that a US keyboard does not have, with xdotool in the guest.
+"""Typing characters that a US keyboard does not have, or on another layout, with xdotool in the
+guest.
 
 Spare keys are given the characters (see `spare_keys`), and xdotool presses them (XTEST). A text
 with one such character is typed by xdotool as a whole: the X server has two ways in, and keeps no
@@ -11,10 +12,17 @@ import asyncio
 import shlex
 
 from quicksand.agent.session import Session
+from quicksand.display.in_guest import NO_SCREEN, NO_TOOL, ask, find_server, need_tools
 from quicksand.display.keys import STROKES
-from quicksand.display.spare_keys import SpareKeys, missing, parts, xmodmap_lines
+from quicksand.display.spare_keys import (
+    SpareKeys,
+    characters_on,
+    missing,
+    parts,
+    xmodmap_lines,
+)
 from quicksand.errors import ConfigError, DisplayError
-from quicksand.execution import ExecuteResult, command_params, run, spawn
+from quicksand.execution import ExecuteResult
 
 TOOLS = "xdotool xmodmap xprop"
 DELAY_MS = 1
@@ -29,25 +37,13 @@ START_S = 30.0
 CHARACTER_S = 0.5
 """Seconds for one character, at most."""
 
+PIECE = 200
+"""Characters that are typed in one turn, some seconds; a longer text takes several."""
+
 JOINERS = "\u200c\u200d"
 """Characters without a look of their own, of which emoji and words of some scripts are made."""
 
-NO_TOOL, NO_SCREEN = 97, 98
-
-FIND = f"""\
-for tool in {TOOLS}; do
-    command -v "$tool" >/dev/null || exit {NO_TOOL}
-done
-: "${{DISPLAY:=:0}}"
-export DISPLAY
-found=
-for cookie in "${{XAUTHORITY:-}}" /var/run/lightdm/root/:0 /home/*/.Xauthority; do
-    if [ -n "$cookie" ]; then export XAUTHORITY="$cookie"; fi
-    if xdotool getmouselocation >/dev/null 2>&1; then found=yes; break; fi
-done
-[ -n "$found" ] || exit {NO_SCREEN}
-"""
-"""Finds the X server of the desktop, as root."""
+FIND = need_tools(TOOLS) + find_server("xdotool getmouselocation >/dev/null")
 
 PROPERTY = "_QUICKSAND_KEYS"
 """The property of the X server's root window that says which characters our keys were given. It
@@ -95,14 +91,15 @@ def check_text(text: str, limit: int) -> None:
 
 
 async def type_any(session: Session, text: str) -> None:
-    """Type ``text`` by xdotool in the guest. Raises DisplayError if it lacks a tool, an X server or
-    spare keys, or does not end; AgentError."""
+    """Type ``text`` by xdotool in the guest, whatever its keyboard's layout. Raises DisplayError if
+    it lacks a tool, an X server or spare keys, or does not end; AgentError."""
     said = await _execute(session, LOOK, text, stdin="")
     keys = SpareKeys.parse(said.stdout, said.stdout.rpartition(PROPERTY)[2])
-    if not keys.count:
+    known = characters_on(said.stdout)
+    if not keys.count and missing(text, known):
         raise DisplayError("no key of the guest's keyboard is free for other characters")
-    for part in parts(text, keys.count):
-        new, again = keys.give(missing(part))
+    for part in parts(text, keys.count, known):
+        new, again = keys.give(missing(part, known))
         if again:
             await asyncio.sleep(AGAIN_S)
         env = {"NEW_KEYS": xmodmap_lines(new), "ALL_KEYS": keys.record}
@@ -114,22 +111,20 @@ async def _execute(
 ) -> ExecuteResult:
     """Run a script for a text that is typed. Raises as `type_any`."""
     timeout = START_S + CHARACTER_S * len(text)
-    params = command_params(script, timeout=timeout, cwd=None, shell="/bin/sh", user=None, env=env)
-    command = await spawn(session, params, stdin=True)
-    result = await run(command, stdin=stdin, on_stdout=None, on_stderr=None)
+    result = await ask(session, script, timeout=timeout, stdin=stdin, env=env)
     if result.exit_code == 0 and not result.timed_out:
         return result
     lacking = "".join(missing(text))[:20]
+    why = f"a US keyboard does not have {lacking!r}" if lacking else "the layout is not the US one"
     if result.exit_code == NO_TOOL:
         raise DisplayError(
-            f"a US keyboard does not have {lacking!r}, and the guest does not have what types it: "
-            + TOOLS.replace(" ", ", "),
+            f"{why}, and the guest does not have what types it: " + TOOLS.replace(" ", ", "),
             hint="install these in the guest; the image debian-desktop has them",
         )
     if result.exit_code == NO_SCREEN:
         raise DisplayError(
-            f"a US keyboard does not have {lacking!r}, and xdotool finds no X server to type it",
+            f"{why}, and xdotool finds no X server to type it",
             hint="wait until the guest's desktop is there",
         )
-    why = "did not end" if result.timed_out else result.stderr.strip()[:500]
-    raise DisplayError(f"xdotool in the guest did not type the text: {shlex.quote(why)}")
+    said = "did not end" if result.timed_out else result.stderr.strip()[:500]
+    raise DisplayError(f"xdotool in the guest did not type the text: {shlex.quote(said)}")

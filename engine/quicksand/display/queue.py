@@ -65,12 +65,11 @@ class EventQueue:
         """Raise StateError if nothing in the guest drives the device: QEMU would drop all events,
         and in some versions ends when it is asked for such a device's queue."""
         try:
-            status = await self._monitor.execute("x-query-virtio-status", path=self._path)
-            words = status["status"]["statuses"]
+            is_driven = await drives(self._monitor, self._path)
         except (StateError, KeyError, TypeError):
             self._counts = False
             return
-        if not any(str(word).startswith(DRIVER_OK) for word in words):
+        if not is_driven:
             what = "keyboard" if self._device == KEYBOARD else "pointer"
             raise StateError(
                 f"the guest does not use its {what}",
@@ -111,6 +110,13 @@ class EventQueue:
 
     async def _ask(self, command: str) -> Any:
         return await self._monitor.execute(command, path=self._path, queue=EVENT_QUEUE)
+
+
+async def drives(monitor: Monitor, path: str) -> bool:
+    """Whether the guest's kernel drives the virtio device at ``path``. Raises StateError, KeyError
+    or TypeError if this QEMU does not tell; MachineError."""
+    status = await monitor.execute("x-query-virtio-status", path=path)
+    return any(str(word).startswith(DRIVER_OK) for word in status["status"]["statuses"])
 
 
 class Pace:

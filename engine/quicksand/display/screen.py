@@ -12,14 +12,18 @@ from typing import TypeVar
 
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.picture import Picture, read_size
+from quicksand.display.queue import drives
 from quicksand.display.rfb import WIDTH_STEP
-from quicksand.errors import QuicksandError
+from quicksand.errors import QuicksandError, StateError
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir
 from quicksand.qemu.qmp import Monitor
 
 Result = TypeVar("Result")
 
+
+SCREEN = "virtio-gpu"
+"""How QEMU calls the screen's device."""
 
 WIDTH_S = 2.0
 """Seconds to wait for the true width."""
@@ -35,6 +39,22 @@ async def take_size(machine: MachineDir) -> tuple[int, int]:
     """The width and height of that screen in pixels; VNC says the width as the next multiple of 16
     (QEMU, ui/vnc.c, vnc_width), and not more than 5120x2160. Raises as `take_picture`."""
     return await _of_dump(machine, read_size)
+
+
+async def is_driven(machine: MachineDir) -> bool:
+    """Whether the guest's kernel drives the screen; until it does, QEMU shows a picture of its own.
+    A QEMU that cannot be asked is taken to be driven. Raises StateError if the machine has ended;
+    MachineError."""
+    monitor = await Monitor.connect(machine)
+    try:
+        for device in await monitor.execute("x-query-virtio"):
+            if str(device["name"]).startswith(SCREEN):
+                return await drives(monitor, str(device["path"]))
+    except (StateError, KeyError, TypeError):
+        pass  # a QEMU without these commands
+    finally:
+        await monitor.close()
+    return True
 
 
 async def true_width(frame: Framebuffer, machine: MachineDir) -> int:

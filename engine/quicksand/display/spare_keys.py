@@ -9,7 +9,8 @@ longest ago is the next to get another.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import string
+from collections.abc import Container, Iterable, Iterator
 
 from quicksand.display.keys import STROKES
 
@@ -18,6 +19,14 @@ MAP_MAX = 100_000
 
 LINE = re.compile(r"^keycode +([0-9]{1,3}) =(.*)$", re.MULTILINE)
 """A key in what `xmodmap -pke` prints: its code and its meanings."""
+
+WORDS = """
+space exclam quotedbl numbersign dollar percent ampersand apostrophe parenleft parenright asterisk
+plus comma minus period slash colon semicolon less equal greater question at bracketleft backslash
+bracketright asciicircum underscore grave braceleft bar braceright asciitilde
+"""
+NAMES = dict(zip(" " + string.punctuation, WORDS.split(), strict=True))
+"""What X calls the characters of a US keyboard; letters and digits have their own names."""
 
 PAIR = re.compile(r"\b([0-9]{1,3}):([0-9a-f]{1,6})\b")
 """A key and its character in our record."""
@@ -89,16 +98,28 @@ def xmodmap_lines(given: dict[int, str]) -> str:
     )
 
 
-def missing(text: str) -> list[str]:
-    """The characters of ``text`` that a US keyboard lacks, each once."""
-    return [character for character in dict.fromkeys(text) if character not in STROKES]
+def characters_on(keymap: str) -> set[str]:
+    """Those characters of STROKES that a map, as xmodmap prints it, has on a key. Dead keys are
+    none: the `^` of a German keyboard is not there."""
+    names = {name for _, meanings in LINE.findall(keymap[:MAP_MAX]) for name in meanings.split()}
+    return {
+        character
+        for character in STROKES
+        if character < " " or NAMES.get(character, character) in names
+    }
 
 
-def parts(text: str, count: int) -> Iterator[str]:
-    """Divide a text into parts that need at most ``count`` spare keys each."""
+def missing(text: str, known: Container[str] = STROKES) -> list[str]:
+    """The characters of ``text`` that are not ``known``, those of a US keyboard, each once."""
+    return [character for character in dict.fromkeys(text) if character not in known]
+
+
+def parts(text: str, count: int, known: Container[str] = STROKES) -> Iterator[str]:
+    """Divide a text into parts that need at most ``count`` spare keys each for what is not
+    ``known``."""
     start, needed = 0, set[str]()
     for place, character in enumerate(text):
-        if character in STROKES or character in needed:
+        if character in known or character in needed:
             continue
         if len(needed) == count:
             yield text[start:place]

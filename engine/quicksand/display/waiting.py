@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 
 from quicksand.display.checks import check_region, check_within
@@ -14,11 +16,48 @@ BRISK_S = 0.1
 """Seconds within which QEMU looks for changes; see `RfbClient.next_update`."""
 
 
+GUEST_POLL_S = 0.3
+"""Seconds between two questions to QEMU, or to the guest."""
+
+TEXT_MAX = 1000
+"""Characters of a text that is waited for."""
+
+
 class Until(StrEnum):
     """What is waited for."""
 
     CHANGE = "change"
     STABLE = "stable"
+    TEXT = "text"
+
+
+def check_text(until: Until, text: str | None) -> str:
+    """The text that is waited for; "" if it is none. Raises ConfigError if there is one for
+    something else, or none, or one that no screen can show."""
+    if until is not Until.TEXT:
+        if text is not None:
+            raise ConfigError(
+                f"a text is not waited for with {until.value!r}", hint=f"use {Until.TEXT.value!r}"
+            )
+        return ""
+    if not isinstance(text, str) or not 0 < len(text) <= TEXT_MAX or not text.isprintable():
+        raise ConfigError(
+            f"{text!r} is no text to wait for", hint=f"text= takes 1 to {TEXT_MAX} characters"
+        )
+    return text
+
+
+@asynccontextmanager
+async def bounded(timeout_s: float, what: Callable[[], str]) -> AsyncIterator[None]:
+    """Raise DisplayTimeoutError, which says what the screen did not do, after ``timeout_s``."""
+    limit = asyncio.timeout(timeout_s)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DisplayTimeoutError(f"the screen {what()} within {timeout_s:g} s") from None
 
 
 async def wait_for(
@@ -28,21 +67,66 @@ async def wait_for(
     timeout_s: float,
     quiet_s: float,
     region: tuple[int, int, int, int] | None,
+    is_driven: Callable[[], Awaitable[bool]],
 ) -> None:
-    """Wait until the screen changes, or until it has not changed for ``quiet_s``. Raises
-    DisplayTimeoutError after ``timeout_s``, ConfigError for a region that is not on the screen,
-    DisplayError."""
-    await client.next_update()
-    watch = _Watch(client, region)
-    try:
-        async with asyncio.timeout(timeout_s):
-            if until is Until.CHANGE:
-                await watch.change()
-            else:
-                await _until_quiet(watch, quiet_s)
-    except TimeoutError:
+    """Wait until the screen changes, or until it has not changed for ``quiet_s``. What it shows
+    before the guest drives it (``is_driven``) counts for nothing. Raises DisplayTimeoutError after
+    ``timeout_s``, ConfigError for a region that is not on the screen, DisplayError."""
+    what = UNDRIVEN
+    async with bounded(timeout_s, lambda: what):
+        await client.next_update()
+        was_blank = await _until_driven(client, is_driven)
         what = "did not change" if until is Until.CHANGE else "did not come to rest"
-        raise DisplayTimeoutError(f"the screen {what} within {timeout_s:g} s") from None
+        watch = _Watch(client, region)
+        if until is Until.STABLE:
+            await _until_quiet(watch, quiet_s)
+        elif not was_blank:
+            await watch.change()
+
+
+UNDRIVEN = "was not initialised by the guest, whose kernel needs the driver virtio_gpu for it,"
+
+
+async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    while True:
+        if await is_so():
+            return
+        await asyncio.sleep(GUEST_POLL_S)
+
+
+async def _until_driven(client: RfbClient, is_driven: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait until the guest shows a picture of its own; returns whether it did not before."""
+    if await is_driven():
+        return False
+    blank = _Watch(client, None)
+    await _until(is_driven)
+    await blank.change()  # the driver comes first, its picture somewhat later
+    return True
+
+
+async def wait_for_text(
+    text: str,
+    *,
+    timeout_s: float,
+    is_driven: Callable[[], Awaitable[bool]],
+    find_texts: Callable[[], Awaitable[Sequence[str] | None]],
+) -> None:
+    """Wait until ``text`` is in one of the texts that the guest shows (``find_texts``; None if it
+    cannot tell). Raises DisplayTimeoutError after ``timeout_s``."""
+    what = UNDRIVEN
+    async with bounded(timeout_s, lambda: what):
+        await _until(is_driven)
+        while True:
+            found = await find_texts()
+            if found is not None and any(text in shown for shown in found):
+                return
+            what = (
+                f"did not show {text!r}, as far as the guest can tell,"
+                if found is not None
+                else "has neither a text console nor an X server that can be read, and showed no"
+                f" {text!r}"
+            )
+            await asyncio.sleep(GUEST_POLL_S)
 
 
 async def _until_quiet(watch: _Watch, quiet_s: float) -> None:

@@ -9,13 +9,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.errors import ConfigError, NoDisplayError, StateError
+from quicksand.errors import AgentError, ConfigError, NoDisplayError, StateError
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, runtime_dir
 from quicksand.vm.life import Life
 
 if TYPE_CHECKING:
     from quicksand.display.hands import Hands
+    from quicksand.display.in_guest import Pointer
     from quicksand.display.picture import Picture
     from quicksand.display.recording import Recording
     from quicksand.display.rfb import RfbClient
@@ -28,6 +29,9 @@ PATH_MAX = 10_000
 
 SCROLL_MAX = 10_000
 HOLD_MAX_S = 60.0
+
+LATE_S = 0.2
+"""Seconds for a guest to get the pointer to where it was moved."""
 
 Region = tuple[int, int, int, int]
 
@@ -117,10 +121,16 @@ class Display:
             await client.resize(width, height)
 
     async def wait(
-        self, until: str, timeout_s: float, quiet_s: float, region: Region | None
+        self,
+        until: str,
+        timeout_s: float,
+        quiet_s: float,
+        region: Region | None,
+        text: str | None,
     ) -> None:
         from quicksand.display.checks import check_wait
-        from quicksand.display.waiting import Until, wait_for
+        from quicksand.display.screen import is_driven
+        from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
 
         try:
             wanted = Until(until)
@@ -130,8 +140,34 @@ class Display:
             ) from None
         check_wait("timeout", timeout_s)
         check_wait("quiet", quiet_s)
+        sought = check_text(wanted, text)
+        machine = self.machine()
+
+        async def driven() -> bool:
+            return await is_driven(machine)
+
+        if sought:
+            if region is not None:
+                raise ConfigError("a text is not waited for in a region")
+            self._refuse_paused("its guest tells nothing")
+            await wait_for_text(
+                sought, timeout_s=timeout_s, is_driven=driven, find_texts=self._find_texts
+            )
+            return
         async with self.connect() as client:
-            await wait_for(client, wanted, timeout_s=timeout_s, quiet_s=quiet_s, region=region)
+            await wait_for(
+                client,
+                wanted,
+                timeout_s=timeout_s,
+                quiet_s=quiet_s,
+                region=region,
+                is_driven=driven,
+            )
+
+    async def _find_texts(self) -> list[str] | None:
+        from quicksand.display.in_guest import find_texts
+
+        return await find_texts(await self._life.session())
 
     def record(
         self, path: Path, *, seconds: float, fps: float, scale: float, replace: bool
@@ -153,28 +189,54 @@ class Display:
 
     # Keyboard and pointer
 
+    def _refuse_paused(self, why: str) -> None:
+        """Raise StateError if the sandbox is paused."""
+        if self._is_paused:
+            raise StateError(f"the sandbox {self._life.name!r} is paused", hint=f"resume it: {why}")
+
+    @property
+    def _is_paused(self) -> bool:
+        run = self._life.entry().run
+        return run is not None and run.paused
+
     @contextlib.asynccontextmanager
     async def _hands(self) -> AsyncIterator[Hands]:
         from quicksand.display.hands import Hands
 
         machine = self.machine()
-        run = self._life.entry().run
-        if run is not None and run.paused:
-            raise StateError(
-                f"the sandbox {self._life.name!r} is paused", hint="resume it: it takes no input"
-            )
+        self._refuse_paused("it takes no input")
         async with self._turns, Hands.turn(machine) as hands:
             yield hands
 
     async def type(self, text: str) -> None:
-        from quicksand.display.any_text import check_text, needs_tool, type_any
+        """A long text takes several turns, so that other clients, and a checkpoint, get theirs."""
+        from quicksand.display import any_text, hands
 
-        check_text(text, TEXT_MAX)
-        async with self._hands() as hands:
-            if needs_tool(text):
-                await type_any(await self._life.session(), text)
-            else:
-                await hands.type(text)
+        any_text.check_text(text, TEXT_MAX)
+        machine = self.machine()
+        self._refuse_paused("it takes no input")
+        async with self._turns:
+            by_tool = any_text.needs_tool(text) or await self._has_other_layout()
+            size = any_text.PIECE if by_tool else hands.PIECE
+            for start in range(0, len(text), size):
+                if start:
+                    await hands.let_others()
+                piece = text[start : start + size]
+                async with hands.Hands.turn(machine) as both:
+                    if by_tool:
+                        await any_text.type_any(await self._life.session(), piece)
+                    else:
+                        await both.type(piece)
+
+    async def _has_other_layout(self) -> bool:
+        """Whether the guest's desktop has another keyboard layout than the US one. A guest that
+        cannot be asked, such as one with a text console alone, counts as one that has not."""
+        from quicksand.display.in_guest import has_other_layout
+
+        try:
+            return await has_other_layout(await self._life.session())
+        except AgentError:
+            return False
 
     async def press(self, keys: Sequence[str], hold_s: float) -> None:
         from quicksand.display.checks import is_number
@@ -249,14 +311,35 @@ class Display:
         async with self._hands() as hands:
             await hands.scroll(notches)
 
-    def position(self) -> tuple[int, int]:
+    async def position(self) -> tuple[int, int]:
         from quicksand.display.held import Held
 
-        found = Held.read(self.machine()).position
-        if found is None:
+        noted = Held.read(self.machine()).position
+        seen = await self._find_pointer()
+        if noted is not None and (seen is None or seen.is_at(noted)):
+            return noted
+        if seen is None:
             raise StateError(
-                f"nobody has moved the pointer of {self._life.name!r} since this machine started",
-                hint="a start and a revert forget where it was; mouse_move moves it, or "
+                f"it is not known where the pointer of {self._life.name!r} is: no client has moved "
+                "it since this machine started, and the guest cannot tell",
+                hint="a guest tells that has an X server and xdotool; mouse_move moves it, or "
                 f"`quicksand-tui mouse {self._life.name} move X,Y`",
             )
-        return found
+        if noted is not None:
+            # A viewer has moved it, or the guest is late: then it is there soon.
+            await asyncio.sleep(LATE_S)
+            seen = await self._find_pointer() or seen
+            if seen.is_at(noted):
+                return noted
+        return seen.place
+
+    async def _find_pointer(self) -> Pointer | None:
+        """Where the guest says that its pointer is; None if it cannot be asked."""
+        from quicksand.display.in_guest import find_pointer
+
+        if self._is_paused:
+            return None
+        try:
+            return await find_pointer(await self._life.session())
+        except AgentError:
+            return None

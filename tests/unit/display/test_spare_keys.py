@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.display.any_text import check_text
 from quicksand.display.keys import STROKES
-from quicksand.display.spare_keys import SpareKeys, missing, parts, xmodmap_lines
+from quicksand.display.spare_keys import (
+    NAMES,
+    SpareKeys,
+    characters_on,
+    missing,
+    parts,
+    xmodmap_lines,
+)
 
 from tests.conftest import examples
 
@@ -82,3 +89,29 @@ def test_what_emoji_are_made_of_can_be_typed() -> None:
     family = "\N{WOMAN}\u200d\N{PERSONAL COMPUTER} \N{HEAVY BLACK HEART}\ufe0f"
     check_text(family, 10)
     assert missing(family) == [c for c in family if c not in STROKES]
+
+
+GERMAN = """\
+keycode  24 = q Q q Q at Greek_OMEGA at
+keycode  29 = z Z z Z leftarrow yen leftarrow
+keycode  49 = dead_circumflex degree dead_circumflex degree
+keycode  61 = minus underscore minus underscore
+keycode  65 = space NoSymbol space
+"""
+
+
+def test_what_another_layout_lacks_gets_spare_keys() -> None:
+    """A dead key types nothing by itself."""
+    known = characters_on(GERMAN)
+    assert known == set("qQzZ@-_ \n\t\b")
+    assert missing("z@ ^Ä-\n", known) == ["^", "Ä"]
+    assert list(parts("z^-a-", 1, known)) == ["z^-", "a-"]
+
+
+def test_all_characters_of_a_us_keyboard_have_names() -> None:
+    keymap = "".join(
+        f"keycode {8 + number} = {NAMES.get(character, character)}\n"
+        for number, character in enumerate(sorted(STROKES))
+        if character >= " "
+    )
+    assert characters_on(keymap) == set(STROKES)

@@ -1,0 +1,184 @@
+"""What the guest itself says of its screen, its pointer and its keyboard: asked by small scripts
+that its agent runs. The guest may say anything, so all of it is bounded and checked here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+
+from quicksand.agent.session import Session
+from quicksand.display.held import ABS_MAX, place_on
+from quicksand.errors import AgentError
+from quicksand.execution import ExecuteResult, command_params, run, spawn
+
+ANSWER_S = 5.0
+"""Seconds for an answer. An emulated guest takes a tenth of one, a busy one more."""
+
+NO_TOOL, NO_SCREEN = 97, 98
+"""Exit codes of scripts: a tool is missing; no X server answers."""
+
+SIDE_MAX = 32768
+"""Pixels of a side of an X server's screen (X protocol)."""
+
+CELLS_MAX = 512 * 512
+"""Characters of a text console that are looked at."""
+
+TITLES_MAX = 65536
+"""Characters of windows' titles that are looked at."""
+
+
+def find_server(probe: str) -> str:
+    """A script that finds the X server of the desktop, as root, by running ``probe`` until that
+    succeeds; it ends with NO_SCREEN if it never does."""
+    return f"""\
+: "${{DISPLAY:=:0}}"
+export DISPLAY
+found=
+for cookie in "${{XAUTHORITY:-}}" /var/run/lightdm/root/:0 /home/*/.Xauthority; do
+    if [ -n "$cookie" ]; then export XAUTHORITY="$cookie"; fi
+    if {probe} 2>/dev/null; then found=yes; break; fi
+done
+[ -n "$found" ] || exit {NO_SCREEN}
+"""
+
+
+def need_tools(tools: str) -> str:
+    """A script that ends with NO_TOOL unless the guest has all of these."""
+    return f"""\
+for tool in {tools}; do
+    command -v "$tool" >/dev/null || exit {NO_TOOL}
+done
+"""
+
+
+LAYOUT = need_tools("xprop") + find_server("xprop -root -notype _XKB_RULES_NAMES")
+POINTER = (
+    need_tools("xdotool")
+    + find_server("xdotool getmouselocation --shell")
+    + "exec xdotool getdisplaygeometry\n"
+)
+IS_X_SHOWN = "xprop -root -notype XFree86_has_VT | grep -v '= 0$' >/dev/null"
+"""Whether the X server has the console, which it may have given to a text console."""
+
+SHOWN = f"""\
+titles() (
+{need_tools("xdotool xprop")}{find_server("xdotool getmouselocation >/dev/null")}\
+    {IS_X_SHOWN} || exit
+    echo titles
+    xdotool search --onlyvisible --name '' getwindowname %@ 2>/dev/null | head -c {TITLES_MAX}
+)
+titles && exit
+console=$(cat /sys/class/tty/tty0/active) || exit {NO_SCREEN}
+console=${{console#tty}}
+[ -r "/dev/vcsa$console" ] || exit {NO_SCREEN}
+echo console
+od -An -tu1 -N2 "/dev/vcsa$console"
+head -c {4 * CELLS_MAX} "/dev/vcsu$console" | base64
+"""
+"""Tells the titles of the X server's windows, or what the active text console has (vcs(4))."""
+
+US = '"us", ""'
+RULES = re.compile(r'_XKB_RULES_NAMES = "[^"]*", "[^"]*", ("[^"]*", "[^"]*")')
+"""What xprop says of the keyboard: rules, model, layout, variant, options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """The pointer of an X server, in pixels of its screen."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    @classmethod
+    def parse(cls, said: str) -> Pointer | None:
+        """What POINTER prints; None if that is nothing of the kind."""
+        found = re.match(r"X=(\d{1,5})\nY=(\d{1,5})\n", said)
+        size = re.search(r"^(\d{1,5}) (\d{1,5})$", said[:1000], re.MULTILINE)
+        if found is None or size is None:
+            return None
+        x, y, width, height = (int(word) for word in (*found.groups(), *size.groups()))
+        if not (x < width <= SIDE_MAX and y < height <= SIDE_MAX):
+            return None
+        return cls(x, y, width, height)
+
+    def is_at(self, place: tuple[int, int]) -> bool:
+        """Whether the pointer is where it gets if it is moved to ``place``, within a pixel."""
+        at = (place[0] * self.width // (ABS_MAX + 1), place[1] * self.height // (ABS_MAX + 1))
+        return abs(at[0] - self.x) <= 1 and abs(at[1] - self.y) <= 1
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The place that is moved to for the pointer to be here."""
+        return place_on((self.width, self.height), self.x, self.y)
+
+
+async def find_pointer(session: Session) -> Pointer | None:
+    """Where the pointer of the guest's X server is; None if the guest cannot tell."""
+    said = await _try(session, POINTER)
+    return None if said is None else Pointer.parse(said)
+
+
+async def has_other_layout(session: Session) -> bool:
+    """Whether the guest's X server has a keyboard layout that is not the US one; False if the guest
+    cannot tell."""
+    said = await _try(session, LAYOUT)
+    rules = None if said is None else RULES.search(said[:1000])
+    return rules is not None and rules[1] != US
+
+
+async def find_texts(session: Session) -> list[str] | None:
+    """The texts that the guest shows, as far as it can tell: the rows of its text console, all of
+    them one after the other, and each; or the titles of its X server's windows. None if it cannot
+    tell."""
+    said = await _try(session, SHOWN)
+    if said is None:
+        return None
+    kind, _, rest = said.partition("\n")
+    if kind == "console":
+        return _read_console(rest)
+    return [title for title in rest[:TITLES_MAX].splitlines() if title]
+
+
+def _read_console(said: str) -> list[str] | None:
+    size, _, encoded = said.partition("\n")
+    try:
+        rows, columns = (int(word) for word in size.split())
+        data = base64.b64decode(encoded[: 8 * CELLS_MAX])
+    except (ValueError, binascii.Error):
+        return None
+    length = 4 * rows * columns
+    if not columns or len(data) < length:
+        return None
+    # Each cell is a code point of 32 bits (Linux, drivers/tty/vt/vc_screen.c).
+    text = data[:length].decode("utf-32-le", "replace")
+    lines = [text[start : start + columns] for start in range(0, len(text), columns)]
+    return [*(line.rstrip() for line in lines), text]  # a text may go over the end of a row
+
+
+async def _try(session: Session, script: str) -> str | None:
+    """What a script prints; None if it fails or does not end in time."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            result = await ask(session, script, timeout=ANSWER_S)
+    except (AgentError, TimeoutError):
+        return None
+    return result.stdout if result.exit_code == 0 and not result.timed_out else None
+
+
+async def ask(
+    session: Session,
+    script: str,
+    *,
+    timeout: float,
+    stdin: str = "",
+    env: dict[str, str] | None = None,
+) -> ExecuteResult:
+    """Run a script in the guest, as root. Raises AgentError."""
+    params = command_params(script, timeout=timeout, cwd=None, shell="/bin/sh", user=None, env=env)
+    command = await spawn(session, params, stdin=True)
+    return await run(command, stdin=stdin, on_stdout=None, on_stderr=None)
