@@ -204,7 +204,8 @@ class Sandbox(Desktop):
                 saving.release()
 
     async def start(self, *, at: str | None = None) -> None:
-        """Boot the VM and return when its agent has answered.
+        """Boot the VM and return when its agent has answered; with a display, when the image says
+        that its desktop is there, or after three minutes with one of the `notices`.
 
         ``at``: the tag or id of a checkpoint of this stopped sandbox; the VM continues from it with
         its processes running. The disk as it was at the last stop is kept as an automatic
@@ -213,7 +214,8 @@ class Sandbox(Desktop):
         Raises StateError if the sandbox is running, NameTakenError, CheckpointNotFoundError,
         HistoryError, SaveError, ImageError, HostError, MachineError (BootTimeoutError if the agent
         does not answer within ``boot_timeout`` seconds), AgentError. After an error or a
-        cancellation nothing of the start is left, and `start` can be called again.
+        cancellation nothing of the start is left, and `start` can be called again; only a sandbox
+        that has ended while its desktop was waited for exists, stopped.
         """
         await self._life.start(at)
 

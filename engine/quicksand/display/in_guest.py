@@ -152,7 +152,7 @@ def _read_console(said: str) -> list[str] | None:
     except (ValueError, binascii.Error):
         return None
     length = 4 * rows * columns
-    if not columns or len(data) < length:
+    if min(rows, columns) < 1 or len(data) < length:
         return None
     # Each cell is a code point of 32 bits (Linux, drivers/tty/vt/vc_screen.c).
     text = data[:length].decode("utf-32-le", "replace")

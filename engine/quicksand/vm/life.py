@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand.agent.link import AgentLink
 from quicksand.config import SandboxConfig
 from quicksand.errors import (
+    MachineError,
     MemoryBudgetError,
     QuicksandError,
     SandboxNotFoundError,
@@ -313,7 +314,8 @@ class Life:
 
     async def _await_desktop(self, *, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the desktop of a machine that has booted. The sandbox is there for others
-        meanwhile, who may want to see it boot. ``undo`` is awaited if that fails or is cancelled.
+        meanwhile, who may want to see it boot. ``undo`` is awaited if that is cancelled. Raises
+        MachineError if the machine ends.
         """
         if self._machine is None or not self.config.enable_display:
             return
@@ -321,9 +323,11 @@ class Life:
 
         try:
             self._adopt(await with_desktop(self._machine, self.progress))
-        except BaseException:
+        except BaseException as error:
+            # A machine that has ended leaves what others may have made of the sandbox meanwhile.
+            stays = isinstance(error, MachineError) and not self.require_record().discard
             with contextlib.suppress(QuicksandError):
-                await to_the_end(undo())
+                await to_the_end(self.end_owned() if stays else undo())
             self.run = None
             raise
 

@@ -8,16 +8,19 @@ import random
 
 import pytest
 from PIL import Image
-from quicksand import Sandbox
+from quicksand import Sandbox, guest_ready
 from quicksand.display.keys import STROKES
 from quicksand.errors import (
     ConfigError,
     DisplayError,
     DisplayTimeoutError,
+    MachineError,
     NoDisplayError,
     StateError,
 )
 from quicksand.host.paths import Paths
+from quicksand.live_machine import LiveMachine
+from quicksand.registry import Registry
 
 from tests.integration.display.reports import (
     BUTTONS,
@@ -232,6 +235,61 @@ async def test_a_machine_without_a_screen_says_how_to_get_one(places: Paths) -> 
         with pytest.raises(NoDisplayError):
             await vm.type_text("x")
         assert "-vnc" not in vm.qemu_command
+
+
+async def test_a_start_that_does_not_see_the_desktop_come(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = asyncio.Event()
+
+    async def with_desktop(machine: LiveMachine, progress: object) -> LiveMachine:
+        waits.set()
+        await asyncio.Event().wait()
+        return machine
+
+    registry = Registry(places)
+
+    async def cancel_start(vm: Sandbox) -> None:
+        waits.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(guest_ready, "with_desktop", with_desktop)
+            starting = asyncio.ensure_future(vm.start())
+            await waits.wait()
+            # Others see it, and can use it.
+            same = Sandbox.attach("late")
+            assert (await same.execute("true", timeout=60)).exit_code == 0
+            same.close()
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+        assert not vm.is_running
+
+    async def stop_meanwhile(machine: LiveMachine, progress: object) -> LiveMachine:
+        same = Sandbox.attach("late")
+        await same.kill()
+        await machine.link.session()  # raises
+        return machine
+
+    with monkeypatch.context() as patched:
+        patched.setattr(guest_ready, "with_desktop", stop_meanwhile)
+        vm = Sandbox(image="debian", name="late", enable_display=True, warm=False)
+        with pytest.raises(MachineError):
+            await vm.start()
+    (entry,) = registry.list()
+    assert not entry.is_live
+    await asyncio.to_thread(registry.remove, entry.id)
+
+    vm = Sandbox(image="debian", name="late", enable_display=True, warm=False)
+    await cancel_start(vm)
+    assert registry.list() == []
+    await vm.start()
+    await vm.stop()
+    await cancel_start(vm)
+    (entry,) = registry.list()
+    assert not entry.is_live
+    await vm.start()
+    assert (await vm.execute("true", timeout=60)).exit_code == 0
+    await vm.kill()
 
 
 def test_the_reports_are_read_right() -> None:
