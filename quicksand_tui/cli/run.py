@@ -158,9 +158,7 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         sandbox.save_on_stop(plan.save, save_store(None))
     async with shown(progress.look):
         await sandbox.start()
-    for notice in sandbox.notices:
-        if notice not in told:
-            say(f"{sandbox.name}: {clean(notice)}")
+    _say_notices(sandbox, but=told)
     if reach := describe_reach(sandbox):
         say(f"{sandbox.name}: {reach}")
     stays = False
@@ -175,6 +173,16 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         elif not sandbox.abandon():
             await _stop(sandbox)
     return code
+
+
+def _say_notices(sandbox: Sandbox, *, but: tuple[str, ...] = ()) -> None:
+    """Says what the sandbox's start could not do, without what was said already."""
+    from quicksand_tui.cli.output import say
+    from quicksand_tui.model.text import clean
+
+    for notice in sandbox.notices:
+        if notice not in but:
+            say(f"{sandbox.name}: {clean(notice)}")
 
 
 async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bool]:
@@ -305,6 +313,7 @@ def clone_command(
             print_json(facts)
         else:
             for clone in clones:
+                _say_notices(clone)
                 print(clone.name, flush=True)
         return Exit.OK
 

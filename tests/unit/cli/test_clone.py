@@ -93,6 +93,38 @@ def test_the_names_of_clones_are_printed_and_they_run_on(
     assert source.is_closed
 
 
+LATE = "the desktop was not there after 180 s"
+
+
+def test_what_the_start_of_a_clone_could_not_do_is_told(
+    source: FakeSource, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = FakeClone("web-1")
+    made.notices = (LATE,)
+
+    async def clone(n: int, **asked: Any) -> list[FakeClone]:
+        return [made]
+
+    monkeypatch.setattr(source, "clone", clone)
+    assert run(["clone", "web"]) == Exit.OK
+    said = capsys.readouterr()
+    assert (said.out, f"web-1: {LATE}" in said.err) == ("web-1\n", True)
+
+
+def test_what_a_start_could_not_do_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def start(self: Sandbox) -> None:
+        self._life.notices = (LATE,)
+
+    monkeypatch.setattr(Sandbox, "start", start)
+    monkeypatch.setattr(Sandbox, "detach", lambda _self: None)
+    monkeypatch.setattr("quicksand_tui.cli.run.start_facts", lambda _sandbox: {})
+    assert run(["run", "debian", "--name", "d", "--detach"]) == Exit.OK
+    said = capsys.readouterr()
+    assert (said.out, f"d: {LATE}" in said.err) == ("d\n", True)
+
+
 def test_one_clone_can_be_named(source: FakeSource, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["clone", "web", "--name", "new"]) == Exit.OK
     assert capsys.readouterr().out == "new\n"
