@@ -95,7 +95,7 @@ async def type_any(session: Session, text: str) -> None:
     it lacks a tool, an X server or spare keys, or does not end; AgentError."""
     said = await _execute(session, LOOK, text, stdin="")
     keys = SpareKeys.parse(said.stdout, said.stdout.rpartition(PROPERTY)[2])
-    known = characters_on(said.stdout)
+    known = characters_on(said.stdout, keys.codes)
     if not keys.count and missing(text, known):
         raise DisplayError("no key of the guest's keyboard is free for other characters")
     for part in parts(text, keys.count, known):

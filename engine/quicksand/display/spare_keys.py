@@ -64,6 +64,11 @@ class SpareKeys:
         """How many characters they can have at once."""
         return len(self._free) + len(self._given)
 
+    @property
+    def codes(self) -> set[int]:
+        """The codes of all spare keys."""
+        return {*self._free, *self._given.values()}
+
     def give(self, characters: Iterable[str]) -> tuple[dict[int, str], bool]:
         """Give keys to the characters, at most `count`, that have none. Returns the new characters
         by their keys, and whether one of these had another character before."""
@@ -98,10 +103,12 @@ def xmodmap_lines(given: dict[int, str]) -> str:
     )
 
 
-def characters_on(keymap: str) -> set[str]:
-    """Those characters of STROKES that a map, as xmodmap prints it, has on a key. Dead keys are
-    none: the `^` of a German keyboard is not there."""
-    names = {name for _, meanings in LINE.findall(keymap[:MAP_MAX]) for name in meanings.split()}
+def characters_on(keymap: str, spare: Container[int] = ()) -> set[str]:
+    """Those characters of STROKES that a map, as xmodmap prints it, has on a key that is not
+    ``spare``, and so keeps them. Dead keys are none: the `^` of a German keyboard is not there."""
+    lines = LINE.findall(keymap[:MAP_MAX])
+    kept = (meanings for code, meanings in lines if int(code) not in spare)
+    names = {name for meanings in kept for name in meanings.split()}
     return {
         character
         for character in STROKES

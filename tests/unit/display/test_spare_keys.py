@@ -108,6 +108,15 @@ def test_what_another_layout_lacks_gets_spare_keys() -> None:
     assert list(parts("z^-a-", 1, known)) == ["z^-", "a-"]
 
 
+def test_a_character_on_a_spare_key_is_not_there_for_good() -> None:
+    """So it counts as used when it is typed again, and its key is not given to the next one."""
+    keymap = GERMAN + "keycode 200 = H H\nkeycode 201 =\n"
+    keys = SpareKeys.parse(keymap, '_QUICKSAND_KEYS = "200:48"')
+    known = characters_on(keymap, keys.codes)
+    assert missing("zHÄ", known) == ["H", "Ä"]
+    assert keys.give(missing("zHÄ", known)) == ({201: "Ä"}, False)
+
+
 def test_all_characters_of_a_us_keyboard_have_names() -> None:
     keymap = "".join(
         f"keycode {8 + number} = {NAMES.get(character, character)}\n"
