@@ -39,7 +39,7 @@ async def drag(display: Display, *path: Any) -> None:
 
 
 async def wait(display: Display, timeout: Any = 1, quiet: Any = 1) -> None:
-    await display.wait("stable", timeout, quiet, None)
+    await display.wait("stable", timeout, quiet, None, None)
 
 
 @pytest.mark.parametrize("name", WRONG)
