@@ -57,6 +57,7 @@ class AgentLink:
         after ``timeout`` seconds without an answer, AgentRefusedError for a wrong token.
         """
         async with self._lock:
+            self.move_on()  # another client may have reverted the sandbox just now
             if self._session is not None and not self._session.closed.is_set():
                 return self._session
             self.close()

@@ -87,14 +87,11 @@ async def revert(
                 capture.prepare(stays_paused=True) if capture is not None else _nothing(),
             )
             await live.keeper.ask("guard", on=not live.run.paused, forwards=_rules(live))
-            if capture is None:
-                await live.monitor.execute("stop")
-                await successor.reserve()
-            else:
-                has_display = live.record.config.enable_display
-                screen = await look_at_screen(live.machine, has_display=has_display)
-                await capture.freeze(resume=False)
-                await successor.reserve()
+            has_display = live.record.config.enable_display and capture is not None
+            screen = await look_at_screen(live.machine, has_display=has_display)
+            await both(_stop(live, capture), successor.load_devices())
+            await successor.reserve()
+            if capture is not None:
                 # The files are written while the new guest is resumed.
                 keeping = asyncio.create_task(
                     _keep_present(live, node, capture, shape, screen),
@@ -109,12 +106,9 @@ async def revert(
         try:
             auto = await keeping if keeping is not None else None
         except BaseException:
-            await asyncio.shield(_end_old(live))
+            await both(asyncio.shield(_end_old(live)), in_thread_to_the_end(successor.settle))
             raise
-        await both(
-            asyncio.shield(_end_old(live)),
-            in_thread_to_the_end(lambda: prune_automatic(live.history)),
-        )
+        await both(asyncio.shield(_end_old(live)), _tidy(live, successor))
         return node, auto
 
 
@@ -141,6 +135,19 @@ async def _launch(registry: Registry, record: Record, successor: Successor) -> N
 
 
 async def _nothing() -> None: ...
+
+
+async def _stop(live: Live, capture: Capture | None) -> None:
+    """Pause the old guest, and capture its state if that is to be kept."""
+    if capture is None:
+        await live.monitor.execute("stop")
+    else:
+        await capture.freeze(resume=False)
+
+
+async def _tidy(live: Live, successor: Successor) -> None:
+    await in_thread_to_the_end(successor.settle)
+    await in_thread_to_the_end(lambda: prune_automatic(live.history))
 
 
 async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:

@@ -94,18 +94,24 @@ class Successor:
         assert self._monitor is not None
         async with asyncio.timeout(rehearsal.LIMIT_S):
             await rehearsal.hold_packets(self._live.record, self._monitor)
+            await self.load_devices()
             # The guest's programs run until the agent has answered, so it is asked only once.
             session = await self._wake(again=rehearsal.give_up)
             await rehearsal.go_through(session, self._live.record, self._node)
             await self._monitor.execute("stop")
         self.rehearsed = True
 
+    async def load_devices(self) -> None:
+        """Load the devices' state, unless it is rehearsed; its VM stays paused. Raises
+        HistoryError, MachineError."""
+        assert self._monitor is not None
+        if not self.rehearsed:
+            await way_of(self._node).load_devices(self._live.place, self._node, self._monitor)
+
     async def _wake(self, *, again: Callable[[], Awaitable[Session]]) -> Session:
         """Resume its guest; ``again`` as for `restore.wake`."""
         assert self._monitor is not None
         assert self._session is not None
-        if not self.rehearsed:
-            await way_of(self._node).load_devices(self._live.place, self._node, self._monitor)
         self._session = await restore.wake(self._session, again, self._node, self._monitor)
         return self._session
 
@@ -181,8 +187,9 @@ class Successor:
         )
 
     async def take_over(self, link: AgentLink | None) -> None:
-        """Make this QEMU the sandbox's machine; the old one is paused. The connection to its agent
-        becomes that of ``link``. Raises HistoryError, MachineError, AgentError, HostError."""
+        """Make this QEMU, whose devices are loaded, the sandbox's machine; the old one is paused.
+        The connection to its agent becomes that of ``link``. `settle` comes next. Raises
+        MachineError, AgentError, HostError."""
         live = self._live
         assert self._reserved is not None
         assert self._monitor is not None
@@ -204,11 +211,14 @@ class Successor:
         publish_state(self._directory, run)
         await in_thread_to_the_end(self._reserved.put)
         await live.keeper.ask("promote", name=self.head.machine)
-        # If that fails, the next client (`History.settle`) or the next start does it.
-        with contextlib.suppress(HostError):
-            await in_thread_to_the_end(lambda: live.history.set_head(self.head))
         self._hand_over(link)
         await self._let_go()
+
+    def settle(self) -> None:
+        """Write a head that forgets the old QEMU's. If that fails, or a client dies before, the
+        next one (`History.settle`) or the next start does it."""
+        with contextlib.suppress(HostError):
+            self._live.history.set_head(self.head)
 
     def _hand_over(self, link: AgentLink | None) -> None:
         """Give the session to ``link``: to connect anew would cost the guest another hundredth of a
