@@ -25,6 +25,7 @@ from quicksand_tui.cli.commands import command_of
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
+    from quicksand.sandbox_records import RunState
 
 
 SETTLE_S = 20.0
@@ -265,7 +266,7 @@ async def _warm_starts(image: str, runs: int) -> list[Figure]:
     """Measures starts with a spare and without, by turns; without alone if no QEMU may wait."""
     without = Figure("warm start to the first command's output", "s")
     taken = Figure("warm start to the first command's output, with a spare", "s")
-    idle = Figure("PSS of an idle sandbox from a template", "MiB")
+    idle = Figure("PSS of an idle sandbox from a template, with its keeper", "MiB")
     await make_warm(image, SMALL)
     for number in range(runs):
         await _warm_start(image, without, idle if number == runs - 1 else None)
@@ -456,7 +457,7 @@ async def _until_one_waits(sandbox: Sandbox) -> None:
 async def _clones(image: str, runs: int) -> list[Figure]:
     time_taken = Figure(f"clone({CLONES}) of 512M, until all have answered", "s")
     disk = Figure("own disk of each clone", "MiB")
-    memory = Figure("PSS of each clone", "MiB")
+    memory = Figure("PSS of each clone, with its keeper", "MiB")
     async with warm_sandbox(image) as sandbox:
         for _ in range(runs):
             started = time.perf_counter()
@@ -484,19 +485,28 @@ def own_disk(sandbox: Sandbox) -> int:
 
 
 def pss(sandbox: Sandbox) -> int:
-    """Returns the host memory of a sandbox's QEMU in bytes (PSS, proc(5)): shared pages count in
-    part. Raises RuntimeError where the system does not report it."""
-    pid = qemu_pid(sandbox)
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    except OSError as error:
-        raise RuntimeError(f"the memory of QEMU cannot be told: {error}") from error
-    return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:") * 1024
+    """Returns the host memory of a sandbox's QEMU and its keeper in bytes (PSS, proc(5)): shared
+    pages count in part. Raises RuntimeError where the system does not report it, StopIteration if
+    the sandbox does not run."""
+    run = _run_of(sandbox)
+    return _pss_of(run.qemu_pid) + _pss_of(run.keeper_pid)
 
 
 def qemu_pid(sandbox: Sandbox) -> int:
     """Returns the process id of a sandbox's QEMU. Raises StopIteration if it does not run."""
-    return next(e.run.qemu_pid for e in sandbox.list() if e.id == sandbox.id and e.run)
+    return _run_of(sandbox).qemu_pid
+
+
+def _run_of(sandbox: Sandbox) -> RunState:
+    return next(e.run for e in sandbox.list() if e.id == sandbox.id and e.run)
+
+
+def _pss_of(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except OSError as error:
+        raise RuntimeError(f"the memory of process {pid} cannot be told: {error}") from error
+    return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:") * 1024
 
 
 def describe(facts: dict[str, Any]) -> str:
