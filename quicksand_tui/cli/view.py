@@ -248,7 +248,7 @@ class View:
     async def _watch_state(self, registry: Registry) -> None:
         """Tells when the sandbox is paused, and when it goes on."""
         while True:
-            entry = registry.inspect(self._sandbox.id)
+            entry = await asyncio.to_thread(registry.inspect, self._sandbox.id)
             paused = entry is not None and entry.status is Status.PAUSED
             if paused != self._paused:
                 self._paused = paused
