@@ -146,6 +146,7 @@ async def _stop(live: Live, capture: Capture | None) -> None:
 
 
 async def _tidy(live: Live, successor: Successor) -> None:
+    """Write the new head, then remove the automatic checkpoints that are too many."""
     await in_thread_to_the_end(successor.settle)
     await in_thread_to_the_end(lambda: prune_automatic(live.history))
 

@@ -203,7 +203,7 @@ async def test_what_a_viewer_holds_is_in_no_copy_of_the_guest(vm: Sandbox, place
     try:
         for box in (vm, copy):
             async with Reports(box) as after:
-                # Of a key that is held, the kernel does not tell that it is pressed.
+                # If a key were held down still, the kernel would not report that it is pressed.
                 await box.type_text("A")
                 await box.mouse_click()
                 await box.press_key("f12")

@@ -28,7 +28,7 @@ SIZE = (1280, 800)
 
 
 class OneDisplay(Display):
-    """Of a machine whose QEMU is a fake."""
+    """The display of a machine whose QEMU is a fake."""
 
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.qemu = FakeQemu()
