@@ -1,8 +1,8 @@
 //! What a guest that waits for a revert runs in advance, so that an emulator has translated it.
 //!
 //! The first command after a revert most likely needs the shell and its dynamic loader. To run them
-//! leaves no trace, unless somebody has put something of their own in their place, which might take
-//! notes. Then only this program itself has run.
+//! leaves no trace. A script in the shell's place, or a preloaded library, might take notes: then
+//! only this program itself runs. A shell of somebody's own that is an ELF file is not recognised.
 
 use std::fs::File;
 use std::io::Read;
