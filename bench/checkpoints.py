@@ -112,9 +112,11 @@ async def measure(arguments: argparse.Namespace, memory: str) -> tuple[list[Row]
     levels = arguments.levels.split(",")
     # What does not fit into the guest is left out.
     sizes = [int(size) for size in arguments.written.split(",")]
-    sizes = [size for size in sizes if 3 * size * MIB <= 2 * parse_size(memory, what="memory")]
+    room = 2 * parse_size(memory, what="memory") // 3
+    before = arguments.before if arguments.before * MIB <= room else 0
+    sizes = [size for size in sizes if (before + size) * MIB <= room]
     rows = {(level, size): Row(memory, level, size) for level in levels for size in sizes}
-    first = [Row(memory, level, arguments.before) for level in levels if arguments.before]
+    first = [Row(memory, level, before) for level in levels if before]
     reverts = []
     async with AsyncExitStack() as stack:
         guests = {

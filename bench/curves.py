@@ -95,7 +95,9 @@ def panel(
 
 def draw(rows: list[dict[str, Any]]) -> str:
     """The whole picture, of rows of the first level that was measured."""
-    rows = [row for row in rows if row["level"] == rows[0]["level"]]
+    level = rows[0]["level"]
+    # Of one size the first row can be what was written before all others; the last one counts.
+    rows = list({(r["memory"], r["written_mib"]): r for r in rows if r["level"] == level}.values())
     pauses: dict[str, list[Point]] = {}
     calls: dict[str, list[Point]] = {}
     plain: dict[float, list[float]] = {}

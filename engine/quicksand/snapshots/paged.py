@@ -11,7 +11,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from quicksand.errors import MachineError
 from quicksand.host.files import map_os_errors
 from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.qemu.qmp import Monitor
 from quicksand.sandbox_records import RunState
@@ -40,6 +40,10 @@ from quicksand.snapshots.verified import Verified
 LOAD_POLL_S = 0.001
 LOAD_TIMEOUT_S = 30.0
 
+
+PAGES_AT_ONCE = 4096
+"""Pages that are written to a QEMU at once: 16 MiB, whose first touch can take 40 ms. After each
+such part a cancellation is noticed."""
 
 ZEROS_AT_ONCE = 1024
 """Pages of zeros that are written at once."""
@@ -164,7 +168,7 @@ async def load_memory(
     if node.firmware is not None:
         await put_firmware(monitor, pid, place.memory, node.firmware)
     ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
-    await in_thread_to_the_end(lambda: load_pages(place, node, index, ram))
+    await in_stoppable_thread(lambda check: load_pages(place, node, index, ram, check))
 
 
 async def track(
@@ -176,9 +180,12 @@ async def track(
     await in_thread_to_the_end(lambda: track_from(node.id, ram, machine.tracked, run.run))
 
 
-def load_pages(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam) -> None:
-    """Write the checkpoint's pages to the memory of a fresh QEMU. Raises HistoryError naming a
-    damaged file, MachineError."""
+def load_pages(
+    place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam, check: Callable[[], None]
+) -> None:
+    """Write the checkpoint's pages to the memory of a fresh QEMU. ``check`` is called now and then,
+    and may break it off by an exception. Raises HistoryError naming a damaged file, MachineError.
+    """
     verified = Verified.of_user()
     files = list(node.pages)
     image = next((n for n, file in enumerate(files) if file.name == node.memory), len(files))
@@ -190,11 +197,12 @@ def load_pages(place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam) -
     for run in _runs_to_write(index, image, ram, blank=path is None):
         by_file.setdefault(run.file, []).append(run)
     for run in by_file.pop(ZEROS, []):
-        _write_zeros(ram, run)
+        _write_zeros(ram, run, check)
     for number, runs in by_file.items():
         file = files[number]
-        with MappedFile(place.memory / file.name, file, verified) as mapped:
+        with MappedFile(place.memory / file.name, file, verified, check) as mapped:
             for group in _neighbours(runs):
+                check()
                 start, end = group[0].at, group[-1].at + group[-1].count
                 data = mapped.data[start * PAGE : end * PAGE]
                 ram.write([(run.first, run.count) for run in group], data)
@@ -217,20 +225,31 @@ def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) 
 
 
 def _neighbours(runs: list[Run]) -> Iterator[list[Run]]:
-    """Group runs whose pages are consecutive in the file; one call can write each group."""
+    """Group runs whose pages are consecutive in the file, at most PAGES_AT_ONCE of them; one call
+    can write each group."""
     group: list[Run] = []
+    size = 0
     for run in runs:
-        if group and group[-1].at + group[-1].count != run.at:
-            yield group
-            group = []
-        group.append(run)
+        for part in (run,) if run.count <= PAGES_AT_ONCE else _cut(run):
+            follows = not group or group[-1].at + group[-1].count == part.at
+            if not follows or size + part.count > PAGES_AT_ONCE:
+                yield group
+                group, size = [], 0
+            group.append(part)
+            size += part.count
     if group:
         yield group
 
 
-def _write_zeros(ram: GuestRam, run: Run) -> None:
+def _cut(run: Run) -> list[Run]:
+    starts = range(run.first, run.end, PAGES_AT_ONCE)
+    return [run.part(first, min(first + PAGES_AT_ONCE, run.end)) for first in starts]
+
+
+def _write_zeros(ram: GuestRam, run: Run, check: Callable[[], None]) -> None:
     zeros = memoryview(bytearray(min(run.count, ZEROS_AT_ONCE) * PAGE))
     for first in range(run.first, run.end, ZEROS_AT_ONCE):
+        check()
         count = min(ZEROS_AT_ONCE, run.end - first)
         ram.write([(first, count)], zeros[: count * PAGE])
 

@@ -20,7 +20,7 @@ import struct
 import time
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -281,8 +281,15 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 class MappedFile:
     """A context manager that maps a file of a checkpoint after comparing its checksums."""
 
-    def __init__(self, path: Path, expected: File, verified: Verified | None = None) -> None:
-        """The comparison is skipped if ``verified`` knows the file.
+    def __init__(
+        self,
+        path: Path,
+        expected: File,
+        verified: Verified | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """The comparison is skipped if ``verified`` knows the file. ``check`` is called now and
+        then during it, and may break it off by an exception.
 
         Raises HistoryError naming the file if it is missing, truncated or damaged.
         """
@@ -305,9 +312,9 @@ class MappedFile:
                     )
                 self.data = memoryview(self._map if self._map is not None else bytearray())
                 if verified is None:
-                    _compare(file.fileno(), path, expected)
+                    _compare(file.fileno(), path, expected, check)
                 elif not verified.has(mark := verified.mark(file.fileno(), expected)):
-                    _compare(file.fileno(), path, expected)
+                    _compare(file.fileno(), path, expected, check)
                     verified.add(mark)
         except OSError as error:
             self.close()
@@ -331,12 +338,14 @@ class MappedFile:
             self._map = None
 
 
-def _compare(descriptor: int, path: Path, expected: File) -> None:
+def _compare(descriptor: int, path: Path, expected: File, check: Callable[[], None] | None) -> None:
     starts = range(0, expected.size, CHUNK)
     if len(starts) != len(expected.crcs):
         raise HistoryError(f"{path} is damaged: its checksums do not fit")
     found = checksums(descriptor, expected.size, data_extents(descriptor, expected.size))
     for start, crc, right in zip(starts, found, expected.crcs, strict=True):
+        if check is not None:
+            check()
         if crc != right:
             raise HistoryError(f"{path} is damaged: the checksum at byte {start} is wrong")
 

@@ -7,7 +7,7 @@ import os
 import random
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.errors import HistoryError
 from quicksand.host.files import map_os_errors, try_lock
+from quicksand.host.threads import Stopped
 from quicksand.layout import SandboxDir
 from quicksand.snapshots import image, paged, pages, restore, stepwise, storing
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
@@ -42,6 +43,10 @@ Memory = dict[int, int]
 
 def filled(content: int) -> bytes:
     return bytes([content]) * PAGE
+
+
+def nothing() -> None:
+    """No reason to stop."""
 
 
 def runs_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -193,7 +198,7 @@ class Sandbox:
         self.ram = FakeRam(path, touched)
         index = load_index(self.place, node)
         restore.check_disk_and_image(self.place, node)
-        paged.load_pages(self.place, node, index, cast(GuestRam, self.ram))
+        paged.load_pages(self.place, node, index, cast(GuestRam, self.ram), nothing)
         self.head = Head(layers=(), top=new_id(), node=node.id, run=new_id(), memory=node.memory)
         self.history.set_head(self.head)
         self.model = dict(self.models[node.id])
@@ -212,7 +217,7 @@ class Sandbox:
             ram = FakeRam(path, {3: 77})
             index = load_index(self.place, node)
             restore.check_disk_and_image(self.place, node)
-            paged.load_pages(self.place, node, index, cast(GuestRam, ram))
+            paged.load_pages(self.place, node, index, cast(GuestRam, ram), nothing)
             assert ram.memory() == self.models[node.id]
             if node.image is not None:
                 assert identify_image(self.place.memory / node.memory) == node.image
@@ -222,6 +227,8 @@ class Sandbox:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images as soon as a few pages are over them; checksums of a few pages each."""
     monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
+    monkeypatch.setattr(paged, "PAGES_AT_ONCE", 5)
+    monkeypatch.setattr(paged, "ZEROS_AT_ONCE", 3)
     for module in (image, pages, stepwise):
         monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
 
@@ -298,6 +305,30 @@ def test_much_memory_over_the_image_becomes_an_image_that_a_restore_leaves_alone
     assert list(place.memory.iterdir()) == [found]
     box.restore(node, {})
     assert box.ram.own == {}
+    box.check()
+
+
+@pytest.mark.parametrize("content", [3, 0])
+def test_loading_much_memory_can_be_broken_off_after_each_small_part(
+    place: SandboxDir, content: int
+) -> None:
+    box = Sandbox(place)
+    box.write(0, 60, 1)
+    box.checkpoint()
+    box.write(10, 20, content)
+    node = box.checkpoint()
+    index = load_index(place, node)
+    for parts in range(3):
+        ram = FakeRam(place.memory / node.memory, {})
+        left = iter(range(parts))
+
+        def check(left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            paged.load_pages(place, node, index, cast(GuestRam, ram), check)
+        assert len(ram.own) <= 5 * parts
     box.check()
 
 
