@@ -281,12 +281,15 @@ class Sandbox(Desktop):
 
     async def pause(self) -> None:
         """Pause the VM (QMP ``stop``). Until `resume` the guest runs no instruction, so its agent
-        does not answer either. Raises StateError, MachineError."""
+        does not answer either. A checkpoint that another client takes comes first. Raises
+        StateError, HistoryError, MachineError."""
+        await self._checkpoints.settle()
         await self._life.set_paused(True)
 
     async def resume(self) -> None:
         """Resume a paused VM (QMP ``cont``). It is no error if it is not paused. Raises as
         `pause`."""
+        await self._checkpoints.settle()
         await self._life.set_paused(False)
 
     def detach(self) -> None:

@@ -23,7 +23,7 @@ from quicksand.host.files import map_os_errors, sync_dir, write_json
 from quicksand.host.paths import Paths
 from quicksand.host.sharing import copy_open_file, link_file
 from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.images.store import sha256_file
 from quicksand.planning import resolve_image
@@ -302,7 +302,7 @@ async def _freeze_live(live: Live, frozen: _Frozen, ask: Ask | None) -> None:
             if still and ask is not None:
                 frozen.stood_still = await _thaw(ask)
     except BaseException:
-        await asyncio.shield(pivot.undo())
+        await to_the_end(pivot.undo())
         raise
     frozen.layers = pivot.frozen
 

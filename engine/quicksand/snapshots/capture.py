@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from quicksand.errors import MachineError
+from quicksand.errors import MachineError, StateError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.lease import is_leased
 from quicksand.host.removal import remove
-from quicksand.host.threads import both, in_thread_to_the_end
+from quicksand.host.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.mounts.shares import may_be_mounted
 from quicksand.qemu.qmp import Monitor
@@ -99,13 +99,11 @@ class Capture(ABC):
         A cancellation takes effect only when this is done. Raises StateError, HostError,
         MachineError; the VM then runs again.
         """
-        task = asyncio.create_task(self._freeze(resume), name="quicksand-freeze")
         try:
-            await asyncio.shield(task)
+            await to_the_end(self._freeze(resume))
         except asyncio.CancelledError:
-            await asyncio.wait((task,))
-            if not resume and not self._run.paused and not task.exception():
-                await self._monitor.execute("cont")
+            if not resume and not self._run.paused:
+                await to_the_end(self._monitor.execute("cont"))
             raise
 
     async def _freeze(self, resume: bool) -> None:
@@ -116,6 +114,8 @@ class Capture(ABC):
         done = False
         try:
             await self._copy_paused()
+            if (await self._monitor.execute("query-status"))["running"]:
+                raise MachineError("somebody resumed the sandbox while its checkpoint was taken")
             done = True
         finally:
             if (resume or not done) and not self._run.paused:
@@ -219,8 +219,9 @@ class Capture(ABC):
         """Let the running machine read the checkpoint's layers instead of its own, if they are
         fewer: with hundreds of them a pause would take longer."""
         if node.layers != self._disk.frozen:
-            # Without it (before QEMU 6.1) all goes on with the layers that it has.
-            with contextlib.suppress(MachineError):
+            # Without it all goes on with the layers that QEMU has: before 6.1 it cannot, and it
+            # refuses a layer above one that it was never told of, because a client died.
+            with contextlib.suppress(MachineError, StateError):
                 await self._disk.follow(node.layers)
 
     async def discard(self) -> None:

@@ -26,7 +26,7 @@ from quicksand.host.files import (
     try_lock,
     write_json,
 )
-from quicksand.host.removal import remove
+from quicksand.host.removal import MARK, remove
 from quicksand.layout import SandboxDir
 from quicksand.snapshots.pages import TICK_NS
 from quicksand.snapshots.records import Head, Node, is_id
@@ -354,5 +354,6 @@ def _name_at(place: SandboxDir) -> str:
 def _remove_others(directory: Any, kept: set[str]) -> None:
     with contextlib.suppress(FileNotFoundError):
         for path in directory.iterdir():
-            if path.name not in kept:
+            # A directory of its own for memory has our mark, without which it is never removed.
+            if path.name not in kept and path.name != MARK:
                 path.unlink(missing_ok=True)

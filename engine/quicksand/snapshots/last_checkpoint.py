@@ -7,7 +7,7 @@ import contextlib
 
 from quicksand.errors import QuicksandError
 from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
 from quicksand.snapshots.capture import Capture
@@ -46,7 +46,7 @@ async def end_with_checkpoint(
             async with asyncio.timeout(within_s):
                 node = await _keep(live, capture, what)
         except BaseException:
-            await asyncio.shield(_let_go_on(live, capture))
+            await to_the_end(_let_go_on(live, capture))
             raise
         await stop_machine(registry, record, None, live.run, grace=0)
         await in_thread_to_the_end(lambda: prune_automatic(live.history))

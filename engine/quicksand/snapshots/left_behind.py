@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from quicksand.errors import ImageError
 from quicksand.host.files import map_os_errors
 from quicksand.snapshots.history import History
-from quicksand.snapshots.layers import seal_layers
+from quicksand.snapshots.layers import add_layer, seal_layers
 from quicksand.snapshots.records import BLANK, Head, Node, new_id
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.tier import DISK
@@ -22,14 +23,21 @@ def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
     """Make the disk of the head ``left`` an automatic checkpoint of the tier "disk". Returns None
     if a checkpoint has the same disk already.
 
-    The caller holds the history's lock, and the head on disk still names ``left`` as previous.
-    Raises HostError.
+    The caller holds the history's lock, and the head on disk names ``left`` as previous; then a
+    new layer over that disk, before it becomes the checkpoint's. Raises HostError, HistoryError.
     """
     place = history.place
-    layers = (*left.layers, left.top) if _has_data(history, left.top) else left.layers
+    has_data = _has_data(history, left.top)
+    layers = (*left.layers, left.top) if has_data else left.layers
     if not layers or any(node.layers == layers for node in history.nodes()):
         return None
     seal_layers(place, layers)
+    if has_data:
+        # If the start fails after all, the sandbox goes on in a layer that is nobody else's.
+        top = new_id()
+        add_layer(place, top, below=left.top)
+        previous = replace(left, layers=layers, top=top)
+        history.set_head(replace(history.head(), previous=previous))
     node = Node(
         id=new_id(),
         tag=automatic_tag(history, "before start" if at.auto else f"before start at {at.tag}"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from quicksand.errors import HistoryError, MachineError, QuicksandError, StateError
 from quicksand.host.files import map_os_errors
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import layer_name
 from quicksand.qemu.qmp import Monitor
 from quicksand.sandbox_records import RunState
@@ -108,7 +108,11 @@ class Pivot:
                 os.close(descriptor)
 
     async def turn(self) -> None:
-        """Switch the guest to the new layer. Raises MachineError."""
+        """Switch the guest to the new layer. A cancellation takes effect only when that is done.
+        Raises MachineError."""
+        await to_the_end(self._turn())
+
+    async def _turn(self) -> None:
         await self._monitor.execute(
             "blockdev-snapshot", node=self._node_name, overlay=f"{OURS}{self.layer}"
         )
@@ -161,7 +165,7 @@ class Pivot:
     async def undo(self) -> None:
         """Remove what a failed attempt has left. If QEMU writes to the new layer already, it stays:
         that costs only a file."""
-        if self._before is None or self.turned:
+        if self._before is None or self.turned or not await self._is_unused():
             return
         await in_thread_to_the_end(lambda: self._history.set_head(self.before))
         for name in (f"{OURS}{self.layer}", f"{OURS}{self.layer}-file"):
@@ -169,6 +173,14 @@ class Pivot:
             with contextlib.suppress(QuicksandError):
                 await self._close(name)
         self._history.place.layer(self.layer).unlink(missing_ok=True)
+
+    async def _is_unused(self) -> bool:
+        """Whether QEMU says that the guest does not write to the new layer. If it does not answer,
+        nobody knows."""
+        with contextlib.suppress(QuicksandError):
+            disk = await self._monitor.execute("qom-get", path=DISK, property="drive")
+            return self._layer_of(str(disk)) != self.layer
+        return False
 
 
 def _qcow2_node(name: str, *, backing: str | None, writable: bool) -> dict[str, Any]:

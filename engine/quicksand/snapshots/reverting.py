@@ -16,7 +16,7 @@ from quicksand.errors import (
     StateError,
 )
 from quicksand.host.space import check_space
-from quicksand.host.threads import both, in_thread_to_the_end
+from quicksand.host.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.planning import gather_parts
 from quicksand.qemu.command import forward_rules
@@ -52,14 +52,15 @@ async def revert(
     *,
     keep_now: bool = True,
     link: AgentLink | None = None,
-) -> tuple[Node, Node | None]:
+) -> tuple[Node, Node | HistoryError | None]:
     """Revert to the checkpoint ``tag`` or, if that is None, to the last automatic one, which undoes
     the last revert of any client. With ``keep_now`` the present is kept as an automatic checkpoint.
     The caller's ``link`` goes on with the connection to the new guest.
 
-    Returns the checkpoint and the automatic one. Raises StateError if the sandbox is not running or
-    there is nothing to undo, CheckpointNotFoundError, HistoryError, HostError, MachineError,
-    AgentError. Until the new QEMU has taken over, the old one keeps running after any failure.
+    Returns the checkpoint, and the automatic one or why it could not be kept. Raises StateError if
+    the sandbox is not running or there is nothing to undo, CheckpointNotFoundError, HistoryError,
+    HostError, MachineError, AgentError. Until the new QEMU has taken over, the old one keeps
+    running after any failure.
     """
     async with working_on(registry, record) as live:
         if tag is None:
@@ -101,15 +102,18 @@ async def revert(
         except BaseException:
             # Errors of the cleanup must not replace the one that is raised to the caller.
             with contextlib.suppress(QuicksandError):
-                await asyncio.shield(_give_up(live, successor, capture, keeping))
+                await to_the_end(_give_up(live, successor, capture, keeping))
             raise
+        kept: Node | HistoryError | None
         try:
-            auto = await keeping if keeping is not None else None
+            kept = await keeping if keeping is not None else None
+        except HistoryError as error:
+            kept = error
         except BaseException:
-            await both(asyncio.shield(_end_old(live)), in_thread_to_the_end(successor.settle))
+            await to_the_end(both(_end_old(live), in_thread_to_the_end(successor.settle)))
             raise
-        await both(asyncio.shield(_end_old(live)), _tidy(live, successor))
-        return node, auto
+        await to_the_end(both(_end_old(live), _tidy(live, successor)))
+        return node, kept
 
 
 def last_automatic(history: History, name: str) -> Node:
@@ -175,14 +179,14 @@ async def _keep_present(
     live: Live, node: Node, capture: Capture, shape: dict[str, Any], screen: Picture | None
 ) -> Node:
     """Store the state before the revert as an automatic checkpoint. The old QEMU is still there,
-    paused. Raises HistoryError if that fails, since the revert itself has succeeded."""
+    paused. Raises HistoryError if that fails."""
     what = "before undo" if node.auto else f"before revert to {node.tag}"
     tag = automatic_tag(live.history, what)
     try:
         await keep_thumbnail(screen, live.place, capture.id)
         return await capture.store(tag=tag, note="", auto=True, tier_note="", shape=shape)
     except BaseException as error:
-        await asyncio.shield(capture.forget())
+        await to_the_end(capture.forget())
         if isinstance(error, QuicksandError):
             raise HistoryError(
                 f"the sandbox is reverted to {node.tag!r}, but its state before could not be kept: "

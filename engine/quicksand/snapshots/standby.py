@@ -14,7 +14,7 @@ from typing import Any
 
 from quicksand.errors import AgentError, HistoryError, MachineError, StateError
 from quicksand.host.files import read_json, write_json
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.planning import Parts, gather_parts
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, RunState
@@ -90,7 +90,7 @@ async def _prepare(live: Live, node: Node, parts: Parts, *, rehearse: bool) -> N
         await in_thread_to_the_end(lambda: write_json(path, waiting.to_json()))
         await successor.let_wait(WAIT_S)
     except BaseException:
-        await asyncio.shield(_undo(live, successor))
+        await to_the_end(_undo(live, successor))
         raise
 
 
@@ -142,7 +142,7 @@ async def _adopt(live: Live, node: Node, waiting: Waiting) -> Successor | None:
         await successor.remove()
         return None
     except BaseException:
-        await asyncio.shield(successor.remove())
+        await to_the_end(successor.remove())
         raise
     return successor
 

@@ -15,7 +15,7 @@ from quicksand.display.vnc import listen, stop_listening
 from quicksand.errors import HostError, MachineError, QemuDiedError
 from quicksand.host.files import PendingJson, map_os_errors
 from quicksand.host.lease import take_at_once
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
@@ -210,9 +210,12 @@ class Successor:
         )
         publish_state(self._directory, run)
         await in_thread_to_the_end(self._reserved.put)
-        await live.keeper.ask("promote", name=self.head.machine)
-        self._hand_over(link)
-        await self._let_go()
+        try:
+            # A cancelled request would close the link: both QEMUs would end.
+            await to_the_end(live.keeper.ask("promote", name=self.head.machine))
+            self._hand_over(link)
+        finally:
+            await self._let_go()
 
     def settle(self) -> None:
         """Write a head that forgets the old QEMU's. If that fails, or a client dies before, the

@@ -12,7 +12,7 @@ from quicksand.display.hands import let_go_all, may_hold
 from quicksand.errors import ConfigError, DisplayError, StateError
 from quicksand.host.arch import Architecture
 from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.keepers import ensure_keeper
 from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.mounts.ninep import refuse_mounted
@@ -59,6 +59,8 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
         await ensure_keeper(registry, record)
         async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
             machine = runtime.current()
+            if not machine.root.exists():  # it has just ended
+                raise StateError(f"the sandbox {record.name!r} is not running")
             history.settle(machine.name)
             _remove_unborn(runtime, machine)
             monitor = await Monitor.connect(machine)
@@ -149,7 +151,7 @@ async def checkpoint_live(
         )
         await capture.advance_head(node)
     except BaseException:
-        await asyncio.shield(capture.discard())
+        await to_the_end(capture.discard())
         raise
     await capture.follow(node)
     return node

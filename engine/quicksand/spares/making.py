@@ -68,7 +68,8 @@ async def make_spare(registry: Registry, record: Record, *, seconds: float | Non
 
     Raises StateError if there can be none or the machine has no template, MemoryBudgetError if the
     host has no memory for two more such machines, HostError, ImageError, HistoryError,
-    MachineError, AgentError. Nothing is left then.
+    MachineError, AgentError. Nothing is left then, nor after a cancellation; only if that comes
+    while the keeper takes the spare, there is one.
     """
     own = record_of_spare(record)
     parts = await gather_parts(registry, own)
@@ -80,19 +81,30 @@ async def make_spare(registry: Registry, record: Record, *, seconds: float | Non
     await asyncio.to_thread(check_memory, 2 * own.config.memory_bytes + OVERHEAD)
     lock = registry.create(own, unlisted=True)
     try:
+        machine, spare = await _start(registry, own, lock, parts, fit.key, seconds)
+        # A start may take it as soon as its keeper has it: a cancellation comes too late, then.
+        await to_the_end(_give_away(registry, machine, seconds))
+        return spare
+    finally:
+        os.close(lock)
+
+
+async def _start(
+    registry: Registry, own: Record, lock: int, parts: Parts, key: str, seconds: float | None
+) -> tuple[LiveMachine, Spare]:
+    """Start a machine and make it ready. Nothing is left after a failure."""
+    try:
         machine = await boot(registry, own, lock, warm=True)
         try:
             if machine.timing.mode != "template":
                 raise MachineError(f"it did not start from the template: {machine.timing.note}")
-            return await _prepare(registry, machine, parts, fit.key, seconds)
+            return machine, await _prepare(registry, machine, parts, key, seconds)
         except BaseException:
             await to_the_end(_end(machine))
             raise
     except BaseException:
-        await in_thread_to_the_end(lambda: remove_quietly(sandbox_dir(registry.paths, own.id).root))
+        await in_thread_to_the_end(lambda: _remove(registry, own.id))
         raise
-    finally:
-        os.close(lock)
 
 
 async def _prepare(
@@ -103,20 +115,32 @@ async def _prepare(
         image_digest=parts.image.digest,
         chain=tuple(str(path) for path in parts.image.chain),
     )
-    runtime = runtime_dir(registry.paths, record.id)
-    current = runtime.current()
+    current = runtime_dir(registry.paths, record.id).current()
     current.state.unlink()  # no client is to attach to it
     port = await _rehearse(registry, machine)
     until = None if seconds is None else time.time() + seconds
     spare = Spare(id=record.id, key=key, record=record, run=machine.run, port=port, until=until)
     place = sandbox_dir(registry.paths, record.id)
     await in_thread_to_the_end(lambda: write_json(place.spare, spare.to_json(), durable=False))
-    memory = record.config.memory_bytes + OVERHEAD
-    async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
-        end = machine.process.leash_end
-        await keeper.ask("wait", seconds=seconds, memory=memory, pass_descriptors=(end,))
-    machine.process.give_away()
     return spare
+
+
+async def _give_away(registry: Registry, machine: LiveMachine, seconds: float | None) -> None:
+    """Give the machine to its keeper. If that does not take it, nothing is left."""
+    id_, memory = machine.record.id, machine.record.config.memory_bytes + OVERHEAD
+    try:
+        async with await KeeperLink.connect(runtime_dir(registry.paths, id_).keeper_socket) as link:
+            end = machine.process.leash_end
+            await link.ask("wait", seconds=seconds, memory=memory, pass_descriptors=(end,))
+    except BaseException:
+        await _end(machine)
+        await in_thread_to_the_end(lambda: _remove(registry, id_))
+        raise
+    machine.process.give_away()
+
+
+def _remove(registry: Registry, id_: str) -> None:
+    remove_quietly(sandbox_dir(registry.paths, id_).root)
 
 
 async def _rehearse(registry: Registry, machine: LiveMachine) -> int:

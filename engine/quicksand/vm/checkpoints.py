@@ -56,6 +56,7 @@ class Checkpoints:
         self, tag: str | None, *, keep_now: bool = True, unmount_9p: bool = False
     ) -> Checkpoint:
         """Revert to ``tag``; None undoes the last revert."""
+        from quicksand.errors import HistoryError
         from quicksand.snapshots.checkpoint import Checkpoint
         from quicksand.snapshots.reverting import revert
 
@@ -63,7 +64,7 @@ class Checkpoints:
         await self.settle(tag)
         mounts = await self._mounts.write_back()
         async with self._mounts.without_ninep(unmount_9p):
-            node, _ = await revert(
+            node, kept = await revert(
                 self._life.registry, record, tag, keep_now=keep_now, link=self._life.link
             )
             self._life.look_again()
@@ -71,6 +72,8 @@ class Checkpoints:
             await self._mounts.attach_again(mounts, done, is_past=node.shares)
         if not node.auto:
             self._expect(node, after=AFTER_REVERT_S)
+        if isinstance(kept, HistoryError):  # the guest has been reverted, and has its mounts again
+            raise kept
         return Checkpoint.from_node(node)
 
     def _expect(self, node: Node, *, after: float) -> None:

@@ -342,7 +342,14 @@ class Life:
 
     async def set_paused(self, paused: bool) -> None:
         """Pause or resume the VM. Raises StateError if it is not running or QEMU did not obey,
-        MachineError."""
+        HistoryError if another client takes too long with a checkpoint, MachineError."""
+        if self.entry().run is None:
+            raise self._not_running()
+        # A checkpoint or a revert pauses and resumes it, too.
+        async with self.registry.history(self.id).locked():
+            await self._set_paused(paused)
+
+    async def _set_paused(self, paused: bool) -> None:
         from quicksand.qemu.qmp import Monitor
 
         run = self.entry().run

@@ -74,6 +74,8 @@ class FakeQemu:
                 self.run_job(arguments)
             case "query-jobs":
                 return self.jobs
+            case "query-status":
+                return {"running": False}
             case "job-dismiss":
                 self.jobs = []
         return {}

@@ -190,15 +190,18 @@ class Keeper:
         """Serve until the current machine has ended."""
         while not self.current.ended:
             machines = self.machines.values()
-            moments = [moment for m in machines for moment in (m.space.look_at, m.ends_at)]
+            moments = [machine.ends_at for machine in machines]
+            if not self.is_guarded():
+                moments += [machine.space.look_at for machine in machines]
             look_at = None if self.waiting is None else self.waiting.look_at
             due = [moment for moment in (self.kill_at, look_at, *moments) if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
             for descriptor, _ in self.poll.poll(timeout):
                 if (handler := self.handlers.get(descriptor)) is not None:
                     handler()
-            for machine in self.machines.values():
-                machine.space.look()
+            if not self.is_guarded():
+                for machine in self.machines.values():
+                    machine.space.look()
                 if machine.ends_at is not None and time.monotonic() >= machine.ends_at:
                     machine.kill()
                     machine.ends_at = None
@@ -262,6 +265,10 @@ class Keeper:
             machine.pipes[pipe].write(data)
         else:
             self.unwatch(pipe)
+
+    def is_guarded(self) -> bool:
+        """Whether a client has paused the guest for a moment, so that nobody else may resume it."""
+        return any(client.guards for client in self.clients)
 
     # Machines that end
 
@@ -374,7 +381,8 @@ class Keeper:
                  sandbox that waits belongs to this connection's client -> {keeper_pid}, with both
                  ends of the leash and the sandbox's lock
         guard    {on, forwards}: while on, the end of this connection resumes the current machine
-                 and restores the forwards that this connection's machines have taken from it
+                 and restores the forwards that this connection's machines have taken from it; with
+                 a promotion, the resuming ends
         """
         what = request["op"]
         if what in ("wait", "own"):
@@ -396,6 +404,7 @@ class Keeper:
                 self.point_to(name)
                 machine.owner, self.current.owner = None, client
                 self.current = machine
+                client.guards = False  # it runs; whoever pauses it from now on means it
             case "take" if machine.owner is None and machine is not self.current:
                 machine.owner, machine.ends_at = client, None
             case "keep" if machine.owner is client:

@@ -1,0 +1,197 @@
+"""Operations that are cancelled at each of their requests to QEMU and to the keeper (Ctrl-C, a
+timeout): the sandbox goes on, as it was or as it was to be, and nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand import Sandbox
+from quicksand.host.paths import Paths
+from quicksand.host.processes import Kind, processes_of
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Registry
+from quicksand.snapshots.history import History
+from quicksand.snapshots.next_revert import VARIABLE
+from quicksand.snapshots.pivot import DISK, OURS
+from quicksand.snapshots.standby import make_ready
+
+from tests.conftest import wait_for
+from tests.integration.guests import say
+
+pytestmark = pytest.mark.vm
+
+MOST = 90
+"""Requests of one operation; none makes so many."""
+
+
+class Requests:
+    """Counts the requests of a task and cancels it at one of them."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        """The number of the request at which `task` is cancelled; 0 for none."""
+        self.made = 0
+        self.last = ""
+        self.task: asyncio.Task[Any] | None = None
+
+    def note(self, what: str) -> None:
+        self.made += 1
+        if self.made == self.at and self.task is not None:
+            self.last = what
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self.task.cancel)
+            # Pressed twice, by somebody in a hurry.
+            loop.call_later(0.003, self.task.cancel)
+
+    async def cancel(self, work: Awaitable[object], at: int) -> bool:
+        """Run ``work`` and cancel it at its request number ``at``; False if it makes fewer."""
+        self.made, self.at, self.last = 0, at, ""
+        self.task = asyncio.ensure_future(work)
+        try:
+            await self.task
+        except asyncio.CancelledError:
+            assert self.last
+        finally:
+            self.at, self.task = 0, None
+        return bool(self.last)
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Requests]:
+    found = Requests()
+    execute, exchange = Monitor.execute, KeeperLink._exchange
+
+    async def noted(self: Monitor, command: str, **arguments: Any) -> Any:
+        found.note(command)
+        return await execute(self, command, **arguments)
+
+    async def noted_too(self: KeeperLink, message: bytes, descriptors: Any) -> Any:
+        found.note(message.decode()[:30])
+        return await exchange(self, message, descriptors)
+
+    monkeypatch.setenv(VARIABLE, "off")  # nothing else makes requests
+    monkeypatch.setattr(Monitor, "execute", noted)
+    monkeypatch.setattr(KeeperLink, "_exchange", noted_too)
+    yield found
+
+
+async def check(vm: Sandbox, places: Paths, *, disk: set[str], waiting: bool = False) -> str:
+    """One QEMU runs, the head names what it writes to, and the guest answers; returns what is in
+    its memory. ``disk``: what may be on its disk."""
+    place, runtime = sandbox_dir(places, vm.id), runtime_dir(places, vm.id)
+
+    def is_quiet() -> bool:
+        qemus = [one for one in processes_of(place.root) if one.kind is Kind.QEMU]
+        machines = [name for name in runtime.names() if name.isdigit()]
+        return len(qemus) == len(machines) and 1 <= len(qemus) <= (2 if waiting else 1)
+
+    await asyncio.to_thread(wait_for, is_quiet, what="the end of the others")
+    entry = Registry(places).find("box")
+    assert entry.run is not None, (entry.status, entry.error)
+    monitor = await Monitor.connect(runtime.current())
+    try:
+        assert (await monitor.execute("query-status"))["running"]
+        drive = str(await monitor.execute("qom-get", path=DISK, property="drive"))
+    finally:
+        await monitor.close()
+    history = History(place)
+    async with history.locked():
+        history.settle(runtime.current().name)  # as the next operation does
+        head = history.head()
+    if drive.startswith(OURS):
+        layer = drive.removeprefix(OURS)
+        assert layer in (head.top, *head.layers[-1:])
+        assert place.layer(layer).exists()
+    assert not history.broken()
+    assert await say(vm, "cat /root/f") in disk
+    return await say(vm, "cat /dev/shm/f")
+
+
+async def prepare(vm: Sandbox) -> None:
+    await say(vm, "echo one > /root/f; echo one > /dev/shm/f; sync")
+    await vm.checkpoint("one")
+    await say(vm, "echo two > /root/f; echo two > /dev/shm/f; sync")
+
+
+async def sweep(
+    vm: Sandbox,
+    places: Paths,
+    requests: Requests,
+    work: Callable[[], Awaitable[object]],
+    *,
+    waiting: bool = False,
+) -> None:
+    """Cancel ``work`` at each of its requests; after each, the sandbox is whole. ``waiting``: a
+    QEMU may wait for the next revert."""
+    for number in range(1, MOST):
+        fired = await requests.cancel(work(), number)
+        where = f"request {number}: {requests.last}"
+        try:
+            memory = await check(vm, places, disk={"one", "two"}, waiting=waiting)
+        except Exception as error:
+            raise AssertionError(f"cancelled at {where}") from error
+        if memory == "one":
+            await say(vm, "echo two > /root/f; echo two > /dev/shm/f; sync")
+        if not fired:
+            return
+    pytest.fail("it never came to its end")
+
+
+async def test_a_revert(vm: Sandbox, places: Paths, requests: Requests) -> None:
+    await prepare(vm)
+    await sweep(vm, places, requests, lambda: vm.revert("one"))
+
+
+async def test_a_revert_with_a_qemu_that_waits(
+    vm: Sandbox, places: Paths, requests: Requests
+) -> None:
+    await prepare(vm)
+    record = vm._life.require_record()
+    node = History(sandbox_dir(places, vm.id)).find("one")
+
+    async def work() -> None:
+        at, requests.at = requests.at, 0
+        await make_ready(Registry(places), record, node.id)
+        requests.made, requests.at = 0, at
+        await vm.revert("one")
+
+    await sweep(vm, places, requests, work, waiting=True)
+
+
+async def test_a_checkpoint(vm: Sandbox, places: Paths, requests: Requests) -> None:
+    await prepare(vm)
+    await sweep(vm, places, requests, lambda: vm.checkpoint("two", replace=True))
+    assert [made.tag for made in vm.checkpoints()] == ["one", "two"]
+
+
+async def test_a_save(vm: Sandbox, places: Paths, requests: Requests, tmp_path: Path) -> None:
+    await prepare(vm)
+
+    async def work() -> None:
+        await vm.save("kept", workspace=tmp_path)
+
+    await sweep(vm, places, requests, work)
+    await say(vm, "echo later > /root/f; sync")
+    await vm.stop()
+    await vm.start()
+    assert await say(vm, "cat /root/f") == "later"
+
+
+async def test_the_preparation_of_the_next_revert(
+    vm: Sandbox, places: Paths, requests: Requests
+) -> None:
+    await prepare(vm)
+    record = vm._life.require_record()
+    node = History(sandbox_dir(places, vm.id)).find("one")
+    for number in range(1, MOST):
+        if not await requests.cancel(make_ready(Registry(places), record, node.id), number):
+            break
+        assert await check(vm, places, disk={"two"}, waiting=True) == "two"
+    await vm.revert("one")
+    assert await check(vm, places, disk={"one"}) == "one"
