@@ -12,12 +12,15 @@ from quicksand.errors import (
     CheckpointNotFoundError,
     ConfigError,
     HistoryError,
+    MachineError,
     RevertedError,
     StateError,
 )
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
+from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry
+from quicksand.snapshots.pivot import Pivot
 
 from tests.integration.guests import say, watch
 
@@ -189,6 +192,54 @@ async def test_a_paused_sandbox_stays_paused(vm: Sandbox) -> None:
     assert await say(vm, "cat /dev/shm/f") == "1"
 
 
+async def test_another_client_pauses_and_resumes_before_a_checkpoint_or_after_it(
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Sandbox.attach("box")
+    turn = Pivot.turn
+    pausing: list[asyncio.Task[None]] = []
+
+    async def meanwhile(self: Pivot) -> None:
+        pausing.append(asyncio.create_task(other.pause()))
+        await asyncio.wait(pausing, timeout=0.3)  # it has every chance
+        await turn(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pivot, "turn", meanwhile)
+        await vm.checkpoint("one")
+    await pausing[0]
+    assert Sandbox.list()[0].status is Status.PAUSED
+    call = asyncio.create_task(vm.execute("true"))
+    done, _ = await asyncio.wait((call,), timeout=0.5)
+    assert not done
+    await other.resume()
+    await call
+    other.close()
+
+
+async def test_a_guest_that_somebody_resumes_in_the_pause_gets_no_checkpoint(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by hand, at one of QEMU's monitors."""
+    turn = Pivot.turn
+
+    async def meanwhile(self: Pivot) -> None:
+        monitor = await Monitor.connect(Registry(places).machine(vm.id))
+        await monitor.execute("cont")
+        await monitor.close()
+        await turn(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pivot, "turn", meanwhile)
+        with pytest.raises(MachineError, match="resumed"):
+            await vm.checkpoint("one")
+    assert vm.checkpoints() == []
+    await say(vm, "echo kept > /root/f; sync")
+    await vm.checkpoint("two")
+    await vm.revert("two")
+    assert await say(vm, "cat /root/f") == "kept"
+
+
 async def test_more_checkpoints_than_qemu_can_name_the_layers_of(vm: Sandbox) -> None:
     """What QEMU says of a disk is cut off when there are many layers below it."""
     for number in range(20):
@@ -232,6 +283,19 @@ async def test_memory_goes_where_it_is_wanted(
         await vm.start()
         assert await say(vm, "echo up") == "up"
         await vm.stop()
+    Registry(places).remove(vm.id)
+    assert not list(elsewhere.iterdir())
+
+
+async def test_memory_elsewhere_goes_with_its_sandbox(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "memory"
+    monkeypatch.setenv("QUICKSAND_MEMORY_DIR", str(elsewhere))
+    async with Sandbox(image="debian") as ephemeral:
+        await ephemeral.checkpoint("one")
+    async with Sandbox(image="debian", name="box") as vm:
+        await vm.checkpoint("one")
     Registry(places).remove(vm.id)
     assert not list(elsewhere.iterdir())
 

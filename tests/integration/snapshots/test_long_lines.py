@@ -12,6 +12,7 @@ from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.qemu.qmp import Monitor
 from quicksand.snapshots import merging
 from quicksand.snapshots.history import History
+from quicksand.snapshots.pivot import Pivot
 
 from tests.integration.guests import say
 
@@ -50,6 +51,31 @@ async def test_a_qemu_that_cannot_follow_goes_on_with_its_layers(
     assert await say(vm, "cat /root/f*") == "\n".join(map(str, range(10)))
     await vm.revert("9", keep_now=False)
     assert await say(vm, "cat /root/f*") == "\n".join(map(str, range(10)))
+
+
+async def test_a_qemu_that_was_never_told_of_a_merged_layer_goes_on_without_the_next(
+    vm: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client died between the checkpoint and that."""
+    monkeypatch.setattr(merging, "AT_LEAST", 4)
+    monkeypatch.setattr(merging, "SMALL", 8 * 2**20)
+    follow = Pivot.follow
+    followed = 0
+
+    async def die_first(self: Pivot, layers: tuple[str, ...]) -> None:
+        nonlocal followed
+        followed += 1
+        if followed > 1:
+            await follow(self, layers)
+
+    monkeypatch.setattr(Pivot, "follow", die_first)
+    for number in range(12):
+        size = 0 if followed else 4_000_000
+        await say(vm, f"head -c {size} /dev/urandom > /root/f{number}; sync")
+        await vm.checkpoint(str(number))
+    assert followed > 1
+    await vm.revert("11", keep_now=False)
+    assert await say(vm, "ls /root/f* | wc -l") == "12"
 
 
 async def test_each_checkpoint_of_a_long_line_has_its_disk(

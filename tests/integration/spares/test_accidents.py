@@ -15,17 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand import Sandbox, Status
+from quicksand import Sandbox, SandboxConfig, Status
 from quicksand.cleaning import Cleaner
 from quicksand.errors import MemoryBudgetError
 from quicksand.host.files import read_json, write_json
 from quicksand.host.paths import Paths
 from quicksand.host.processes import Kind, processes_of
 from quicksand.layout import sandbox_dir
+from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.registry import Registry
 from quicksand.spares import claiming
 from quicksand.spares.ending import end_useless
+from quicksand.spares.making import make_spare
 from quicksand.spares.spare import Spare, list_spares
+from quicksand.spares.stock import record_for
 
 from tests.conftest import left_when_reaped, our_processes, wait_for
 from tests.integration.spares.conftest import Make, mode_of, started, until_nothing_is_left
@@ -243,6 +246,30 @@ async def test_none_is_made_where_memory_is_short(
     with pytest.raises(MemoryBudgetError):
         await make()
     assert not [path for path in places.sandboxes.glob("*") if not path.name.startswith(".")]
+
+
+async def test_a_maker_that_is_cancelled_as_its_keeper_answers_leaves_a_good_spare(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUICKSAND_SPARES", "use")
+    ask = KeeperLink.ask
+
+    async def cancelled(self: KeeperLink, op: str, **values: Any) -> Any:
+        reply = await ask(self, op, **values)
+        if op == "wait":
+            making.cancel()
+            await asyncio.sleep(0)
+        return reply
+
+    monkeypatch.setattr(KeeperLink, "ask", cancelled)
+    record = record_for(SandboxConfig(image="debian"))
+    making = asyncio.create_task(make_spare(Registry(places), record, seconds=600.0))
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await making
+    async with Sandbox(image="debian") as sandbox:
+        assert mode_of(sandbox) == "spare"
+        assert (await sandbox.execute("echo ok")).stdout == "ok\n"
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ async def test_memory_and_disk_are_of_one_pause(
 ) -> None:
     node = await take(capture)
     pause = qemu.said[qemu.said.index("stop") : qemu.said.index("cont") + 1]
-    assert [pause[1], pause[-2]] == ["snapshot-save", "blockdev-snapshot"]
+    assert [pause[1], *pause[-3:-1]] == ["snapshot-save", "blockdev-snapshot", "query-status"]
     assert qemu.said.count("stop") == 1
     assert (node.tier.name, node.tier_note) == ("internal", "QEMU's own snapshot: a reason")
     assert (node.layers, node.parent) == ((HEAD.top,), HEAD.node)
