@@ -183,6 +183,45 @@ async def test_a_save(vm: Sandbox, places: Paths, requests: Requests, tmp_path: 
     assert await say(vm, "cat /root/f") == "later"
 
 
+async def test_a_clone(vm: Sandbox, places: Paths, requests: Requests) -> None:
+    await prepare(vm)
+
+    async def work() -> None:
+        await asyncio.gather(*(clone.kill() for clone in await vm.clone(2)))
+
+    for number in range(1, MOST):
+        fired = await requests.cancel(work(), number)
+        assert await check(vm, places, disk={"two"}) == "two", requests.last
+        left = [entry.name for entry in Sandbox.list() if entry.name != "box"]
+        if not fired:
+            break
+        assert not [name for name in left if Registry(places).find(name).run is not None]
+        for name in left:
+            Registry(places).remove(Registry(places).find(name).id)
+    assert [made.tag for made in vm.checkpoints()] == ["one"]
+
+
+async def test_a_removal_to_the_trash(vm: Sandbox, places: Paths, requests: Requests) -> None:
+    """Until its processes have ended the sandbox goes on; once they have, it is in the trash or
+    stopped."""
+    await prepare(vm)
+    for number in range(1, MOST):
+        fired = await requests.cancel(Sandbox.attach("box").trash(), number)
+        if not fired:
+            break
+        entry = Registry(places).find("box")
+        if entry.run is None:
+            await vm.start()
+            assert await say(vm, "cat /root/f") == "two"
+            await say(vm, "echo two > /dev/shm/f")
+        else:
+            assert await check(vm, places, disk={"two"}) == "two", requests.last
+    found = Sandbox.restore("box")
+    await found.start(at=found.checkpoints()[-1].id)
+    assert await say(found, "cat /root/f /dev/shm/f") == "two\ntwo"
+    await found.stop()
+
+
 async def test_the_preparation_of_the_next_revert(
     vm: Sandbox, places: Paths, requests: Requests
 ) -> None:
