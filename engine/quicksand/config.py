@@ -146,6 +146,16 @@ def parse_size(text: str | int, *, what: str, default_unit: str = "") -> int:
     return int(size)
 
 
+def write_size(size: int) -> str:
+    """Returns the shortest text that `parse_size` reads as ``size`` bytes.
+
+    >>> [write_size(parse_size(text, what="")) for text in ("1024M", "1.5G", "1000")]
+    ['1G', '1536M', '1000B']
+    """
+    unit = next((unit for unit in "TGMK" if size % _UNITS[unit] == 0), "B")
+    return f"{size // _UNITS[unit]}{unit}"
+
+
 def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[str] = ()) -> Any:
     """Returns the member of the StrEnum ``kind`` that ``value`` names. Raises ConfigError, whose
     hint lists the members and ``extra``."""

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quicksand.config import SandboxConfig
+from quicksand.config import Accelerator, SandboxConfig, write_size
 from quicksand.errors import ConfigError, StateError
+from quicksand.host.arch import Architecture
 from quicksand.host.files import lock_within, map_os_errors, read_json, write_json
 from quicksand.host.paths import Paths, make_private_dir
 
@@ -41,19 +42,21 @@ class Orders:
     def list(self) -> list[Order]:
         """All of them. An unreadable file counts as none. Blocks for I/O."""
         with contextlib.suppress(StateError):
-            return self._read()
+            return self.read()
         return []
 
-    def _read(self) -> builtins.list[Order]:
-        """Raises StateError if there is a file that cannot be read."""
+    def read(self) -> builtins.list[Order]:
+        """All of them. Blocks for I/O. Raises StateError naming a file that cannot be read."""
         try:
             value = read_json(self._path)
             if value["schema_version"] != SCHEMA:
                 raise ValueError(f"schema_version {value['schema_version']!r} is not {SCHEMA}")
-            return [
-                Order(SandboxConfig.parse(one["config"]), _count(one["count"]))
+            # Two texts may mean the same machine: the later one was the user's last word.
+            counts = {
+                plain(SandboxConfig.parse(one["config"])): _count(one["count"])
                 for one in value["orders"]
-            ]
+            }
+            return [Order(config, count) for config, count in counts.items()]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
@@ -62,16 +65,20 @@ class Orders:
                 hint="repair it, or remove it and order the spares again",
             ) from error
 
-    def set(self, config: SandboxConfig, count: int) -> None:
-        """Want ``count`` of them from now on; 0 ends the order. A file that cannot be read is left
-        as it is. Raises ConfigError, StateError, HostError."""
+    def set(self, config: SandboxConfig, count: int) -> int:
+        """Want ``count`` of them from now on; 0 ends the order. Returns how many were wanted
+        before. A file that cannot be read is left as it is. Raises ConfigError, StateError,
+        HostError."""
         wanted = Order(plain(config), _count(count))
         make_private_dir(self._path.parent)
         with self._locked():
-            others = [order for order in self._read() if order.config != wanted.config]
-            orders = [*others, wanted] if count else others
+            orders = self.read()
+            before = next((o.count for o in orders if o.config == wanted.config), 0)
+            orders = [order for order in orders if order.config != wanted.config]
+            orders += [wanted] if count else []
             found = [{"config": o.config.to_json(), "count": o.count} for o in orders]
             write_json(self._path, {"schema_version": SCHEMA, "orders": found})
+        return before
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -92,9 +99,20 @@ def _count(value: object) -> int:
 
 
 def plain(config: SandboxConfig) -> SandboxConfig:
-    """A config without what a start gives to a spare when it takes it: ports and mounts."""
+    """A config without what a start gives to a spare when it takes it (ports and mounts), and with
+    one text for each value: two that mean the same machine are equal."""
     usual = SandboxConfig(image=config.image)
-    return replace(config, port_forwards=(), mounts=(), boot_timeout=usual.boot_timeout)
+    disk = config.disk_size_bytes
+    return replace(
+        config,
+        memory=write_size(config.memory_bytes),
+        disk_size=None if disk is None else write_size(disk),
+        arch=None if config.arch is Architecture.host() else config.arch,
+        accel=Accelerator.TCG if config.accel is None else config.accel,
+        port_forwards=(),
+        mounts=(),
+        boot_timeout=usual.boot_timeout,
+    )
 
 
 def digest_of(config: SandboxConfig) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.config import PortForward, SandboxConfig
+from quicksand.config import Accelerator, PortForward, SandboxConfig
 from quicksand.errors import ConfigError, StateError
+from quicksand.host.arch import Architecture
+from quicksand.host.files import write_json
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 from quicksand.spares import orders
@@ -41,6 +43,34 @@ def test_what_is_given_at_the_start_makes_no_other_order(places: Paths) -> None:
     Orders(places).set(with_ports, 2)
     assert [order.config for order in Orders(places).list()] == [DEBIAN]
     assert digest_of(with_ports) == digest_of(DEBIAN) != digest_of(LARGE)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"memory": "1G"}, {"memory": "1024M"}),
+        ({"memory": "1G"}, {"memory": 1024}),
+        ({"disk_size": "10G"}, {"disk_size": "10240M"}),
+        ({"accel": None}, {"accel": Accelerator.TCG}),
+        ({"arch": None}, {"arch": Architecture.host()}),
+    ],
+)
+def test_what_means_the_same_is_one_order(
+    places: Paths, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    first, second = (SandboxConfig.parse({"image": "debian", **given}) for given in (one, other))
+    assert digest_of(first) == digest_of(second)
+    Orders(places).set(first, 2)
+    Orders(places).set(second, 1)
+    assert [order.count for order in Orders(places).list()] == [1]
+
+
+def test_a_file_with_two_texts_for_one_machine_has_one_order(places: Paths) -> None:
+    """Such a file is from before they were compared by what they mean."""
+    texts = [SandboxConfig(image="debian", memory=text).to_json() for text in ("1G", "1024M")]
+    orders = [{"config": config, "count": count} for count, config in enumerate(texts, 2)]
+    write_json(places.data / "spares.json", {"schema_version": 1, "orders": orders})
+    assert [order.count for order in Orders(places).list()] == [3]
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema_version": 2, "orders": []}'])
