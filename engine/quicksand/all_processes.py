@@ -14,6 +14,7 @@ from quicksand.mounts.shares import list_shares
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Entry
 from quicksand.spares import next_start
+from quicksand.spares.naming import name_of
 from quicksand.spares.spare import list_spares
 from quicksand.stats import memory_of, process_usage
 
@@ -45,6 +46,8 @@ class OurProcess:
     role: Role
     name: str
     """The sandbox's name; for others the id, or the directory that it names."""
+    machine: str
+    """For which starts a spare waits; "" for other processes."""
     memory: int
     """Bytes of memory; pages that processes share count in part (PSS), where the system tells."""
     cpu_s: float
@@ -53,23 +56,24 @@ class OurProcess:
 def list_all(registry: Registry) -> list[OurProcess]:
     """All of them, sandboxes first. Blocks for I/O."""
     entries = {entry.id: entry for entry in registry.list()}
-    spares = {spare.id for spare in list_spares(registry.paths)}
+    spares = {spare.id: name_of(spare.record) for spare in list_spares(registry.paths)}
     found = []
     for process in list_processes():
         place = Path(process.of)
         is_ours = place.parent == registry.paths.sandboxes
         entry = entries.get(place.name) if is_ours else None
+        machine = ""
         if entry is not None:
             role, name = _role(entry, process), entry.name
         elif is_ours and place.name in spares:
-            role, name = Role.SPARE, place.name
+            role, name, machine = Role.SPARE, place.name, spares[place.name]
         else:
             role, name = Role.OTHER, process.of
-        found.append(_measure(process.pid, process.kind.value, role, name))
+        found.append(_measure(process.pid, process.kind.value, role, name, machine))
     for entry in entries.values():
         runtime = runtime_dir(registry.paths, entry.id)
-        for machine in _machines(runtime):
-            for share in list_shares(machine):
+        for inside in _machines(runtime):
+            for share in list_shares(inside):
                 found.append(_measure(share.pid, SERVER, Role.SANDBOX, entry.name))
     for pid, module in running_modules(MAKERS):
         found.append(_measure(pid, MAKERS[module], Role.OTHER, ""))
@@ -93,6 +97,14 @@ def _machines(runtime: RuntimeDir) -> list[MachineDir]:
     return [runtime.machine(name) for name in runtime.names() if name.isdigit()]
 
 
-def _measure(pid: int, kind: str, role: Role, name: str) -> OurProcess:
+def _measure(pid: int, kind: str, role: Role, name: str, machine: str = "") -> OurProcess:
     cpu, _ = process_usage(pid)
-    return OurProcess(pid=pid, kind=kind, role=role, name=name, memory=memory_of(pid), cpu_s=cpu)
+    return OurProcess(
+        pid=pid,
+        kind=kind,
+        role=role,
+        name=name,
+        machine=machine,
+        memory=memory_of(pid),
+        cpu_s=cpu,
+    )

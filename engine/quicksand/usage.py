@@ -16,6 +16,7 @@ from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Registry
 from quicksand.sandbox_trash import SandboxTrash
 from quicksand.saves.workspaces import known_stores
+from quicksand.spares.naming import name_of
 from quicksand.spares.spare import list_spares
 from quicksand.templates import list_templates, templates_dir
 
@@ -92,7 +93,7 @@ def measure(paths: Paths, cwd: Path | None = None) -> Usage:
 def _sandboxes(paths: Paths) -> Iterator[Item]:
     registry = Registry(paths)
     names, trash = {entry.id: entry.name for entry in registry.list()}, SandboxTrash(registry)
-    spares = {spare.id for spare in list_spares(paths)}
+    spares = {spare.id: name_of(spare.record) for spare in list_spares(paths)}
     for trashed in trash.list():
         yield _item(Kind.TRASH, trashed.name, *trashed.places)
     for path in _entries(paths.sandboxes):
@@ -101,8 +102,9 @@ def _sandboxes(paths: Paths) -> Iterator[Item]:
         if path.name.startswith("."):
             yield _item(Kind.LEFTOVER, path.name, path)
         else:
-            name = names.get(path.name, path.name)
-            kind = Kind.SPARE if path.name in spares else Kind.SANDBOX
+            name, kind = names.get(path.name, path.name), Kind.SANDBOX
+            if path.name in spares:
+                name, kind = f"{name} ({spares[path.name]})", Kind.SPARE
             yield _item(kind, name, path, *_memory_of(sandbox_dir(paths, path.name)))
 
 

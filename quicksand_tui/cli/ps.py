@@ -75,7 +75,14 @@ def _list_processes(as_json: bool) -> None:
         print_json([{**asdict(one), "role": one.role.value} for one in found])
         return
     rows: list[tuple[object, ...]] = [
-        (one.pid, one.kind, one.role.value, one.name, show_size(one.memory), f"{one.cpu_s:.1f} s")
+        (
+            one.pid,
+            one.kind,
+            one.role.value,
+            f"{one.name} ({one.machine})" if one.machine else one.name,
+            show_size(one.memory),
+            f"{one.cpu_s:.1f} s",
+        )
         for one in found
     ]
     total = show_size(sum(one.memory for one in found))
