@@ -12,6 +12,8 @@ handover   from a claimed spare to a sandbox whose agent has answered
 making     making one: it goes through the hand-over, then its keeper gets it
 next_start when one is made: in the background (maker), some seconds after a start
 orders     how many the user wants to have ready
+naming     what such a machine is called, and which command orders it
+room       whether the host has memory for one
 stock      what is missing is made, what no longer fits is ended
 ending     ending spares that nobody will take
 ========== =======================================================================

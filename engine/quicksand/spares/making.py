@@ -15,7 +15,7 @@ from quicksand import execution
 from quicksand.agent.session import Session
 from quicksand.errors import MachineError, StateError
 from quicksand.host.files import write_json
-from quicksand.host.memory import OVERHEAD, check_memory
+from quicksand.host.memory import OVERHEAD
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.lifecycle import boot
@@ -25,6 +25,7 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
+from quicksand.spares.room import check_room
 from quicksand.spares.spare import Fit, Spare
 from quicksand.templates import Templates
 from quicksand.waking import renew, resume
@@ -78,7 +79,7 @@ async def make_spare(registry: Registry, record: Record, *, seconds: float | Non
         raise StateError(f"there can be no spare: {fit.refusal}")
     if await asyncio.to_thread(Templates(registry.paths, own, parts).find) is None:
         raise StateError("there is no template of this machine")
-    await asyncio.to_thread(check_memory, 2 * own.config.memory_bytes + OVERHEAD)
+    await asyncio.to_thread(check_room, own.config)
     lock = registry.create(own, unlisted=True)
     try:
         machine, spare = await _start(registry, own, lock, parts, fit.key, seconds)

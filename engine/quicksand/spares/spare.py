@@ -129,6 +129,8 @@ class Fit:
     addresses, ports and mounts are no part of it either."""
     refusal: str
     """Why there can be none; "" if there can."""
+    hint: str
+    """What to do about that; "" if nothing can be done."""
 
     @classmethod
     def of(cls, paths: Paths, record: Record, parts: Parts) -> Fit:
@@ -137,12 +139,20 @@ class Fit:
         templates = Templates(paths, plain, parts)
         facts = [templates.key, str(paths.memory)]
         key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-        return cls(key, is_off() or _why_none(record) or templates.refusal)
+        refusal, hint = _why_none(record)
+        return cls(key, refusal or templates.refusal, hint)
 
 
-def _why_none(record: Record) -> str:
+def _why_none(record: Record) -> tuple[str, str]:
+    """Why a machine of ``record`` cannot wait, and what to do about it; "" and "" if it can."""
+    if off := is_off():
+        return off, ""
     if not sys.platform.startswith("linux"):
-        return "spares need Linux"
+        return "spares need Linux", ""
     if record.config.agent_http or record.config.vnc_port is not None:
-        return "a spare would have to listen at a port before anybody asks for it"
-    return ""
+        option = "--agent-http" if record.config.agent_http else "--vnc-port"
+        return (
+            "it would have to listen at a port before anybody asks for it",
+            f"leave out {option}: starts with it go on from the template",
+        )
+    return "", ""

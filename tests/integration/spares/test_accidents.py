@@ -238,12 +238,9 @@ async def test_a_start_that_lacks_memory_gets_that_of_spares(
 async def test_none_is_made_where_memory_is_short(
     places: Paths, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check(wanted: int) -> None:
-        if wanted > 2 * 512 * 1024**2:
-            raise MemoryBudgetError(f"{wanted} is too much")
-
-    monkeypatch.setattr("quicksand.spares.making.check_memory", check)
-    with pytest.raises(MemoryBudgetError):
+    """One machine would fit, but not a start beside it."""
+    monkeypatch.setattr("quicksand.spares.room.available_memory", lambda: 2 * 512 * 1024**2)
+    with pytest.raises(MemoryBudgetError, match="twice its own"):
         await make()
     assert not [path for path in places.sandboxes.glob("*") if not path.name.startswith(".")]
 
