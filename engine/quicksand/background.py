@@ -40,3 +40,16 @@ async def run_later(
         await starter.wait()
     finally:
         os.close(read)
+
+
+async def run_to_its_end(module: str, value: Any) -> None:
+    """Start a separate process that runs ``module`` with ``value`` as JSON on its stdin, and wait
+    for its end, however that is. Raises OSError."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", module),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    await process.communicate(json.dumps(value).encode())

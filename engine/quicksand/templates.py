@@ -8,6 +8,7 @@ of, so a template of another machine is never found. It can be removed at any ti
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.background import run_later
+from quicksand.background import run_later, run_to_its_end
 from quicksand.config import Accelerator
 from quicksand.errors import QuicksandError
 from quicksand.host.cpu import describe_cpu, read_microcode
@@ -49,6 +50,8 @@ KEPT = 8
 """Templates that are kept, the most recently used ones; each takes about 100 MB."""
 
 MAKER = "quicksand.template_maker"
+
+LOCK_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,17 @@ async def make_in_background(templates: Templates) -> None:
     if templates.refusal or templates.is_being_made or os.environ.get(VARIABLE) == USE_ONLY:
         return
     await run_later(MAKER, templates.record.to_json())
+
+
+async def make_apart(templates: Templates) -> None:
+    """Have the template made by a process of its own, which gives way to all others, and wait until
+    it has ended, or another that makes the same. Its errors are not reported."""
+    if templates.refusal or os.environ.get(VARIABLE) == USE_ONLY:
+        return
+    if not templates.is_being_made:
+        await run_to_its_end(MAKER, templates.record.to_json())
+    while templates.is_being_made:  # noqa: ASYNC110 - no event tells
+        await asyncio.sleep(LOCK_POLL_S)
 
 
 def list_templates(paths: Paths) -> list[TemplateInfo]:

@@ -1,5 +1,6 @@
-"""The program that makes spares in the background: for the machine of the record on its stdin, and
-what is ordered (see `next_start`)."""
+"""The program that makes spares in the background: for the machine of the record on its stdin and
+what is ordered, or, if that is null, what is ordered with the templates that it needs (see
+`next_start`)."""
 
 from __future__ import annotations
 
@@ -11,14 +12,17 @@ from quicksand.errors import QuicksandError
 from quicksand.host.paths import paths
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
-from quicksand.spares.stock import expect
+from quicksand.spares.stock import expect, restock
 
 
 def main() -> int:
     """Make the spares. Prints nothing; returns the exit code."""
     try:
-        record = Record.from_json(json.loads(sys.stdin.buffer.read()))
-        asyncio.run(expect(Registry(paths()), record))
+        value, registry = json.loads(sys.stdin.buffer.read()), Registry(paths())
+        if value is None:
+            asyncio.run(restock(registry))
+        else:
+            asyncio.run(expect(registry, Record.from_json(value)))
     except (QuicksandError, ValueError):
         return 1
     return 0

@@ -6,16 +6,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from typing import Any
 
 from quicksand.background import run_later
 from quicksand.boot_timing import BootTiming
-from quicksand.config import SandboxConfig
 from quicksand.errors import QuicksandError
 from quicksand.host.files import map_os_errors, try_lock
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
-from quicksand.spares.orders import digest_of
+from quicksand.spares.orders import Orders, digest_of
 from quicksand.spares.spare import USE_ONLY, VARIABLE, has_spares, is_off
 
 AFTER_S = 3
@@ -24,6 +24,9 @@ AFTER_S = 3
 MAKER = "quicksand.spares.maker"
 MODES = ("template", "spare")
 
+ORDERS = "orders"
+"""In the name of a lock, in place of the digest of one machine."""
+
 
 def may_take(paths: Paths) -> bool:
     """Whether a start may find a spare. Blocks for I/O."""
@@ -31,22 +34,42 @@ def may_take(paths: Paths) -> bool:
 
 
 async def expect_next(registry: Registry, record: Record, timing: BootTiming) -> None:
-    """Have a spare made for the next start like that of ``record``, in the background. Does nothing
-    if a process is about to do that already. Its errors are not reported."""
-    if is_off() or os.environ.get(VARIABLE) == USE_ONLY or timing.mode not in MODES:
+    """Have a spare made for the next start like that of ``record``, and what is ordered, in the
+    background. A start that has booted has no spare to make, for there is no template yet. Does
+    nothing if a process is about to do that already. Its errors are not reported."""
+    if makes_none():
         return
+    if timing.mode in MODES:
+        await _run_maker(registry.paths, digest_of(record.config), record.to_json())
+    elif await asyncio.to_thread(Orders(registry.paths).list):
+        await restock_later(registry.paths)
+
+
+async def restock_later(paths: Paths) -> None:
+    """Have made what is ordered, with the templates that it needs, as `expect_next` does."""
+    if not makes_none():
+        await _run_maker(paths, ORDERS, None)
+
+
+def makes_none() -> bool:
+    """Whether the user has turned off that spares are made in the background."""
+    return bool(is_off()) or os.environ.get(VARIABLE) == USE_ONLY
+
+
+async def _run_maker(paths: Paths, of: str, value: Any) -> None:
+    """Start the program; it holds the lock ``of`` what it makes."""
     with contextlib.suppress(QuicksandError, OSError):
-        lock = await asyncio.to_thread(_lock, registry.paths, record.config)
+        lock = await asyncio.to_thread(_lock, paths, of)
         if lock is None:
             return
         try:
-            await run_later(MAKER, record.to_json(), seconds=AFTER_S, descriptors=(lock,))
+            await run_later(MAKER, value, seconds=AFTER_S, descriptors=(lock,))
         finally:
             os.close(lock)
 
 
-def _lock(paths: Paths, config: SandboxConfig) -> int | None:
+def _lock(paths: Paths, of: str) -> int | None:
     """The lock of the one process that makes spares of such machines; None if there is one."""
-    path = paths.sandboxes / f".spares-{digest_of(config)}.lock"
+    path = paths.sandboxes / f".spares-{of}.lock"
     with map_os_errors(path):
         return try_lock(path)

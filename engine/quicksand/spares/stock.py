@@ -12,15 +12,18 @@ from quicksand.config import SandboxConfig
 from quicksand.errors import QuicksandError, StateError
 from quicksand.host.files import map_os_errors, try_lock
 from quicksand.host.paths import Paths, make_private_dir
-from quicksand.host.threads import in_thread_to_the_end
+from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.planning import gather_parts
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
 from quicksand.spares.claiming import end
 from quicksand.spares.ending import end_useless
 from quicksand.spares.making import WAIT_S, make_spare
+from quicksand.spares.next_start import restock_later
 from quicksand.spares.orders import Order, Orders, plain
+from quicksand.spares.room import check_room
 from quicksand.spares.spare import Fit, Spare, list_spares
+from quicksand.templates import Templates, make_apart
 
 AT_MOST = 3
 """Spares that nobody has ordered; those made first are ended."""
@@ -34,47 +37,127 @@ class Stocked:
 
     order: Order
     ready: int
+    why: str
+    """Why the missing ones cannot be made now; "" if they can, or if none is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An order that has been ended."""
+
+    count: int
+    """How many spares it wanted; 0 if there was no such order."""
+    spares: int
+    """How many waited, and were ended."""
 
 
 async def expect(registry: Registry, record: Record) -> None:
     """Have one spare ready for the next start like that of ``record``, and what is ordered. Ends
-    what is of no use. Raises as `make_spare`."""
+    what is of no use. Orders that cannot be fulfilled at once are left to `restock`, in a process
+    of its own: its templates take long, and the next start like this one must not wait for them.
+    Raises as `make_spare`."""
     async with _alone(registry.paths):
         await in_thread_to_the_end(lambda: end_useless(registry))
-        for order in await asyncio.to_thread(Orders(registry.paths).list):
-            # An order whose image is gone, say, must not be in the way of the others.
-            with contextlib.suppress(QuicksandError):
-                await _fulfil(registry, order)
+        orders = await asyncio.to_thread(Orders(registry.paths).list)
+        if not all([await _try_to_fulfil(registry, order) for order in orders]):
+            await restock_later(registry.paths)
         await _have(registry, record, 1, seconds=WAIT_S)
         await in_thread_to_the_end(lambda: _end_surplus(registry))
 
 
+async def _try_to_fulfil(registry: Registry, order: Order) -> bool:
+    """Fulfil an order; returns whether that was possible."""
+    with contextlib.suppress(QuicksandError):
+        await _fulfil(registry, order)
+        return True
+    return False
+
+
+async def restock(registry: Registry) -> None:
+    """Have ready what is ordered, and the templates that it needs."""
+    for order in await asyncio.to_thread(Orders(registry.paths).list):
+        # An order whose image is gone, say, must not be in the way of the others.
+        with contextlib.suppress(QuicksandError):
+            await _have_template(registry, order)
+            async with _alone(registry.paths):
+                # It may have been changed or ended in the meantime.
+                if order in await asyncio.to_thread(Orders(registry.paths).list):
+                    await _fulfil(registry, order)
+
+
+async def _have_template(registry: Registry, order: Order) -> None:
+    """Have the template made that the missing spares of ``order`` need, if there is none. Raises
+    as `check_order`."""
+    if await check_order(registry, order.config, order.count):
+        return
+    record = record_for(order.config)
+    templates = Templates(registry.paths, record, await gather_parts(registry, record))
+    if await asyncio.to_thread(templates.find) is None:
+        await make_apart(templates)
+
+
+async def check_order(registry: Registry, config: SandboxConfig, count: int) -> bool:
+    """Returns whether ``count`` such spares are ready. Raises StateError if there can be none, and
+    MemoryBudgetError if the host has no memory for one that is missing; HostError, ImageError."""
+    record = record_for(config)
+    fit = await _fit(registry, record)
+    if fit.refusal:
+        raise StateError(f"there can be no spare: {fit.refusal}", hint=fit.hint)
+    if len(await _ordered(registry, record)) >= count:
+        return True
+    await asyncio.to_thread(check_room, config)
+    return False
+
+
 async def set_order(registry: Registry, config: SandboxConfig, count: int) -> int:
-    """Keep ``count`` spares of such machines ready from now on, and make them; with 0 those that
-    are ready are ended. Returns how many are ready. Raises ConfigError, and as `make_spare`."""
-    order = Order(plain(config), count)
-    if count:
-        record = record_for(config)
-        fit = await _fit(registry, record)
-        if fit.refusal:
-            raise StateError(f"there can be no spare: {fit.refusal}")
-    await asyncio.to_thread(Orders(registry.paths).set, config, count)
+    """Keep ``count`` spares of such machines ready from now on (at least one), and make them.
+    Returns how many are ready.
+
+    After an error the order is what it was before, and the spares that were made for it are ended.
+    After a cancellation the order stands, and so do the spares that were made.
+    Raises ConfigError, and as `check_order` and `make_spare`.
+    """
+    await check_order(registry, config, count)
+    orders = Orders(registry.paths)
+    before = await in_thread_to_the_end(lambda: orders.set(config, count))
+    try:
+        async with _alone(registry.paths):
+            await in_thread_to_the_end(lambda: end_useless(registry))
+            return await _fulfil(registry, Order(plain(config), count))
+    except (QuicksandError, OSError):
+        await to_the_end(_put_back(registry, config, before))
+        raise
+
+
+async def _put_back(registry: Registry, config: SandboxConfig, before: int) -> None:
+    """Set an order to what it was before, and end the spares that are too many for that."""
+    await asyncio.to_thread(Orders(registry.paths).set, config, before)
     async with _alone(registry.paths):
+        await asyncio.to_thread(_end_ordered, registry, config, kept=before)
+
+
+async def end_order(registry: Registry, config: SandboxConfig) -> Ended:
+    """Keep no more spares of such machines ready, and end those that are, even if their image is
+    gone. Raises StateError, HostError."""
+    orders = Orders(registry.paths)
+    count = await in_thread_to_the_end(lambda: orders.set(config, 0))
+    async with _alone(registry.paths):
+        spares = await in_thread_to_the_end(lambda: _end_ordered(registry, config, kept=0))
         await in_thread_to_the_end(lambda: end_useless(registry))
-        if count:
-            return await _fulfil(registry, order)
-        await in_thread_to_the_end(lambda: _end_ordered(registry, order.config))
-        return 0
+    return Ended(count, spares)
 
 
 async def look(registry: Registry) -> list[Stocked]:
-    """How all orders stand."""
+    """How all orders stand. Raises StateError if their file cannot be read."""
     found = []
-    for order in await asyncio.to_thread(Orders(registry.paths).list):
-        ready = 0
-        with contextlib.suppress(QuicksandError):
+    for order in await asyncio.to_thread(Orders(registry.paths).read):
+        ready, why = 0, ""
+        try:
             ready = len(await _ordered(registry, record_for(order.config)))
-        found.append(Stocked(order, ready))
+            await check_order(registry, order.config, order.count)
+        except QuicksandError as error:
+            why = str(error)
+        found.append(Stocked(order, ready, why))
     return found
 
 
@@ -88,12 +171,7 @@ async def _have(registry: Registry, record: Record, count: int, *, seconds: floa
     those that are too many are ended. Returns how many there are, at most ``count``."""
     record = as_next(record)
     key = (await _fit(registry, record)).key
-    alike = [
-        spare
-        for spare in await asyncio.to_thread(list_spares, registry.paths)
-        if plain(spare.record.config) == plain(record.config)
-        and _source(spare.record) == _source(record)
-    ]
+    alike = await asyncio.to_thread(_alike, registry.paths, record)
     fit = [spare for spare in alike if spare.key == key]
     useless = [spare for spare in alike if spare.key != key]
     if seconds is None:
@@ -109,10 +187,20 @@ async def _have(registry: Registry, record: Record, count: int, *, seconds: floa
 
 
 async def _ordered(registry: Registry, record: Record) -> list[Spare]:
+    """The spares that count for an order of such machines."""
     key = (await _fit(registry, record)).key
-    found = await asyncio.to_thread(list_spares, registry.paths)
-    disk = record.config.disk_size_bytes or 0
-    return [s for s in found if s.key == key and s.disk == disk and s.until is None]
+    alike = await asyncio.to_thread(_alike, registry.paths, record)
+    return [spare for spare in alike if spare.key == key and spare.until is None]
+
+
+def _alike(paths: Paths, record: Record) -> list[Spare]:
+    """The spares that were made for such machines, be it with another version of the image."""
+    return [
+        spare
+        for spare in list_spares(paths)
+        if plain(spare.record.config) == plain(record.config)
+        and _source(spare.record) == _source(record)
+    ]
 
 
 async def _fit(registry: Registry, record: Record) -> Fit:
@@ -120,10 +208,12 @@ async def _fit(registry: Registry, record: Record) -> Fit:
     return await asyncio.to_thread(Fit.of, registry.paths, record, parts)
 
 
-def _end_ordered(registry: Registry, config: SandboxConfig) -> None:
-    for spare in list_spares(registry.paths):
-        if spare.until is None and plain(spare.record.config) == config:
-            end(registry, spare)
+def _end_ordered(registry: Registry, config: SandboxConfig, *, kept: int) -> int:
+    """End the spares that were ordered as such machines, except the ``kept`` oldest; returns how
+    many. Blocks."""
+    alike = _alike(registry.paths, record_for(config))
+    ordered = [spare for spare in alike if spare.until is None]
+    return sum(end(registry, spare) for spare in ordered[kept:])
 
 
 def _end_surplus(registry: Registry) -> None:
