@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.errors import QuicksandError
+from quicksand.errors import QuicksandError, StateError
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, show_size
@@ -21,6 +21,7 @@ from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
     from quicksand.registry import Registry
+    from quicksand.spares.stock import Stocked
 
 
 class Level(StrEnum):
@@ -104,13 +105,35 @@ async def check_spares() -> list[Check]:
     text = f"{number}, {show_size(memory)} of memory" if number else "none waits"
     if off := is_off():
         return [Check("spares", Level.OK, f"{text}; {off}")]
-    orders = await look(registry)
-    ordered = [f"{o.ready} of {o.order.count} for {o.order.config.image}" for o in orders]
+    try:
+        orders = await look(registry)
+    except StateError as error:
+        return [Check("spares", Level.NOTE, f"{text}; no order holds: {error}", error.hint)]
+    short = [one for one in orders if one.ready < one.order.count]
+    ordered = [_standing(one) for one in orders if one not in short]
     text += f"; ordered: {', '.join(ordered)}" if ordered else ""
-    if any(one.ready < one.order.count for one in orders):
-        hint = "the next start has the missing ones made, or `quicksand-tui images warm --spares N`"
-        return [Check("spares", Level.NOTE, text, hint)]
-    return [Check("spares", Level.OK, text)]
+    return [Check("spares", Level.OK, text), *(_missing(registry, one) for one in short)]
+
+
+def _standing(stocked: Stocked) -> str:
+    from quicksand.spares.naming import machine_name
+
+    return f"{stocked.ready} of {stocked.order.count} for {machine_name(stocked.order.config)}"
+
+
+def _missing(registry: Registry, stocked: Stocked) -> Check:
+    """Tells why spares of an order are missing, and what can be done about that."""
+    from quicksand.spares.naming import order_command
+    from quicksand.spares.next_start import makes_none
+
+    config, count = stocked.order.config, stocked.order.count
+    text = f"ordered: {_standing(stocked)}"
+    if stocked.why:
+        hint = f"`{order_command(registry.paths, config, 0)}` ends the order"
+        return Check("spares", Level.NOTE, f"{text}: {stocked.why}", hint)
+    hint = f"`{order_command(registry.paths, config, count)}` makes the missing ones"
+    hint += "" if makes_none() else ", and so does the next start, in the background"
+    return Check("spares", Level.NOTE, text, hint)
 
 
 def _device(path: Path) -> int:

@@ -40,41 +40,46 @@ def warm(
 
     With --spares N, so many of these machines wait from now on, started and paused, each for a
     start that takes it over and answers at once. After that another one is made. One takes some
-    60 MiB of memory; when the host is short of memory they are ended.
+    60 MiB of memory; when the host is short of memory they are ended. --spares 0 ends the order for
+    this machine, and `doctor` tells of all orders. With QUICKSAND_SPARES=off there are no spares,
+    with QUICKSAND_SPARES=use none is made in the background.
     """
     from quicksand.config import SandboxConfig
     from quicksand.host.footprint import allocated_size
     from quicksand.host.paths import paths
     from quicksand.images.building import build_if_missing, suggested_options
     from quicksand.registry import Registry
-    from quicksand.spares.stock import set_order
+    from quicksand.spares.stock import check_order, set_order
     from quicksand.template_maker import warm as warm_up
 
     from quicksand_tui.cli.output import Exit, print_json, show_size
     from quicksand_tui.cli.progress import shown
     from quicksand_tui.cli.runner import run_async
+    from quicksand_tui.cli.spares import end_order, order_told, require_image
     from quicksand_tui.cli.standing import StartProgress
     from quicksand_tui.model.amounts import seconds_text
     from quicksand_tui.model.text import clean
 
     usual = suggested_options(image, paths())
     config = SandboxConfig.parse({**usual, "image": image, **machine})
-    progress = StartProgress(image)
+    progress, registry = StartProgress(image), Registry(paths())
     build = False if as_json and build is None else build
 
     async def main(signals: Signals) -> int:
         started = time.perf_counter()
         if spares == 0:
-            await set_order(Registry(paths()), config, 0)
-            if as_json:
-                print_json({"image": image, "spares": 0})
-            else:
-                print(f"{clean(image)}: no spares are kept ready", flush=True)
+            await end_order(registry, config, as_json=as_json)
             return Exit.OK
-        async with shown(progress.look):
+        require_image(config, registry)
+        telling = order_told(registry, config) if spares else contextlib.nullcontext()
+        ready = None
+        async with telling, shown(progress.look):
             await build_if_missing(image, paths(), build=build, progress=progress.stage)
-            origin, made = await warm_up(Registry(paths()), config, progress=progress.stage)
-            ready = None if spares is None else await set_order(Registry(paths()), config, spares)
+            if spares is not None:
+                await check_order(registry, config, spares)
+            origin, made = await warm_up(registry, config, progress=progress.stage)
+            if spares is not None:
+                ready = await set_order(registry, config, spares)
         seconds = time.perf_counter() - started
         root = origin.place.root
         size = allocated_size(root)

@@ -1,0 +1,120 @@
+"""What the commands say of spares: orders that are ended, put back or interrupted, and how all of
+them stand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from quicksand.errors import QuicksandError
+
+from quicksand_tui.cli.output import print_json, say
+from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from quicksand.config import SandboxConfig
+    from quicksand.registry import Registry
+
+
+def require_image(config: SandboxConfig, registry: Registry) -> None:
+    """Raises ConfigError if what is to be warmed up is a save, and ImageNotFound, ImageError if it
+    is no image that is here or can be built."""
+    from quicksand.errors import ConfigError, ImageError
+    from quicksand.host.arch import Architecture
+    from quicksand.images.building import buildable_images
+    from quicksand.images.resolve import ImageResolver
+    from quicksand.saves.resolving import find_meaning
+
+    name, resolver = config.image, ImageResolver(registry.paths)
+    try:
+        if name not in buildable_images() or resolver.knows(name):
+            resolver.resolve(name, config.arch or Architecture.host())
+    except ImageError:
+        if find_meaning(name, registry.paths).save is None:
+            raise
+        raise ConfigError(
+            f"{name!r} is a save, and only images are warmed up",
+            hint=f"`quicksand-tui run {name}` has a template made of the save; after the next such "
+            "start a spare waits for ten minutes",
+        ) from None
+
+
+async def end_order(registry: Registry, config: SandboxConfig, *, as_json: bool) -> None:
+    """Ends the order of spares of this machine, or says that there is none, and which there are.
+    Raises as `require_image` if none is of that image."""
+    from quicksand.spares import stock
+    from quicksand.spares.naming import machine_name
+    from quicksand.spares.orders import Orders
+
+    ended = await stock.end_order(registry, config)
+    left = await asyncio.to_thread(Orders(registry.paths).read)
+    if not ended.count and all(order.config.image != config.image for order in left):
+        await asyncio.to_thread(require_image, config, registry)
+    if as_json:
+        facts = {"image": config.image, "spares": 0}
+        print_json({**facts, "ended_order": ended.count, "ended_spares": ended.spares})
+        return
+    name = clean(machine_name(config))
+    if ended.count:
+        waited = f"{ended.spares} {'spare' if ended.spares == 1 else 'spares'} that waited"
+        print(f"{name}: the order of {ended.count} is ended, and {waited}", flush=True)
+        return
+    print(f"{name}: no spares of this machine were ordered", flush=True)
+    for order in left:
+        say(f"ordered: {order.count} of {clean(machine_name(order.config))}")
+        say(f"→ {_ends(registry, order.config)}")
+
+
+def _ends(registry: Registry, config: SandboxConfig) -> str:
+    from quicksand.spares.naming import order_command
+
+    return f"`{clean(order_command(registry.paths, config, 0))}` ends it"
+
+
+@contextlib.asynccontextmanager
+async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator[None]:
+    """If what is done in this context fails or is interrupted, says how the order stands then."""
+    from quicksand.spares.naming import machine_name
+
+    name = clean(machine_name(config))
+    try:
+        yield
+    except QuicksandError:
+        if (count := await _wanted(registry, config)) is not None:
+            say(
+                f"{name}: " + (f"{count} stay ordered as before" if count else "nothing is ordered")
+            )
+        raise
+    except asyncio.CancelledError:
+        if count := await _wanted(registry, config):
+            say(f"{name}: interrupted, but {count} are ordered: {await _ready(registry, config)}")
+            say(f"→ {_ends(registry, config)}")
+        else:
+            say(f"{name}: interrupted, nothing is ordered")
+        raise
+
+
+async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
+    """Returns how many spares of this machine are ordered; None if that cannot be read, which the
+    error that the command ends with says already."""
+    from quicksand.errors import StateError
+    from quicksand.spares.orders import Orders, plain
+
+    try:
+        orders = await asyncio.to_thread(Orders(registry.paths).read)
+    except StateError:
+        return None
+    return next((order.count for order in orders if order.config == plain(config)), 0)
+
+
+async def _ready(registry: Registry, config: SandboxConfig) -> str:
+    """Returns how many of an order are ready, and what becomes of the others."""
+    from quicksand.spares.orders import plain
+    from quicksand.spares.stock import look
+
+    (one,) = [one for one in await look(registry) if one.order.config == plain(config)]
+    if one.ready >= one.order.count:
+        return "they are ready"
+    return f"{one.ready} ready, and the next start has the rest made"
