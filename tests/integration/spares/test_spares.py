@@ -14,18 +14,32 @@ from pathlib import Path
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox, Status
 from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths
+from quicksand.host.paths import Paths, paths
 from quicksand.planning import gather_parts
 from quicksand.registry import Registry
 from quicksand.spares import next_start
 from quicksand.spares.fitting import list_fitting
+from quicksand.spares.making import make_spare
+from quicksand.spares.orders import Orders
 from quicksand.spares.spare import STANDBY, VARIABLE, Fit, list_spares
-from quicksand.spares.stock import expect, look, record_for, set_order
+from quicksand.spares.stock import (
+    Ended,
+    as_next,
+    end_order,
+    expect,
+    look,
+    record_for,
+    restock,
+    set_order,
+)
+from quicksand.template_maker import make_template
+from quicksand.templates import VARIABLE as TEMPLATES
+from quicksand.templates import list_templates
 
 from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.specs import NewSpec
-from tests.conftest import wait_for
+from tests.conftest import share_findings, wait_for
 from tests.integration.spares.conftest import Make, mode_of, started
 
 pytestmark = pytest.mark.vm
@@ -165,30 +179,69 @@ async def test_what_it_fits(places: Paths, make: Make) -> None:
     assert list_fitting(elsewhere, record, parts) == []
 
 
-@pytest.mark.soak
-async def test_a_start_after_a_save_takes_a_spare_of_that_save(
+async def test_a_start_with_a_save_takes_a_spare_of_that_save(
     places: Paths, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its disk is another one, so its spares are, too."""
-    from quicksand.spares.making import make_spare
-    from quicksand.spares.stock import as_next
-    from quicksand.template_maker import make_template
-
     monkeypatch.chdir(tmp_path)  # where saves go
     async with Sandbox(image="debian") as sandbox:
         await sandbox.execute("echo saved > /root/file")
         await sandbox.save("kept")
     await make()
-    async with Sandbox(image="kept", warm=False) as plain:
-        record = plain._life.require_record()
-    registry = Registry(places)
-    async with Sandbox(image="kept") as other:
-        assert mode_of(other) != "spare", "that of the image is not taken"
-    await make_template(registry, record)
-    await make_spare(registry, as_next(record), seconds=600)
+    registry, record = Registry(places), Sandbox(image="kept")._life._new_record()
+    parts = await gather_parts(registry, record)
+    assert list_fitting(places, record, parts) == [], "that of the image is not taken"
+    await make_template(registry, replace(record, committed=True))
+    spare = await make_spare(registry, as_next(record), seconds=600)
+    shown = await asyncio.to_thread(command, "ps", "--all-processes")
+    assert f"{spare.id} (save kept)" in shown
     async with Sandbox(image="kept") as taken:
         assert mode_of(taken) == "spare"
+        assert taken.id == spare.id
         assert (await taken.execute("cat /root/file")).stdout == "saved\n"
+
+
+async def test_clones_of_what_was_a_spare_while_another_waits(places: Paths, make: Make) -> None:
+    """They are copies of their source; the other spare is none of theirs, and is still taken by the
+    next start."""
+    script = "cat /etc/machine-id /sys/class/net/*/address /dev/shm/here | grep -v 00:00:00"
+    await make()
+    async with Sandbox(image="debian", name="source") as source:
+        assert mode_of(source) == "spare"
+        await source.execute("echo here > /dev/shm/here")
+        waiting = await make()
+        clones = await source.clone(2)
+        try:
+            assert [spare.id for spare in list_spares(places)] == [waiting.id]
+            texts = [(await one.execute(script)).stdout.split() for one in (source, *clones)]
+            assert [text[-1] for text in texts] == ["here"] * 3
+            for own in zip(*(text[:-1] for text in texts), strict=True):
+                assert len(set(own)) == 3, own
+        finally:
+            for clone in clones:
+                await clone.kill()
+        async with Sandbox(image="debian") as next_one:
+            assert (mode_of(next_one), next_one.id) == ("spare", waiting.id)
+            assert (await next_one.execute("ls /dev/shm/here")).exit_code != 0
+
+
+async def test_the_template_of_an_ordered_machine_is_made_anew(
+    places: Paths, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`clean` has removed it, or the image was built anew."""
+    config = SandboxConfig(image="debian", memory="256M")
+    cache = places.data.parent / "cache"
+    share_findings(places, cache)
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(cache))
+    monkeypatch.delenv(TEMPLATES)
+    registry = Registry(paths())
+    Orders(places).set(config, 1)
+    await restock(registry)
+    assert [(one.ready, one.why) for one in await look(registry)] == [(1, "")]
+    (template,) = list_templates(paths())
+    assert template.memory == "256M"
+    async with Sandbox(image="debian", memory="256M") as sandbox:
+        assert mode_of(sandbox) == "spare"
 
 
 @pytest.mark.parametrize("name", [STANDBY, VARIABLE])
@@ -223,9 +276,11 @@ async def test_commands_use_show_and_end_them(places: Paths, make: Make) -> None
     ours = {(one["kind"], one["role"]) for one in shown if one["name"] == spare.id}
     assert ours == {("QEMU", "spare"), ("keeper", "spare")}
     assert all(one["memory"] > 1 << 20 for one in shown if one["name"] == spare.id)
+    assert {one["machine"] for one in shown if one["name"] == spare.id} == {"debian"}
     assert json.loads(await asyncio.to_thread(command, "ps", "-a", "--json")) == []
-    kinds = json.loads(await asyncio.to_thread(command, "du", "--json"))["kinds"]
-    assert ("spares", 1) in [(kind["kind"], kind["number"]) for kind in kinds]
+    used = json.loads(await asyncio.to_thread(command, "du", "--json"))
+    assert ("spares", 1) in [(kind["kind"], kind["number"]) for kind in used["kinds"]]
+    assert f"{spare.id} (debian)" in [item["name"] for item in used["items"]]
     warmed = await asyncio.to_thread(command, "images", "warm", "debian", "--spares", "1", "--json")
     assert json.loads(warmed)["spares"] == 1
     found = json.loads(await asyncio.to_thread(command, "doctor", "--json"))
@@ -268,7 +323,7 @@ async def test_so_many_as_are_ordered_are_ready(places: Paths, make: Make) -> No
         await expect(registry, record_for(config))
         assert [one.ready for one in await look(registry)] == [2]
     assert await set_order(registry, config, 1) == 1
-    assert await set_order(registry, config, 0) == 0
+    assert await end_order(registry, config) == Ended(1, 1)
     assert all(spare.until is not None for spare in list_spares(places))
     assert await look(registry) == []
     assert os.listdir(places.runtime) == [spare.id for spare in list_spares(places)]
