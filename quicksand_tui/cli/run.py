@@ -49,7 +49,8 @@ def run_command(
     An image that is not here yet is built first, where somebody sees it: on a terminal.
 
     The first start of a machine boots it and has a template made; later ones go on from that in a
-    fraction of the time (`images warm` makes it beforehand).
+    fraction of the time (`images warm` makes it beforehand), or take a machine that waits for them
+    (QUICKSAND_SPARES=off does without those).
 
     With COMMAND its exit code is ours; without, on a terminal, this is a shell in the sandbox.
     Then the sandbox is stopped, and removed unless it has a name. With --detach it stays, and
