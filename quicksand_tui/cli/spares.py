@@ -82,23 +82,23 @@ async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator
     try:
         yield
     except QuicksandError:
-        if (count := await _wanted(registry, config)) is not None:
-            say(
-                f"{name}: " + (f"{count} stay ordered as before" if count else "nothing is ordered")
-            )
+        count = await _wanted(registry, config)
+        if count is not None:
+            say(f"{name}: {f'{count} stay ordered as before' if count else 'nothing is ordered'}")
         raise
     except asyncio.CancelledError:
-        if count := await _wanted(registry, config):
+        count = await _wanted(registry, config)
+        if count:
             say(f"{name}: interrupted, but {count} are ordered: {await _ready(registry, config)}")
             say(f"→ {_ends(registry, config)}")
-        else:
+        elif count is not None:
             say(f"{name}: interrupted, nothing is ordered")
         raise
 
 
 async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
-    """Returns how many spares of this machine are ordered; None if that cannot be read, which the
-    error that the command ends with says already."""
+    """Returns how many spares of this machine are ordered; None if that cannot be read, and so was
+    not changed either (`doctor` tells of it)."""
     from quicksand.errors import StateError
     from quicksand.spares.orders import Orders, plain
 
