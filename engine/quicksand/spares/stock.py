@@ -12,7 +12,7 @@ from quicksand.config import SandboxConfig
 from quicksand.errors import QuicksandError, StateError
 from quicksand.host.files import map_os_errors, try_lock
 from quicksand.host.paths import Paths, make_private_dir
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
+from quicksand.host.threads import in_thread_to_the_end
 from quicksand.planning import gather_parts
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
@@ -119,21 +119,20 @@ async def set_order(registry: Registry, config: SandboxConfig, count: int) -> in
     """
     await check_order(registry, config, count)
     orders = Orders(registry.paths)
-    before = await in_thread_to_the_end(lambda: orders.set(config, count))
-    try:
-        async with _alone(registry.paths):
-            await in_thread_to_the_end(lambda: end_useless(registry))
-            return await _fulfil(registry, Order(plain(config), count))
-    except (QuicksandError, OSError):
-        await to_the_end(_put_back(registry, config, before))
-        raise
-
-
-async def _put_back(registry: Registry, config: SandboxConfig, before: int) -> None:
-    """Set an order to what it was before, and end the spares that are too many for that."""
-    await asyncio.to_thread(Orders(registry.paths).set, config, before)
     async with _alone(registry.paths):
-        await asyncio.to_thread(_end_ordered, registry, config, kept=before)
+        await in_thread_to_the_end(lambda: end_useless(registry))
+        before = await in_thread_to_the_end(lambda: orders.set(config, count))
+        try:
+            return await _fulfil(registry, Order(plain(config), count))
+        except (QuicksandError, OSError):
+            await in_thread_to_the_end(lambda: _put_back(registry, config, before))
+            raise
+
+
+def _put_back(registry: Registry, config: SandboxConfig, before: int) -> None:
+    """Set an order to what it was before, and end the spares that are too many for that. Blocks."""
+    Orders(registry.paths).set(config, before)
+    _end_ordered(registry, config, kept=before)
 
 
 async def end_order(registry: Registry, config: SandboxConfig) -> Ended:
