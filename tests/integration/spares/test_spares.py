@@ -29,7 +29,6 @@ from quicksand.spares.stock import (
     expect,
     look,
     record_for,
-    restock,
     set_order,
 )
 from quicksand.template_maker import make_template
@@ -228,7 +227,7 @@ async def test_clones_of_what_was_a_spare_while_another_waits(places: Paths, mak
 async def test_the_template_of_an_ordered_machine_is_made_anew(
     places: Paths, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`clean` has removed it, or the image was built anew."""
+    """`clean` has removed it, or the image was built anew. A start has this program run."""
     config = SandboxConfig(image="debian", memory="256M")
     cache = places.data.parent / "cache"
     share_findings(places, cache)
@@ -236,7 +235,8 @@ async def test_the_template_of_an_ordered_machine_is_made_anew(
     monkeypatch.delenv(TEMPLATES)
     registry = Registry(paths())
     Orders(places).set(config, 1)
-    await restock(registry)
+    argv = [sys.executable, "-P", "-m", next_start.MAKER]
+    await asyncio.to_thread(subprocess.run, argv, input=b"null", check=True)
     assert [(one.ready, one.why) for one in await look(registry)] == [(1, "")]
     (template,) = list_templates(paths())
     assert template.memory == "256M"
