@@ -52,7 +52,7 @@ class KeeperCheck:
 def _adopt(registry: Registry, record: Record, runtime: RuntimeDir, run: RunState) -> bool:
     """Start a keeper that adopts the QEMU of ``run``; returns whether there is a keeper now."""
     from quicksand.qemu.binaries import find_binaries
-    from quicksand.qemu.process import LAUNCH_TIMEOUT_S, LEAN, LINE_MAX
+    from quicksand.qemu.process import LAUNCH_TIMEOUT_S, LEAN, LINE_MAX, keeper_environment
 
     try:
         arch = Architecture.parse(record.config.arch or Architecture.host().value)
@@ -65,7 +65,7 @@ def _adopt(registry: Registry, record: Record, runtime: RuntimeDir, run: RunStat
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
+        env=keeper_environment(),
         start_new_session=True,
     ) as process:
         assert process.stdout is not None

@@ -8,6 +8,7 @@ by the thread that attached to it, so each function here does all of its steps.
 import ctypes
 import errno
 import os
+import signal
 import sys
 import time
 
@@ -52,12 +53,13 @@ def ask_to_be_traced() -> bool:
 def call_at_exec(child: int, number: int, *arguments: int) -> int:
     """Let the child process ``child``, which has called `ask_to_be_traced` and is executing a
     program, make a system call before the program's first instruction, and then run on; return the
-    call's result, a negative error number or -EINTR if the process has ended.
+    call's result or a negative error number.
 
-    Raises OSError. If this process dies meanwhile, the kernel kills the child.
+    Raises OSError, after which the child has ended (ProcessLookupError) or must not go on, because
+    it may be left half changed. If this process dies meanwhile, the kernel kills the child.
     """
     if not _wait(child):
-        return -errno.EINTR
+        raise _ended()
     try:
         _ptrace(_SETOPTIONS, child, 0, _EXITKILL)
         before = _registers(child)
@@ -80,11 +82,11 @@ def call_in_running(pid: int, number: int, *arguments: int) -> int:
     """
     for _ in range(RETRIES):
         _ptrace(_SEIZE, pid)
-        stopped = False
+        stopped = 0
         try:
             _ptrace(_INTERRUPT, pid)
             if not (stopped := _wait(pid, WAIT_S)):
-                raise OSError(errno.ESRCH, "the process has ended or cannot be stopped")
+                raise ProcessLookupError(errno.ESRCH, "the process has ended or does not stop")
             before = _registers(pid)
             address = before[_RIP] - 2
             waits = before[_ORIG_RAX] < 1 << 32  # -1 outside of a system call
@@ -101,7 +103,8 @@ def _step(
     pid: int, before: "ctypes.Array[ctypes.c_uint64]", address: int, number: int, words: object
 ) -> int:
     """Execute the instruction ``syscall`` at ``address`` in a stopped process, and give it the
-    registers ``before`` back."""
+    registers ``before`` back. Raises OSError, ProcessLookupError if a filter of system calls kills
+    the process for it."""
     call = _Registers(*before)
     call[_RIP], call[_RAX] = address, number
     # It is in no system call, then, that would be restarted.
@@ -111,9 +114,15 @@ def _step(
     try:
         _ptrace(_SETREGS, pid, 0, ctypes.addressof(call))
         _ptrace(_SINGLESTEP, pid)
-        if not _wait(pid):
-            return -errno.EINTR
-        return ctypes.c_int64(_registers(pid)[_RAX]).value
+        stop = _wait(pid)
+        if is_refused := stop == signal.SIGSYS:
+            # A filter has answered with this signal, which is dropped here. The end of the step is
+            # reported after it: a process that is let go before that dies of its SIGTRAP.
+            _ptrace(_SINGLESTEP, pid)
+            stop = _wait(pid)
+        if not stop:
+            raise _ended()
+        return -errno.ENOSYS if is_refused else ctypes.c_int64(_registers(pid)[_RAX]).value
     finally:
         _restore(pid, before)
 
@@ -131,9 +140,14 @@ def _registers(pid: int) -> "ctypes.Array[ctypes.c_uint64]":
     return found
 
 
-def _wait(pid: int, seconds: float | None = None) -> bool:
-    """Wait until a traced process has stopped; False if it has ended, or not stopped in time. Its
-    end is left for others to wait for."""
+def _ended() -> ProcessLookupError:
+    return ProcessLookupError(errno.ESRCH, "the process has ended")
+
+
+def _wait(pid: int, seconds: float | None = None) -> int:
+    """Wait until a traced process has stopped; return the signal of which it has (with an event of
+    ptrace above it), or 0 if it has ended, or not stopped in time. Its end is left for others to
+    wait for."""
     options = os.WSTOPPED | os.WEXITED | os.WNOWAIT
     if seconds is None:
         found = os.waitid(os.P_PID, pid, options)
@@ -141,9 +155,11 @@ def _wait(pid: int, seconds: float | None = None) -> bool:
         deadline = time.monotonic() + seconds
         while (found := os.waitid(os.P_PID, pid, options | os.WNOHANG)) is None:
             if time.monotonic() >= deadline:
-                return False
+                return 0
             time.sleep(0)
-    return found is not None and found.si_code in (os.CLD_TRAPPED, os.CLD_STOPPED)
+    if found is None or found.si_code not in (os.CLD_TRAPPED, os.CLD_STOPPED):
+        return 0
+    return found.si_status
 
 
 def _detach(pid: int) -> None:

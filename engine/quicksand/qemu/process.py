@@ -24,6 +24,7 @@ from quicksand.layout import (
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import Inherited
 from quicksand.qemu.keeper_parts.leash import let_off
+from quicksand.qemu.keeper_parts.tracking import VARIABLE
 
 KEEPER = Path(__file__).with_name("keeper.py")
 LINE_MAX = 256
@@ -216,6 +217,14 @@ async def launch(
     return owned
 
 
+def keeper_environment() -> dict[str, str]:
+    """The environment of a keeper, which its QEMUs get too."""
+    found = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
+    if tracking := os.environ.get(VARIABLE):
+        found[VARIABLE] = tracking
+    return found
+
+
 async def _start_keeper(
     argv: Sequence[str], descriptors: Sequence[int], leash: Leash
 ) -> OwnedProcess:
@@ -237,7 +246,7 @@ async def _start_keeper(
                 stdout=status_write,
                 stderr=asyncio.subprocess.DEVNULL,
                 pass_fds=(*descriptors, leash.theirs),
-                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
+                env=keeper_environment(),
                 start_new_session=True,
             )
         finally:

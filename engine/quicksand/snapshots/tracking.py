@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quicksand.errors import MachineError
+from quicksand.qemu.keeper_parts import tracking as keepers
 from quicksand.snapshots import userfault
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs
 
-VARIABLE = "QUICKSAND_TRACKING"
+VARIABLE = keepers.VARIABLE
 """Environment variable: the best level to use, for tests and troubleshooting."""
 
-WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS = "write-protect", "soft-dirty", "anonymous"
+WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS = keepers.WRITE_PROTECT, "soft-dirty", "anonymous"
 LEVELS = (WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS)
 
 NO_SOFT_DIRTY = "the kernel has no soft-dirty bits (CONFIG_MEM_SOFT_DIRTY)"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,10 +19,13 @@ from quicksand.errors import MachineError
 from quicksand.host import injection
 from quicksand.qemu.keeper_parts import tracking as giving
 from quicksand.qemu.keeper_parts.launch import launch
+from quicksand.qemu.process import keeper_environment
 from quicksand.snapshots import tracking, userfault
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT
 from quicksand.snapshots.userfault import track
 
+from tests import filters
+from tests.filters import run_filtered
 from tests.unit.snapshots.test_guest_ram import PAGES, SIZE, Child, image_byte, runs_of
 
 KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
@@ -246,18 +250,51 @@ def test_where_it_is_refused_programs_run_without(
     assert userfault.LINK not in run_launch(tmp_path, LIST)[1]
 
 
-def test_a_filter_that_kills_for_it_costs_only_the_tracking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("asked", [SOFT_DIRTY, ANONYMOUS, WRITE_PROTECT])
+def test_a_level_that_does_without_keeps_the_keeper_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
-    def kill(pid: int, *_: int) -> int:
-        injection._wait(pid)
-        os.kill(pid, signal.SIGSYS)
-        injection._detach(pid)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        return -errno.EINTR
+    monkeypatch.setenv(tracking.VARIABLE, asked)
+    assert keeper_environment()[tracking.VARIABLE] == asked
+    assert (userfault.LINK in run_launch(tmp_path, LIST)[1]) is (asked == WRITE_PROTECT)
 
-    monkeypatch.setattr(injection, "call_at_exec", kill)
-    assert run_launch(tmp_path, "print('there')") == (0, "there\n")
+
+UNDER_A_FILTER = """
+import os, sys
+from quicksand.host import injection
+from quicksand.qemu.keeper_parts.launch import launch
+from tests.filters import install
+
+sys.modules["injection"] = injection
+install(int(sys.argv[1]), int(sys.argv[2]))
+pid, out, err = launch(sys.argv[3:], {}, {}, "/", None, None)
+with open(out, "rb") as said:
+    print(said.read().decode())
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("action", [filters.KILL_PROCESS, filters.KILL_THREAD, filters.TRAP])
+@pytest.mark.parametrize("number", [filters.USERFAULTFD, filters.PTRACE])
+def test_a_filter_that_kills_for_it_costs_only_the_tracking(
+    tmp_path: Path, number: int, action: int
+) -> None:
+    (tmp_path / "file").write_text("there")
+    program = [str(shutil.which("cat")), str(tmp_path / "file")]
+    done = run_filtered(UNDER_A_FILTER, number, action, *program)
+    assert (done.stdout.split(), done.stderr) == (["there", "0"], "")
+
+
+@pytest.mark.parametrize("fails_at", ["_step", "_restore"])
+def test_what_is_left_half_changed_is_started_again_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "no reason that is known")
+
+    monkeypatch.setattr(injection, fails_at, fail)
+    code, text = run_launch(tmp_path, LIST)
+    assert (code, text.count(userfault.LINK)) == (0, 0)
 
 
 def test_a_keeper_that_dies_at_it_leaves_no_process(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from .leash import put_on
-from .tracking import TRACED, find_injection, give_userfaultfd
+from .tracking import ASKING, REFUSED, TRACED, find_injection, give_userfaultfd
 
 
 def launch(
@@ -51,8 +51,9 @@ def launch(
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            if injection is not None and injection.ask_to_be_traced():
-                os.write(failed_write, TRACED)
+            if injection is not None:
+                os.write(failed_write, ASKING)
+                os.write(failed_write, TRACED if injection.ask_to_be_traced() else REFUSED)
             os.execve(argv[0], argv, env)  # noqa: S606 - a list of arguments, no shell
         except (OSError, ValueError, TypeError) as error:
             number = getattr(error, "errno", None) or errno.ENOEXEC
@@ -63,8 +64,9 @@ def launch(
         os.close(descriptor)
     said = _read_all(failed_read)
     os.close(failed_read)
-    failure = said.removeprefix(TRACED)
-    if not failure and (said != TRACED or give_userfaultfd(injection, pid)):
+    failure = said.lstrip(ASKING + TRACED + REFUSED)
+    is_lost = said == ASKING or (said == ASKING + TRACED and not give_userfaultfd(injection, pid))
+    if not failure and not is_lost:
         return pid, out_read, err_read
     os.waitpid(pid, 0)
     os.close(out_read)

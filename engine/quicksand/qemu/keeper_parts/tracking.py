@@ -9,17 +9,25 @@ import os
 import signal
 from typing import Any
 
+VARIABLE = "QUICKSAND_TRACKING"
+"""Environment variable, which clients pass on: if it asks for another way than this one, nothing is
+given (snapshots/tracking.py)."""
+WRITE_PROTECT = "write-protect"
+
 USERFAULTFD = 323
 """The system call's number on x86_64."""
 FLAGS = 0o2004001
 """O_CLOEXEC, O_NONBLOCK and UFFD_USER_MODE_ONLY (1), with which any user may have one."""
 
-TRACED = b"t"
-"""What the process that becomes QEMU writes if it is traced."""
+ASKING, TRACED, REFUSED = b"a", b"t", b"r"
+"""What the process that becomes QEMU writes before it asks to be traced, and then if it is or is
+not. If it writes nothing then, a filter of system calls has killed it for asking."""
 
 
 def find_injection() -> Any:
-    """The module for it; None where it is not possible."""
+    """The module for it; None where it is not possible, or not wanted."""
+    if os.environ.get(VARIABLE, WRITE_PROTECT) != WRITE_PROTECT:
+        return None
     try:
         # From the engine's host directory, as `removal` is (files.py).
         import injection  # type: ignore[import-not-found]
@@ -29,13 +37,12 @@ def find_injection() -> Any:
 
 
 def give_userfaultfd(injection: Any, pid: int) -> bool:
-    """Give the traced child ``pid``, which is executing a program, a userfaultfd, and let it run.
-    False if a filter of system calls has killed it for that."""
+    """Give the traced child ``pid``, which is executing a program, a userfaultfd if the kernel does
+    not refuse one, and let it run. False if it ends instead: a filter of system calls has killed it
+    for that, or it is killed here, since it may be left half changed."""
     try:
         injection.call_at_exec(pid, USERFAULTFD, FLAGS)
     except OSError:
-        return True  # it runs, but is not traced
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if ended is None or ended.si_code == os.CLD_EXITED:
-        return True
-    return ended.si_status != signal.SIGSYS
+        os.kill(pid, signal.SIGKILL)  # nobody has waited for it, so the id is still its own
+        return False
+    return True
