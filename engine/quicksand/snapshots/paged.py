@@ -298,7 +298,9 @@ def _why_slow(pid: int | None) -> str:
 def _copied(note: str) -> str:
     if note:
         return "all that the guest has written since its QEMU started"
-    return f"what the guest has written since the last checkpoint (level {find_level().name})"
+    level = find_level()
+    name = f"{level.name}, since {level.why}" if level.why else level.name
+    return f"what the guest has written since the last checkpoint (level {name})"
 
 
 def why_not_readable(pid: int | None = None) -> str:

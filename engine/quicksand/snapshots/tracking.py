@@ -14,8 +14,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +21,7 @@ from quicksand.errors import MachineError
 from quicksand.qemu.keeper_parts import tracking as keepers
 from quicksand.snapshots import userfault
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs
+from quicksand.snapshots.proving import find_refusal
 
 VARIABLE = keepers.VARIABLE
 """Environment variable: the best level to use, for tests and troubleshooting."""
@@ -90,12 +89,12 @@ def start_tracking(ram: GuestRam) -> Level:
         try:
             return Level(name=WRITE_PROTECT, tracker=userfault.track(ram))
         except OSError as error:
-            why = _said(error)
+            why = _said(error.strerror or str(error))
     return _without(why, ram if best != ANONYMOUS else None)
 
 
 def find_level() -> Level:
-    """The level of new machines on this host; it has no tracker."""
+    """The level of new machines on this host; it has no tracker. Starts a process to find out."""
     best = _best()
     why = f"{VARIABLE} is {best}"
     if best == WRITE_PROTECT:
@@ -122,21 +121,19 @@ def _without(why: str, ram: GuestRam | None) -> Level:
 
 
 def _try_write_protection() -> str:
-    """Why it is not possible; "" if it is. A filter of system calls that kills this process must
-    not do so, so under a filter another one tries."""
+    """Why it is not possible; "" if it is. A filter of system calls that kills for it must not kill
+    this process, so under a filter only another one tries."""
     if not userfault.is_filtered():
         try:
             userfault.prove()
         except OSError as error:
-            return _said(error)
-        return ""
-    code = "from quicksand.snapshots.userfault import prove; prove()"
-    tried = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=False)
-    return "a filter of system calls refuses userfaultfd" if tried.returncode else ""
+            return _said(error.strerror or str(error))
+    refusal = find_refusal()
+    return _said(refusal) if refusal else ""
 
 
-def _said(error: OSError) -> str:
-    return f"written pages cannot be tracked: {error.strerror or error}"
+def _said(why: str) -> str:
+    return f"written pages cannot be tracked: {why}"
 
 
 def tracks_soft_dirty() -> bool:

@@ -111,22 +111,28 @@ class WrittenPages:
 def track(ram: GuestRam) -> WrittenPages:
     """Have the kernel track writes to a QEMU's guest memory, if it does not do so yet; what was
     written before counts as written. Raises OSError with a reason."""
-    number = _find(ram.pid)
-    if number is None:
-        number = _make_in(ram.pid)
-    # A filter that lets the keeper make one may kill this process for it.
-    if not is_filtered():
-        prove()
-    pidfd = os.pidfd_open(ram.pid)
+    descriptor = fetch(ram.pid)
     try:
-        descriptor = _syscall(PIDFD_GETFD, pidfd, number, 0)
-    finally:
-        os.close(pidfd)
-    try:
+        # A filter that lets the keeper make one may kill this process for it.
+        if not is_filtered():
+            prove()
         _register(descriptor, ram)
     finally:
         os.close(descriptor)  # QEMU keeps its own
     return WrittenPages(ram)
+
+
+def fetch(pid: int) -> int:
+    """A descriptor for the userfaultfd of a QEMU, which is made in it if there is none. Raises
+    OSError with a reason."""
+    number = _find(pid)
+    if number is None:
+        number = _make_in(pid)
+    pidfd = os.pidfd_open(pid)
+    try:
+        return _syscall(PIDFD_GETFD, pidfd, number, 0)
+    finally:
+        os.close(pidfd)
 
 
 def prove() -> None:
@@ -194,7 +200,8 @@ def _make_in(pid: int) -> int:
     if not injection.is_possible():
         raise OSError(errno.ENOSYS, "it is for Linux on x86_64")
     if is_filtered():
-        raise OSError(errno.EPERM, "QEMU has no userfaultfd")
+        why = "at its start a filter of system calls may refuse that, or ptrace"
+        raise OSError(errno.EPERM, f"QEMU has no userfaultfd ({why})")
     results: list[int | OSError] = []
 
     def work() -> None:

@@ -20,7 +20,8 @@ from quicksand.host import injection
 from quicksand.qemu.keeper_parts import tracking as giving
 from quicksand.qemu.keeper_parts.launch import launch
 from quicksand.qemu.process import keeper_environment
-from quicksand.snapshots import tracking, userfault
+from quicksand.snapshots import paged, tracking, userfault
+from quicksand.snapshots.tiers import choose_tier
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT
 from quicksand.snapshots.userfault import track
 
@@ -357,6 +358,39 @@ def test_under_a_filter_nothing_is_tried_that_it_may_kill_for(
     assert found.name != WRITE_PROTECT
     assert "QEMU has no userfaultfd" in found.why
     assert tracking.find_level().name == WRITE_PROTECT  # another process has tried
+
+
+FIND_LEVEL = """
+import sys
+from quicksand.snapshots import tracking
+from tests.filters import install
+
+install(int(sys.argv[1]), int(sys.argv[2]))
+found = tracking.find_level()
+print(found.name, found.why, sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("action", [filters.KILL_PROCESS, filters.TRAP, filters.REFUSE])
+@pytest.mark.parametrize("number", [filters.USERFAULTFD, filters.PTRACE, filters.PIDFD_GETFD])
+def test_the_whole_way_to_the_level_is_tried(number: int, action: int) -> None:
+    """That the kernel tracks memory of this process is not enough: QEMU's userfaultfd is made by
+    ptrace and fetched."""
+    done = run_filtered(FIND_LEVEL, number, action)
+    assert done.returncode == 0, done.stderr
+    name, why = done.stdout.splitlines()
+    assert name != WRITE_PROTECT
+    names = {filters.USERFAULTFD: "userfaultfd", filters.PTRACE: "ptrace"}
+    assert names.get(number, "pidfd_getfd") in why
+
+
+@pytest.mark.parametrize("level", [SOFT_DIRTY, WRITE_PROTECT])
+def test_why_the_level_is_lower_is_said(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    why = "" if level == WRITE_PROTECT else "ptrace is refused"
+    monkeypatch.setattr(paged, "find_level", lambda: tracking.Level(name=level, why=why))
+    said = choose_tier().copied
+    assert level in said
+    assert why in said
 
 
 def test_without_the_system_it_is_for_other_levels_are_used(

@@ -1,0 +1,65 @@
+"""Trying out how a QEMU gets its userfaultfd and a checkpoint the use of it, with a program that
+does nothing. Run as a script, because it forks, and a filter of system calls may kill it:
+
+    python -m quicksand.snapshots.proving
+
+It prints why tracking by write protection is not possible, or nothing if it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from quicksand.host import injection
+from quicksand.qemu.keeper_parts.launch import launch
+from quicksand.snapshots import userfault
+
+KILLED = "a filter of system calls kills for userfaultfd, ptrace or pidfd_getfd"
+
+
+@functools.cache
+def find_refusal() -> str:
+    """Why programs that are launched as the keeper does it cannot be tracked; "" if they can. The
+    first call takes as long as starting Python; what a process may do then remains."""
+    argv = [sys.executable, "-P", "-m", __name__]
+    tried = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if tried.returncode < 0:
+        return KILLED
+    if tried.returncode:
+        last = tried.stderr.strip().rpartition("\n")[2]
+        return f"the attempt failed: {last}"
+    return tried.stdout.strip()
+
+
+def _try() -> str:
+    try:
+        userfault.prove()
+        _try_with_program()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _try_with_program() -> None:
+    # The keeper, which is a script, finds the module under this name.
+    sys.modules["injection"] = injection
+    program = shutil.which("sleep")
+    if program is None:
+        raise FileNotFoundError("there is no program `sleep` to try it with")
+    pid, *pipes = launch([program, "60"], dict(os.environ), {}, "/", None, None)
+    try:
+        os.close(userfault.fetch(pid))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        for pipe in pipes:
+            os.close(pipe)
+
+
+if __name__ == "__main__":
+    print(_try())  # noqa: T201 - its parent reads it
