@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
-from quicksand.snapshots.next_revert import VARIABLE
+from quicksand.settings import STANDBY
 from quicksand.stats import process_usage
 
 from quicksand_tui.cli.benchmark import qemu_pid, warm_sandbox, write_memory
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("-n", "--runs", type=int, default=3)
     parser.add_argument("--image", default="debian")
     given = parser.parse_args()
-    os.environ[VARIABLE] = "off"
+    os.environ[STANDBY.variable] = "off"
     print_table(HEADS, asyncio.run(measure(given)))
 
 

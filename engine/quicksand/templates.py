@@ -30,6 +30,7 @@ from quicksand.mounts.devices import ninep_of
 from quicksand.planning import Parts, Ports, plan_machine
 from quicksand.qemu.command import AGENT_HTTP_PORT, Inherited, plan
 from quicksand.sandbox_records import Record
+from quicksand.settings import OFF, TEMPLATES, USE
 from quicksand.snapshots.records import Head
 
 if TYPE_CHECKING:
@@ -40,11 +41,8 @@ SCHEMA = 9
 
 TAG = "template"
 
-VARIABLE = "QUICKSAND_TEMPLATES"
-OFF = "off"
-"""Value of VARIABLE: always boot."""
-USE_ONLY = "use"
-"""Value of VARIABLE: use existing templates, but make none in the background."""
+VARIABLE = TEMPLATES.variable
+"""Environment variable: OFF boots always, USE makes no templates in the background."""
 
 KEPT = 8
 """Templates that are kept, the most recently used ones; each takes about 100 MB."""
@@ -92,7 +90,7 @@ class Templates:
             self.refusal = "the sandbox has QEMU arguments of its own"
         elif ninep_of(record.config.mounts):
             self.refusal = "QEMU serves a directory of the sandbox by 9p"
-        elif os.environ.get(VARIABLE) == OFF:
+        elif TEMPLATES.is_off:
             self.refusal = f"{VARIABLE} is {OFF}"
 
     @property
@@ -135,7 +133,7 @@ async def make_in_background(templates: Templates) -> None:
     Does nothing if a process is making it already. Its errors are not reported;
     `quicksand-tui images warm` does the same in the foreground and reports them.
     """
-    if templates.refusal or templates.is_being_made or os.environ.get(VARIABLE) == USE_ONLY:
+    if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return
     await run_later(MAKER, templates.record.to_json())
 
@@ -143,7 +141,7 @@ async def make_in_background(templates: Templates) -> None:
 async def make_apart(templates: Templates) -> None:
     """Have the template made by a process of its own, which gives way to all others, and wait until
     it has ended, or another that makes the same. Its errors are not reported."""
-    if templates.refusal or os.environ.get(VARIABLE) == USE_ONLY:
+    if templates.refusal or TEMPLATES.read() == USE:
         return
     if not templates.is_being_made:
         await run_to_its_end(MAKER, templates.record.to_json())

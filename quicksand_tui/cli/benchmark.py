@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.snapshots.next_revert import VARIABLE
+from quicksand.settings import OFF, ON, SPARES, STANDBY, USE
 
 from quicksand_tui.cli.commands import command_of
 
@@ -157,11 +157,8 @@ def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_jso
         figures += await measure_snapshots(image, max(1, runs), quick=quick, say=say)
         return figures + await measure_saves(image, max(1, runs), say), facts
 
-    from quicksand.spares.spare import OFF
-    from quicksand.spares.spare import VARIABLE as SPARES
-
     # Nothing is made in the background, except where it is what is measured.
-    os.environ[SPARES] = OFF
+    os.environ[SPARES.variable] = OFF
     load = os.getloadavg()[0]
     figures, facts = asyncio.run(measure_all())
     # With QUICKSAND_STANDBY=off there are no values of what waits.
@@ -295,20 +292,17 @@ async def _warm_start(image: str, start: Figure, idle: Figure | None = None) -> 
 
 def is_standby_off() -> bool:
     """Whether the user wants no QEMU to wait for a start or a revert."""
-    return os.environ.get(VARIABLE) == "off"
+    return STANDBY.is_off
 
 
 @contextlib.contextmanager
 def spares_in_use() -> Iterator[None]:
     """Lets starts take spares within the block, and has none made in the background."""
-    from quicksand.spares.spare import OFF, USE_ONLY
-    from quicksand.spares.spare import VARIABLE as SPARES
-
-    os.environ[SPARES] = USE_ONLY
+    os.environ[SPARES.variable] = USE
     try:
         yield
     finally:
-        os.environ[SPARES] = OFF
+        os.environ[SPARES.variable] = OFF
 
 
 async def make_spare(image: str) -> None:
@@ -371,10 +365,11 @@ async def revert_times(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
     wait."""
     waited = Figure(f"revert to the next command's answer ({guest})", "s")
     cold = Figure(f"revert where no QEMU waits, to the answer ({guest})", "s")
-    before = os.environ.get(VARIABLE)
+    variable = STANDBY.variable
+    before = os.environ.get(variable)
     try:
         for figure in (cold,) if is_standby_off() else (cold, waited):
-            os.environ[VARIABLE] = "off" if figure is cold else "on"
+            os.environ[variable] = OFF if figure is cold else ON
             await sandbox.revert("base")
             for _ in range(runs):
                 if figure is waited:
@@ -385,9 +380,9 @@ async def revert_times(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
                 figure.values.append(time.perf_counter() - started)
                 figure.facts["tier"] = reached.tier
     finally:
-        os.environ.pop(VARIABLE)
+        os.environ.pop(variable)
         if before is not None:
-            os.environ[VARIABLE] = before
+            os.environ[variable] = before
     return [waited, cold]
 
 

@@ -3,11 +3,11 @@ tier "pages" is compared with all of the guest's memory, which is copied in the 
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 
 from quicksand.errors import HistoryError
 from quicksand.layout import SandboxDir
+from quicksand.settings import CHECK_MEMORY, ON
 from quicksand.snapshots.copying import warm_memory
 from quicksand.snapshots.differences import Comparer, address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
@@ -15,14 +15,14 @@ from quicksand.snapshots.image import own_pages
 from quicksand.snapshots.pages import ZEROS, MappedFile, Run, overlay_runs
 from quicksand.snapshots.storing import Stored
 
-VARIABLE = "QUICKSAND_CHECK_MEMORY"
-"""Environment variable: "1" turns the check on. A pause then takes as long as copying all memory,
-and the copy is held in memory."""
+VARIABLE = CHECK_MEMORY.variable
+"""Environment variable: "on" or "1" turns the check on. A pause then takes as long as copying all
+memory, and the copy is held in memory."""
 
 
 def is_on() -> bool:
-    """Whether checkpoints are to be compared."""
-    return os.environ.get(VARIABLE) == "1"
+    """Whether checkpoints are to be compared. Raises ConfigError."""
+    return CHECK_MEMORY.read() == ON
 
 
 class MemoryCheck:

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from quicksand.errors import QuicksandError
 from quicksand.host.memory import check_memory
+from quicksand.settings import STANDBY
 
 if TYPE_CHECKING:
     from quicksand.registry import Registry
     from quicksand.sandbox_records import Record
     from quicksand.snapshots.records import Node
 
-VARIABLE = "QUICKSAND_STANDBY"
+VARIABLE = STANDBY.variable
 """Environment variable: "off" disables the preparation."""
 
 AFTER_REVERT_S = 0.3
@@ -36,8 +36,9 @@ class NextRevert:
         """The id and tag of the checkpoint for which a revert is being prepared."""
 
     def expect(self, registry: Registry, record: Record, node: Node, *, after: float) -> None:
-        """Start preparing a revert to ``node`` in the background, in ``after`` seconds."""
-        if os.environ.get(VARIABLE) != "off":
+        """Start preparing a revert to ``node`` in the background, in ``after`` seconds. Raises
+        ConfigError for a bad value of VARIABLE, which the caller has excluded."""
+        if not STANDBY.is_off:
             self.cancel()
             self._goal = ()
             self._task = asyncio.create_task(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-from quicksand.errors import ConfigError, HostError
+from quicksand.errors import HostError
+from quicksand.settings import TIER, require_one
 from quicksand.snapshots import internal, paged
 from quicksand.snapshots.capture import Way
 from quicksand.snapshots.records import Node
 
-VARIABLE = "QUICKSAND_TIER"
+VARIABLE = TIER.variable
 """Environment variable: the tier to use, for tests and troubleshooting."""
 
 WAYS = (paged.WAY, internal.WAY)
@@ -48,7 +48,7 @@ def choose_tier(pid: int | None = None, *, asked: str | None = None) -> Choice:
 
     Raises ConfigError for an unknown tier, HostError for one that is not possible here.
     """
-    wanted = asked or os.environ.get(VARIABLE)
+    wanted = asked or TIER.read()
     if wanted:
         return _require(wanted, pid, "it was asked for" if asked else f"{VARIABLE} is set")
     note = hint = ""
@@ -62,10 +62,7 @@ def choose_tier(pid: int | None = None, *, asked: str | None = None) -> Choice:
 
 def _require(name: str, pid: int | None, why: str) -> Choice:
     names = [way.tier.name for way in WAYS]
-    if name not in names:
-        raise ConfigError(
-            f"there is no tier {name!r} of checkpoints", hint=f"choose {' or '.join(names)}"
-        )
+    require_one(name, names, f"there is no tier {name!r} of checkpoints")
     way = WAYS[names.index(name)]
     refusal, hint = way.refusal(pid)
     if refusal:

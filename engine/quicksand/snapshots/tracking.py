@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quicksand.errors import MachineError
-from quicksand.qemu.keeper_parts import tracking as keepers
+from quicksand.settings import TRACKING
 from quicksand.snapshots import userfault
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs
 from quicksand.snapshots.proving import find_refusal
 
-VARIABLE = keepers.VARIABLE
+VARIABLE = TRACKING.variable
 """Environment variable: the best level to use, for tests and troubleshooting."""
 
-WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS = keepers.WRITE_PROTECT, "soft-dirty", "anonymous"
-LEVELS = (WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS)
+LEVELS = WRITE_PROTECT, SOFT_DIRTY, ANONYMOUS = TRACKING.choices
 
 NO_SOFT_DIRTY = "the kernel has no soft-dirty bits (CONFIG_MEM_SOFT_DIRTY)"
 
@@ -82,8 +81,8 @@ class SoftDirtyPages:
 
 def start_tracking(ram: GuestRam) -> Level:
     """Have the kernel track writes to a QEMU's memory in the best way that works, which it may do
-    already. Works for any process that may read that memory."""
-    best = _best()
+    already. Works for any process that may read that memory. Raises ConfigError."""
+    best = TRACKING.read()
     why = f"{VARIABLE} is {best}"
     if best == WRITE_PROTECT:
         try:
@@ -94,8 +93,9 @@ def start_tracking(ram: GuestRam) -> Level:
 
 
 def find_level() -> Level:
-    """The level of new machines on this host; it has no tracker. Starts a process to find out."""
-    best = _best()
+    """The level of new machines on this host; it has no tracker. Starts a process to find out.
+    Raises ConfigError."""
+    best = TRACKING.read()
     why = f"{VARIABLE} is {best}"
     if best == WRITE_PROTECT:
         why = _try_write_protection()
@@ -104,11 +104,6 @@ def find_level() -> Level:
     ram = GuestRam(os.getpid(), 0, 0) if best != ANONYMOUS else None
     found = _without(why, ram)
     return Level(name=found.name, why=found.why)
-
-
-def _best() -> str:
-    wanted = os.environ.get(VARIABLE, "")
-    return wanted if wanted in LEVELS else WRITE_PROTECT
 
 
 def _without(why: str, ram: GuestRam | None) -> Level:

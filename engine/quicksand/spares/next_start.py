@@ -15,8 +15,9 @@ from quicksand.host.files import map_os_errors, try_lock
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
+from quicksand.settings import SPARES, USE
 from quicksand.spares.orders import Orders, digest_of
-from quicksand.spares.spare import USE_ONLY, VARIABLE, has_spares, is_off
+from quicksand.spares.spare import has_spares, is_off
 
 AFTER_S = 3
 """Seconds after a start: what its user does first comes first."""
@@ -53,7 +54,7 @@ async def restock_later(paths: Paths) -> None:
 
 def makes_none() -> bool:
     """Whether the user has turned off that spares are made in the background."""
-    return bool(is_off()) or os.environ.get(VARIABLE) == USE_ONLY
+    return bool(is_off()) or SPARES.read() == USE
 
 
 async def _run_maker(paths: Paths, of: str, value: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import AGENT_PORTS, runtime_dir, sandbox_dir
 from quicksand.planning import Parts
 from quicksand.sandbox_records import Record, RunState, is_id
+from quicksand.settings import OFF, SPARES, STANDBY
 from quicksand.templates import Templates
 
 SCHEMA = 1
@@ -104,20 +104,11 @@ def _read(paths: Paths, root: Path) -> Spare | None:
     return None
 
 
-STANDBY = "QUICKSAND_STANDBY"
-"""Environment variable: "off" turns spares off, and QEMUs that wait for a revert."""
-VARIABLE = "QUICKSAND_SPARES"
-OFF = "off"
-"""Value of both: neither use nor make spares."""
-USE_ONLY = "use"
-"""Value of VARIABLE: use existing spares, but make none in the background."""
-
-
 def is_off() -> str:
-    """The setting that turns spares off, in words; "" if none does."""
-    return next(
-        (f"{name} is {OFF}" for name in (STANDBY, VARIABLE) if os.environ.get(name) == OFF), ""
-    )
+    """The setting that turns spares off, in words; "" if none does. Raises ConfigError."""
+    # STANDBY turns off all QEMUs that wait, for a revert too.
+    found = next((setting for setting in (STANDBY, SPARES) if setting.is_off), None)
+    return f"{found.variable} is {OFF}" if found is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

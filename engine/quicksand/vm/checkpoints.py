@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from quicksand.host.threads import in_thread_to_the_end
+from quicksand.settings import check_settings
 from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
 from quicksand.vm.life import Life
 
@@ -40,6 +41,7 @@ class Checkpoints:
         from quicksand.snapshots.checkpoint import Checkpoint
         from quicksand.snapshots.taking import take_checkpoint
 
+        check_settings()
         record = self._life.require_record()
         await self.settle()
         # `diff` reads the disk, so what the guest still has in memory must be on it.
@@ -60,6 +62,7 @@ class Checkpoints:
         from quicksand.snapshots.checkpoint import Checkpoint
         from quicksand.snapshots.reverting import revert
 
+        check_settings()
         record = self._life.require_record()
         await self.settle(tag)
         mounts = await self._mounts.write_back()
@@ -124,6 +127,7 @@ class Checkpoints:
         """For each clone its `Life`, or the error that kept it from starting."""
         from quicksand.cloning import make_clones
 
+        check_settings()
         await self.settle()
         registry, record = self._life.registry, self._life.require_record()
         made = await make_clones(

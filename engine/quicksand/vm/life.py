@@ -29,6 +29,7 @@ from quicksand.keepers import KeeperCheck
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry, publish_state
 from quicksand.sandbox_records import Entry, Record, RunState, Status, new_id
+from quicksand.settings import check_settings
 
 if TYPE_CHECKING:
     from quicksand.agent.session import Session
@@ -182,6 +183,7 @@ class Life:
         from quicksand.images.building import build_if_missing
         from quicksand.live_machine import remove_quietly
 
+        check_settings()
         if self._link is not None:
             raise StateError("the sandbox is already running")
         if self.record is not None:

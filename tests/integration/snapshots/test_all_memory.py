@@ -101,7 +101,7 @@ async def test_no_page_is_missed_in_a_long_time(
     """A cold start has anonymous memory, with huge pages where the host uses them."""
     monkeypatch.setenv(VARIABLE, level)
     if cold:
-        monkeypatch.setenv(templates.VARIABLE, templates.OFF)
+        monkeypatch.setenv(templates.VARIABLE, "off")
     async with Sandbox(image="debian") as vm:
         await go_through(vm, rounds=5)
         (clone,) = await vm.clone(1)

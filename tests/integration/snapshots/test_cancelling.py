@@ -16,8 +16,8 @@ from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry
+from quicksand.settings import STANDBY
 from quicksand.snapshots.history import History
-from quicksand.snapshots.next_revert import VARIABLE
 from quicksand.snapshots.pivot import DISK, OURS
 from quicksand.snapshots.standby import make_ready
 
@@ -75,7 +75,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Requests]:
         found.note(message.decode()[:30])
         return await exchange(self, message, descriptors)
 
-    monkeypatch.setenv(VARIABLE, "off")  # nothing else makes requests
+    monkeypatch.setenv(STANDBY.variable, "off")  # nothing else makes requests
     monkeypatch.setattr(Monitor, "execute", noted)
     monkeypatch.setattr(KeeperLink, "_exchange", noted_too)
     yield found

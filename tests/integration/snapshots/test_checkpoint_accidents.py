@@ -19,8 +19,8 @@ from quicksand.errors import (
 )
 from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
+from quicksand.settings import STANDBY
 from quicksand.snapshots.history import History
-from quicksand.snapshots.next_revert import VARIABLE
 from quicksand.snapshots.paged import PagesCapture
 from quicksand.snapshots.pivot import Pivot
 
@@ -125,7 +125,7 @@ async def test_a_client_killed_as_memory_is_copied_leaves_the_sandbox_running(
     vm: Sandbox, places: Paths, operation: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that waits for the next revert would be a second QEMU, on a slow machine.
-    monkeypatch.setenv(VARIABLE, "off")
+    monkeypatch.setenv(STANDBY.variable, "off")
     await say(vm, "echo here > /dev/shm/f; echo here > /root/f")
     await vm.checkpoint("one")
     await say(vm, "echo there > /dev/shm/f; echo there > /root/f")
@@ -150,7 +150,7 @@ async def test_a_client_killed_as_memory_is_copied_leaves_the_sandbox_running(
 async def test_disk_and_memory_are_prepared_at_once_and_what_one_did_goes_if_the_other_fails(
     vm: Sandbox, places: Paths, half: tuple[type, str], at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "off")
+    monkeypatch.setenv(STANDBY.variable, "off")
     await vm.checkpoint("one")
     await say(vm, "echo here > /root/f; head -c 9M /dev/urandom > /dev/shm/f; md5sum /dev/shm/f")
     place = sandbox_dir(places, vm.id)

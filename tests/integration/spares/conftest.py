@@ -11,9 +11,10 @@ import pytest
 from quicksand import Sandbox, SandboxConfig
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
+from quicksand.settings import SPARES
 from quicksand.spares import claiming
 from quicksand.spares.making import make_spare
-from quicksand.spares.spare import VARIABLE, Spare, list_spares
+from quicksand.spares.spare import Spare, list_spares
 from quicksand.spares.stock import record_for
 
 from tests.conftest import wait_for
@@ -25,7 +26,7 @@ Make = Callable[..., Awaitable[Spare]]
 async def make(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     """Makes spares of the usual machine, or one with other options; none is left in the end. A
     start makes none in the background."""
-    monkeypatch.setenv(VARIABLE, "use")
+    monkeypatch.setenv(SPARES.variable, "use")
     registry = Registry(places)
 
     async def one(seconds: float | None = 600.0, **options: Any) -> Spare:

@@ -17,11 +17,12 @@ from quicksand.config import SandboxConfig
 from quicksand.host.paths import Paths, paths
 from quicksand.planning import gather_parts
 from quicksand.registry import Registry
+from quicksand.settings import SPARES, STANDBY, TEMPLATES
 from quicksand.spares import next_start
 from quicksand.spares.fitting import list_fitting
 from quicksand.spares.making import make_spare
 from quicksand.spares.orders import Orders
-from quicksand.spares.spare import STANDBY, VARIABLE, Fit, list_spares
+from quicksand.spares.spare import Fit, list_spares
 from quicksand.spares.stock import (
     Ended,
     as_next,
@@ -32,7 +33,6 @@ from quicksand.spares.stock import (
     set_order,
 )
 from quicksand.template_maker import make_template
-from quicksand.templates import VARIABLE as TEMPLATES
 from quicksand.templates import list_templates
 
 from quicksand_tui.door.protocol import Progress
@@ -48,12 +48,12 @@ async def test_the_second_start_takes_what_the_first_had_made(
     places: Paths, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole way: a process in the background makes it, no list shows it."""
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(SPARES.variable)
     monkeypatch.setattr(next_start, "AFTER_S", 0)
     async with Sandbox(image="debian") as first:
         assert mode_of(first) == "template"
         await asyncio.to_thread(wait_for, lambda: list_spares(places), what="it", timeout=60)
-        monkeypatch.setenv(VARIABLE, "use")
+        monkeypatch.setenv(SPARES.variable, "use")
         assert [entry.id for entry in Sandbox.list()] == [first.id]
         async with Sandbox(image="debian", name="second") as second:
             assert mode_of(second) == "spare"
@@ -232,7 +232,7 @@ async def test_the_template_of_an_ordered_machine_is_made_anew(
     cache = places.data.parent / "cache"
     share_findings(places, cache)
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(cache))
-    monkeypatch.delenv(TEMPLATES)
+    monkeypatch.delenv(TEMPLATES.variable)
     registry = Registry(paths())
     Orders(places).set(config, 1)
     argv = [sys.executable, "-P", "-m", next_start.MAKER]
@@ -244,7 +244,7 @@ async def test_the_template_of_an_ordered_machine_is_made_anew(
         assert mode_of(sandbox) == "spare"
 
 
-@pytest.mark.parametrize("name", [STANDBY, VARIABLE])
+@pytest.mark.parametrize("name", [STANDBY.variable, SPARES.variable])
 async def test_it_can_be_turned_off(make: Make, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     await make()
     monkeypatch.setenv(name, "off")

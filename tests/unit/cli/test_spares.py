@@ -17,9 +17,10 @@ from quicksand.host.paths import Paths
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
+from quicksand.settings import SPARES
 from quicksand.spares import stock
 from quicksand.spares.orders import Orders
-from quicksand.spares.spare import VARIABLE, Spare
+from quicksand.spares.spare import Spare
 
 from quicksand_tui.cli.doctor import Level, check_spares
 from quicksand_tui.cli.main import run
@@ -32,7 +33,7 @@ LARGE = SandboxConfig(image="debian", memory="1024M")
 
 @pytest.fixture(autouse=True)
 def spares_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "use")
+    monkeypatch.setenv(SPARES.variable, "use")
 
 
 def ordered(places: Paths) -> dict[str, int]:
@@ -214,7 +215,7 @@ async def test_doctor_names_each_order_and_its_command(
     assert large.found == "ordered: 0 of 2 for debian --memory 1G"
     assert "`quicksand-tui images warm debian --memory 1G --spares 2`" in large.hint
     assert gone.found.startswith("ordered: 0 of 1 for gone: Image not found")
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(SPARES.variable)
     usual, *_ = (await check_spares())[1:]
     assert usual.hint.endswith("the missing ones, and so does the next start, in the background")
     assert gone.hint == "`quicksand-tui images warm gone --spares 0` ends the order"

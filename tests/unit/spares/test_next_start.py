@@ -13,10 +13,10 @@ from quicksand.errors import StateError
 from quicksand.host.paths import Paths
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
+from quicksand.settings import SPARES
 from quicksand.spares import next_start, stock
 from quicksand.spares.next_start import expect_next, restock_later
 from quicksand.spares.orders import Order, Orders, digest_of, plain
-from quicksand.spares.spare import VARIABLE
 from quicksand.spares.stock import record_for
 from quicksand.templates import Templates
 
@@ -28,7 +28,7 @@ COLD, WARM = (BootTiming(mode=mode) for mode in ("cold boot", "template"))
 @pytest.fixture
 def started(places: Paths, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the makers that were started got: a record, or None for what is ordered."""
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(SPARES.variable)
     places.sandboxes.mkdir(parents=True, exist_ok=True)
     values: list[Any] = []
 
@@ -58,7 +58,7 @@ async def test_a_cold_start_has_made_what_is_ordered(places: Paths, started: lis
 async def test_none_is_made_where_that_is_turned_off(
     places: Paths, started: list[Any], monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    monkeypatch.setenv(VARIABLE, value)
+    monkeypatch.setenv(SPARES.variable, value)
     Orders(places).set(LARGE, 1)
     for timing in (COLD, WARM):
         await expect_next(Registry(places), record_for(DEBIAN), timing)
