@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quicksand.errors import HostError
 from quicksand.settings import TIER, require_one
-from quicksand.snapshots import internal, paged
+from quicksand.snapshots import comparing, internal, paged
 from quicksand.snapshots.capture import Way
 from quicksand.snapshots.records import Node
 
 VARIABLE = TIER.variable
 """Environment variable: the tier to use, for tests and troubleshooting."""
+
+UNCHECKED = f"{comparing.VARIABLE} compares nothing, since QEMU itself writes the memory"
 
 WAYS = (paged.WAY, internal.WAY)
 """All tiers that have memory, the best first; the last one is possible everywhere."""
@@ -50,14 +52,22 @@ def choose_tier(pid: int | None = None, *, asked: str | None = None) -> Choice:
     """
     wanted = asked or TIER.read()
     if wanted:
-        return _require(wanted, pid, "it was asked for" if asked else f"{VARIABLE} is set")
+        why = "it was asked for" if asked else f"{VARIABLE} is set"
+        return _with_check(_require(wanted, pid, why))
     note = hint = ""
     for way in WAYS:
         refusal, cure = way.refusal(pid)
         if not refusal:
             break
         note, hint = note or refusal, hint or cure
-    return Choice(way=way, note=note or way.note(pid), hint=hint)
+    return _with_check(Choice(way=way, note=note or way.note(pid), hint=hint))
+
+
+def _with_check(choice: Choice) -> Choice:
+    """The choice, with a note if a check was asked for that its tier does not have."""
+    if choice.way is paged.WAY or not comparing.is_on():
+        return choice
+    return replace(choice, note=f"{choice.note}; {UNCHECKED}")
 
 
 def _require(name: str, pid: int | None, why: str) -> Choice:

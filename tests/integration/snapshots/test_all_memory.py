@@ -91,6 +91,11 @@ async def test_a_page_that_is_missed_is_noticed(
     await look(vm)
 
 
+async def test_where_nothing_is_compared_the_checkpoint_says_so(vm: Sandbox) -> None:
+    made = await vm.checkpoint(tier="internal")
+    assert f"{comparing.VARIABLE} compares nothing" in made.tier_note
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("level", LEVELS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.errors import ConfigError, HostError, MachineError
-from quicksand.snapshots import paged
+from quicksand.snapshots import comparing, paged
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.paged import why_not_readable
 from quicksand.snapshots.tiers import VARIABLE, choose_tier
@@ -85,6 +85,20 @@ def test_who_asks_decides_and_the_environment_comes_after(monkeypatch: pytest.Mo
         assert choose_tier(asked="pages").name == "pages"
     monkeypatch.setenv(VARIABLE, "")
     assert choose_tier(os.getpid(), asked=None).name in ("pages", "internal")
+
+
+def test_a_check_that_a_tier_does_not_have_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(comparing.VARIABLE, "1")
+    assert (
+        f"it was asked for; {comparing.VARIABLE} compares nothing"
+        in choose_tier(asked="internal").note
+    )
+    if sys.platform.startswith("linux"):
+        assert comparing.VARIABLE not in choose_tier(os.getpid(), asked="pages").note
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert f"{comparing.VARIABLE} compares nothing" in choose_tier().note
 
 
 def test_a_tier_that_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
