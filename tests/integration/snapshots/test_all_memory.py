@@ -11,7 +11,9 @@ from quicksand.errors import HistoryError
 from quicksand.host.paths import Paths
 from quicksand.snapshots import comparing
 from quicksand.snapshots.storing import Storage
-from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, WRITE_PROTECT, find_level
+from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
+
+from tests.kernel import promised_level
 
 pytestmark = pytest.mark.vm
 
@@ -70,7 +72,7 @@ async def go_through(vm: Sandbox, rounds: int = 1) -> None:
 
 
 async def test_no_page_is_missed(vm: Sandbox) -> None:
-    assert find_level().name == WRITE_PROTECT, find_level().why
+    assert find_level().name == promised_level(), find_level().why
     await go_through(vm)
 
 

@@ -25,15 +25,11 @@ from quicksand.snapshots.tiers import choose_tier
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT
 from quicksand.snapshots.userfault import track
 
-from tests import filters
+from tests import filters, kernel
 from tests.filters import run_filtered
 from tests.unit.snapshots.test_guest_ram import PAGES, SIZE, Child, image_byte, runs_of
 
-KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.uname().machine != "x86_64" or KERNEL < (6, 7),
-    reason="it takes Linux 6.7 on x86_64",
-)
+pytestmark = kernel.needs_write_protection
 """By what the host is, not by what the code says of it: where it should work, it must."""
 
 
@@ -403,15 +399,4 @@ def test_without_the_system_it_is_for_other_levels_are_used(
 
 
 def test_soft_dirty_bits_are_tried_out() -> None:
-    """By another way than the probe's own: a page of new memory has bit 55 where there is such a
-    bit."""
-    import ctypes
-    import mmap
-
-    memory = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory[0] = 1
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    with Path("/proc/self/pagemap").open("rb") as file:
-        file.seek(address // 4096 * 8)
-        entry = int.from_bytes(file.read(8), "little")
-    assert tracking.tracks_soft_dirty() is bool(entry >> 55 & 1)
+    assert tracking.tracks_soft_dirty() is kernel.has_soft_dirty_bits()
