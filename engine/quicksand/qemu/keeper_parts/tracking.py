@@ -26,7 +26,7 @@ not. If it writes nothing then, a filter of system calls has killed it for askin
 
 def find_injection() -> Any:
     """The module for it; None where it is not possible, or not wanted."""
-    if os.environ.get(VARIABLE, WRITE_PROTECT) != WRITE_PROTECT:
+    if (os.environ.get(VARIABLE) or WRITE_PROTECT) != WRITE_PROTECT:
         return None
     try:
         # From the engine's host directory, as `removal` is (files.py).
