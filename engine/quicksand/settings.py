@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quicksand.errors import ConfigError
-from quicksand.qemu.keeper_parts import tracking
 
 ON, OFF, USE = "on", "off", "use"
 """USE: use what there is, but make none in the background."""
@@ -52,9 +51,10 @@ class Setting:
 
 TIER = Setting("QUICKSAND_TIER", ("pages", "internal"), AUTO)
 TRACKING = Setting(
-    tracking.VARIABLE,
-    (tracking.WRITE_PROTECT, "soft-dirty", "anonymous"),
-    tracking.WRITE_PROTECT,
+    # The keeper imports nothing of ours, and has this name and the first value itself.
+    "QUICKSAND_TRACKING",
+    ("write-protect", "soft-dirty", "anonymous"),
+    "write-protect",
 )
 CHECK_MEMORY = Setting("QUICKSAND_CHECK_MEMORY", (ON, OFF), OFF)
 TEMPLATES = Setting("QUICKSAND_TEMPLATES", (ON, USE, OFF), ON)
