@@ -6,8 +6,9 @@ python bench/checkpoints.py [-n RUNS] [--memory 512M,2G] [--written 1,8,64,256] 
 
 BEFORE MiB are written once before the first checkpoint, which is measured too. Then WRITTEN MiB are
 written before each checkpoint; all sizes and levels take turns, so that a busy host treats them
-alike. At the end the guest reverts, once with a QEMU that waits and once without. It prints tables,
-and writes JSON with all values to FILE. The guests are idle.
+alike. A row has the level that was really used: where the host's kernel cannot do what was asked
+for, that is a lower one. At the end the guest reverts, once with a QEMU that waits and once
+without. It prints tables, and writes JSON with all values to FILE. The guests are idle.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ import json
 import mmap
 import os
 import platform
+import re
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quicksand import Sandbox
-from quicksand.config import parse_size
+from quicksand import Checkpoint, QuicksandError, Sandbox
+from quicksand.config import parse_memory
 from quicksand.host.paths import paths
-from quicksand.snapshots.tracking import LEVELS, VARIABLE
+from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 
 from quicksand_tui.cli.benchmark import MIB, revert_times, warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table
@@ -45,14 +48,25 @@ class Row:
     """What was measured with one guest, at one level, for one amount of written memory."""
 
     memory: str
-    level: str
+    asked: str
+    """The level that was to be measured."""
     written_mib: int
+    used: list[str] = field(default_factory=list)
+    """The level of each checkpoint."""
     pause_ms: list[float] = field(default_factory=list)
     call_s: list[float] = field(default_factory=list)
     plain_s: list[float] = field(default_factory=list)
     """Writing as many bytes to a new file past the page cache, with fsync."""
     stored_mib: list[float] = field(default_factory=list)
     tier_note: str = ""
+
+    @property
+    def level(self) -> str:
+        """What was measured; more than one, joined by +, if it differed between the runs."""
+        return "+".join(dict.fromkeys(self.used))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"level": self.level, **vars(self)}
 
     def cells(self) -> tuple[str, ...]:
         pause, call, plain, stored = (
@@ -92,13 +106,24 @@ def write_plainly(size: int) -> float:
             os.close(descriptor)
 
 
-async def take(sandbox: Sandbox, row: Row) -> None:
+def level_used(made: Checkpoint) -> str:
+    """The level at which a checkpoint was taken that is not a machine's first; its tier if that one
+    has no levels."""
+    if made.tier != "pages":
+        return made.tier
+    named = re.search(r"\(([a-z-]+)\)$", made.tier_note)
+    return named[1] if named is not None and named[1] in LEVELS else ANONYMOUS
+
+
+async def take(sandbox: Sandbox, row: Row, *, is_first: bool = False) -> None:
     """Write memory, take a checkpoint, and add what it cost to ``row``."""
     await write_memory(sandbox, row.written_mib, f"{row.written_mib}")
-    os.environ[VARIABLE] = row.level
+    os.environ[VARIABLE] = row.asked
     started = time.perf_counter()
     made = await sandbox.checkpoint()
     row.call_s.append(time.perf_counter() - started)
+    # The first copies all that was written at any level; from it on writes are tracked.
+    row.used.append(find_level().name if is_first else level_used(made))
     row.pause_ms.append(made.pause_s * 1000)
     row.stored_mib.append(made.bytes_written / MIB)
     row.plain_s.append(await asyncio.to_thread(write_plainly, made.bytes_written))
@@ -107,16 +132,25 @@ async def take(sandbox: Sandbox, row: Row) -> None:
     await sandbox.execute(f"rm -f /dev/shm/{row.written_mib}")
 
 
+def fitting(arguments: argparse.Namespace, memory: str) -> tuple[int, list[int]]:
+    """What of BEFORE and of WRITTEN fits into a guest; says what is left out."""
+    room = 2 * parse_memory(memory) // 3 // MIB
+    before = arguments.before if arguments.before <= room else 0
+    sizes = [size for size in arguments.written if before + size <= room]
+    left_out = {arguments.before, *arguments.written} - {before, *sizes}
+    for size in sorted(left_out):
+        print(f"left out: {size} MiB do not fit into a guest of {memory}", file=sys.stderr)
+    return before, sizes
+
+
 async def measure(arguments: argparse.Namespace, memory: str) -> tuple[list[Row], list[Any]]:
     """Measure guests of one size, one for each level."""
-    levels = arguments.levels.split(",")
-    # What does not fit into the guest is left out.
-    sizes = [int(size) for size in arguments.written.split(",")]
-    room = 2 * parse_size(memory, what="memory") // 3
-    before = arguments.before if arguments.before * MIB <= room else 0
-    sizes = [size for size in sizes if (before + size) * MIB <= room]
+    levels: list[str] = arguments.levels
+    before, sizes = fitting(arguments, memory)
     rows = {(level, size): Row(memory, level, size) for level in levels for size in sizes}
     first = [Row(memory, level, before) for level in levels if before]
+    if not rows:
+        return [], []
     reverts = []
     async with AsyncExitStack() as stack:
         guests = {
@@ -124,24 +158,24 @@ async def measure(arguments: argparse.Namespace, memory: str) -> tuple[list[Row]
             for level in levels
         }
         for row in first:
-            await take(guests[row.level], row)
-            await write_memory(guests[row.level], row.written_mib, "before")
+            await take(guests[row.asked], row, is_first=True)
+            await write_memory(guests[row.asked], row.written_mib, "before")
         for level, guest in guests.items():
             os.environ[VARIABLE] = level
             await guest.checkpoint("base")
         for _ in range(arguments.runs):
             for row in rows.values():
-                await take(guests[row.level], row)
+                await take(guests[row.asked], row)
         for level, guest in guests.items():
             os.environ[VARIABLE] = level
             waited, cold = await revert_times(guest, arguments.runs, memory)
-            reverts.append((memory, level, waited.values, cold.values))
+            reverts.append((memory, rows[level, sizes[-1]].level, waited.values, cold.values))
     return [*first, *rows.values()], reverts
 
 
 async def measure_all(arguments: argparse.Namespace) -> tuple[list[Row], list[Any]]:
     rows, reverts = [], []
-    for memory in arguments.memory.split(","):
+    for memory in arguments.memory:
         print(f"guests of {memory}", file=sys.stderr, flush=True)
         found = await measure(arguments, memory)
         rows += found[0]
@@ -149,16 +183,69 @@ async def measure_all(arguments: argparse.Namespace) -> tuple[list[Row], list[An
     return rows, reverts
 
 
-def main() -> None:
+def listed(parse: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """Reads words between commas, each once."""
+
+    def read(text: str) -> list[Any]:
+        return list(dict.fromkeys(parse(word) for word in text.split(",")))
+
+    return read
+
+
+def count_from(least: int) -> Callable[[str], int]:
+    """Reads a whole number."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        return int(text)
+
+    return read
+
+
+def memory_size(text: str) -> str:
+    """Reads the size of a guest's memory, which stays as it was written."""
+    try:
+        parse_memory(text)
+    except QuicksandError as error:
+        raise argparse.ArgumentTypeError(f"{error}: {error.hint}") from error
+    return text
+
+
+def level_name(text: str) -> str:
+    if text not in LEVELS:
+        raise argparse.ArgumentTypeError(f"there is no level {text!r}; one of {', '.join(LEVELS)}")
+    return text
+
+
+def writable(text: str) -> Path:
+    """Reads the path of a file that can be written, which it is only after an hour or so."""
+    path = Path(text)
+    is_new = not path.exists()
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+    if is_new:
+        path.unlink()
+    return path
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Reads the command line. Ends the program if something is wrong with it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("-n", "--runs", type=int, default=3)
+    parser.add_argument("-n", "--runs", type=count_from(1), default=3)
     parser.add_argument("--image", default="debian")
-    parser.add_argument("--memory", default="512M,1G,2G,4G")
-    parser.add_argument("--written", default="1,8,64")
-    parser.add_argument("--before", type=int, default=0)
-    parser.add_argument("--levels", default=LEVELS[0])
-    parser.add_argument("--out", type=Path, help="write JSON here")
-    arguments = parser.parse_args()
+    parser.add_argument("--memory", type=listed(memory_size), default="512M,1G,2G,4G")
+    parser.add_argument("--written", type=listed(count_from(1)), default="1,8,64")
+    parser.add_argument("--before", type=count_from(0), default=0)
+    parser.add_argument("--levels", type=listed(level_name), default=LEVELS[0])
+    parser.add_argument("--out", type=writable, help="write JSON here")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    arguments = parse()
     load = os.getloadavg()[0]
     rows, reverts = asyncio.run(measure_all(arguments))
     print_table(HEADS, [row.cells() for row in rows])
@@ -171,7 +258,7 @@ def main() -> None:
     )
     if arguments.out is not None:
         facts = {"host": platform.platform(), "load_before": load, "reverts": reverts}
-        rows_json = [vars(row) for row in rows]
+        rows_json = [row.to_json() for row in rows]
         arguments.out.write_text(json.dumps({**facts, "rows": rows_json}, indent=1) + "\n")
 
 

@@ -15,10 +15,11 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import parse_size
+from quicksand.config import parse_memory
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -76,9 +77,9 @@ def panel(
         parts.append(f'<path d="M{left + EDGE} {y:.1f}H{right}" stroke="#d0d7de"/>')
         parts.append(text(left + EDGE - 6, y + 4, f"{value:g} {unit}", "end"))
     parts += [text(across(value), HEIGHT - EDGE + 20, label(value)) for value in xs]
-    names = [*zip(lines, COLOURS, strict=False), ("plain write", "#8c959f")]
+    names = [*zip(lines, cycle(COLOURS), strict=False), ("plain write", "#8c959f")]
     ends: list[tuple[float, str, str]] = []
-    for (name, colour), line in zip(names, (*lines.values(), dashed), strict=False):
+    for (name, colour), line in zip(names, (*lines.values(), dashed), strict=True):
         if not line:
             continue
         path = "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y in sorted(line))
@@ -97,15 +98,16 @@ def draw(rows: list[dict[str, Any]]) -> str:
     """The whole picture, of rows of the first level that was measured."""
     level = rows[0]["level"]
     # Of one size the first row can be what was written before all others; the last one counts.
-    rows = list({(r["memory"], r["written_mib"]): r for r in rows if r["level"] == level}.values())
+    last = {(parse_memory(r["memory"]), r["written_mib"]): r for r in rows if r["level"] == level}
     pauses: dict[str, list[Point]] = {}
     calls: dict[str, list[Point]] = {}
     plain: dict[float, list[float]] = {}
-    for row in rows:
-        size, written = parse_size(row["memory"], what="memory") / GIB, float(row["written_mib"])
+    names: dict[int, str] = {}
+    """Sizes as they are written first: 1G is 1024M."""
+    for (memory, written), row in last.items():
         pause, call = statistics.median(row["pause_ms"]), statistics.median(row["call_s"])
-        pauses.setdefault(f"{written:g} MiB", []).append((size, pause))
-        calls.setdefault(row["memory"], []).append((written, call))
+        pauses.setdefault(f"{written:g} MiB", []).append((memory / GIB, pause))
+        calls.setdefault(names.setdefault(memory, row["memory"]), []).append((written, call))
         plain.setdefault(written, []).extend(row["plain_s"])
     dashed = [(written, statistics.median(found)) for written, found in plain.items()]
     parts = panel(
@@ -124,12 +126,36 @@ def draw(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows that bench/checkpoints.py has written. Raises OSError, or ValueError if there is
+    nothing in the file that could be drawn."""
+    try:
+        rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"]
+        drawn = [
+            values
+            for row in rows
+            for values in ([row["written_mib"]], row["pause_ms"], row["call_s"], row["plain_s"])
+        ]
+        # Axes are logarithmic.
+        is_drawable = bool(drawn) and all(values and min(values) > 0 for values in drawn)
+    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not what bench/checkpoints.py writes: {error!r}") from error
+    if not is_drawable:
+        raise ValueError(f"{path} has no rows, or rows with nothing above 0 to draw")
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("measured", type=Path, help="what bench/checkpoints.py has written")
     parser.add_argument("picture", type=Path)
     given = parser.parse_args()
-    given.picture.write_text(draw(json.loads(given.measured.read_text())["rows"]))
+    try:
+        given.picture.write_text(draw(read_rows(given.measured)))
+    except OSError as error:
+        parser.error(f"{error.filename}: {error.strerror}")
+    except ValueError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
