@@ -16,13 +16,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import mmap
 import os
 import platform
 import re
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -32,15 +30,15 @@ from typing import Any
 
 from quicksand import Checkpoint, QuicksandError, Sandbox
 from quicksand.config import parse_memory
-from quicksand.host.paths import paths
 from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 
-from quicksand_tui.cli.benchmark import MIB, revert_times, warm_sandbox, write_memory
+from quicksand_tui.cli.measuring.checkpoints import revert_times, write_plainly
+from quicksand_tui.cli.measuring.figure import MIB
+from quicksand_tui.cli.measuring.machines import warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table
 
 HEADS = ("GUEST", "LEVEL", "WRITTEN", "PAUSE ms", "CALL s", "PLAIN s", "STORED MiB")
 REVERT_HEADS = ("GUEST", "LEVEL", "REVERT s", "NONE WAITS s")
-STEP = 4 * MIB
 
 
 @dataclass
@@ -86,24 +84,6 @@ class Row:
 
 def median_of(values: list[float]) -> str:
     return f"{statistics.median(values):.2f}" if values else "-"
-
-
-def write_plainly(size: int) -> float:
-    """Seconds to write so many bytes to a new file and sync it."""
-    block = mmap.mmap(-1, STEP)
-    block[:] = os.urandom(MIB) * 4
-    with tempfile.TemporaryDirectory(dir=paths().data) as directory:
-        path = Path(directory) / "plain"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
-        try:
-            started = time.perf_counter()
-            left = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-            while left:
-                left -= os.write(descriptor, memoryview(block)[: min(left, STEP)])
-            os.fsync(descriptor)
-            return time.perf_counter() - started
-        finally:
-            os.close(descriptor)
 
 
 def level_used(made: Checkpoint) -> str:

@@ -20,7 +20,7 @@ from quicksand import Sandbox
 from quicksand.settings import STANDBY
 from quicksand.stats import process_usage
 
-from quicksand_tui.cli.benchmark import qemu_pid, warm_sandbox, write_memory
+from quicksand_tui.cli.measuring.machines import qemu_pid, warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table
 
 HEADS = (

@@ -9,9 +9,13 @@ import sys
 import pytest
 from quicksand.host.paths import Paths
 
-pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(600)]
+from quicksand_tui.cli.measuring import checkpoints
+
+pytestmark = pytest.mark.vm
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("standby", ["on", "off"])
 def test_every_row_has_values(places: Paths, monkeypatch: pytest.MonkeyPatch, standby: str) -> None:
     monkeypatch.setenv("QUICKSAND_STANDBY", standby)
@@ -23,3 +27,29 @@ def test_every_row_has_values(places: Paths, monkeypatch: pytest.MonkeyPatch, st
     waits = {name for name in figures if "spare" in name or name.startswith("revert to")}
     assert bool(waits) == (standby == "on")
     assert any(name.startswith("warm start") for name in figures)
+    processes = {name for name in figures if name.endswith("the whole process")}
+    assert processes == {
+        "`run IMAGE -- echo hi`, the whole process",
+        "`exec NAME -- true`, the whole process",
+        "`ps` beside 10 clones, the whole process",
+    }
+    assert {figure["none_waits"] for name, figure in figures.items() if name in waits} <= set(
+        figures
+    )
+
+
+async def test_the_large_guest_is_measured_right_after_it_has_written(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "LARGE", "512M")
+    monkeypatch.setattr(checkpoints, "LARGE_MIB", 128)
+    figures = {figure.name: figure for figure in await checkpoints.large_guest("debian", 1)}
+    call, plain, ratio, revert = (
+        next(figure.median for name, figure in figures.items() if name.startswith(begin))
+        for begin in ("whole call of", "plain write", "that whole call", "first revert")
+    )
+    assert ratio == call / plain
+    assert revert > 0
+    pause = next(figure for name, figure in figures.items() if "right after" in name)
+    assert float(pause.facts["written_mib"]) >= 128
+    assert pause.facts["mode"] == "template"

@@ -16,10 +16,12 @@ import sys
 from importlib import import_module
 from pathlib import Path
 import quicksand_tui.cli
-for path in Path(quicksand_tui.cli.__file__).parent.glob("*.py"):
+root = Path(quicksand_tui.cli.__file__).parent
+for path in root.rglob("*.py"):
     if path.stem.startswith("rich_"):
         continue  # imported when something is drawn
-    import_module(f"quicksand_tui.cli.{path.stem}")
+    name = ".".join(path.relative_to(root).with_suffix("").parts)
+    import_module(f"quicksand_tui.cli.{name}")
 """
 
 

@@ -1,0 +1,5 @@
+"""What `benchmark` measures, a module for each kind of thing: starts, commands, checkpoints, trees,
+clones, saves. Programs in bench/ measure with the same functions.
+
+Imported by `cli.benchmark` when it runs: it loads the engine.
+"""
