@@ -35,7 +35,7 @@ from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 from quicksand_tui.cli.measuring.checkpoints import revert_times, write_plainly
 from quicksand_tui.cli.measuring.figure import MIB
 from quicksand_tui.cli.measuring.machines import warm_sandbox, write_memory
-from quicksand_tui.cli.output import print_table
+from quicksand_tui.cli.output import complain, print_table
 
 HEADS = ("GUEST", "LEVEL", "WRITTEN", "PAUSE ms", "CALL s", "PLAIN s", "STORED MiB")
 REVERT_HEADS = ("GUEST", "LEVEL", "REVERT s", "NONE WAITS s")
@@ -153,14 +153,20 @@ async def measure(arguments: argparse.Namespace, memory: str) -> tuple[list[Row]
     return [*first, *rows.values()], reverts
 
 
-async def measure_all(arguments: argparse.Namespace) -> tuple[list[Row], list[Any]]:
-    rows, reverts = [], []
+async def measure_all(arguments: argparse.Namespace) -> tuple[list[Row], list[Any], bool]:
+    """Measure guests of all sizes; returns whether that was possible with each, too."""
+    rows, reverts, is_whole = [], [], True
     for memory in arguments.memory:
         print(f"guests of {memory}", file=sys.stderr, flush=True)
-        found = await measure(arguments, memory)
+        try:
+            found = await measure(arguments, memory)
+        except QuicksandError as error:  # what was measured of other sizes is worth keeping
+            is_whole = False
+            complain(error, about=f"guests of {memory} are left out")
+            continue
         rows += found[0]
         reverts += found[1]
-    return rows, reverts
+    return rows, reverts, is_whole
 
 
 def listed(parse: Callable[[str], Any]) -> Callable[[str], list[Any]]:
@@ -224,10 +230,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main() -> None:
+def main() -> int:
+    """Returns the exit code: 1 if guests of some size could not be measured."""
     arguments = parse()
     load = os.getloadavg()[0]
-    rows, reverts = asyncio.run(measure_all(arguments))
+    rows, reverts, is_whole = asyncio.run(measure_all(arguments))
     print_table(HEADS, [row.cells() for row in rows])
     print_table(
         REVERT_HEADS,
@@ -240,7 +247,8 @@ def main() -> None:
         facts = {"host": platform.platform(), "load_before": load, "reverts": reverts}
         rows_json = [row.to_json() for row in rows]
         arguments.out.write_text(json.dumps({**facts, "rows": rows_json}, indent=1) + "\n")
+    return 0 if is_whole else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

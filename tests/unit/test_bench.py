@@ -3,6 +3,7 @@ name what they have measured."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand import QuicksandError
 
 from bench import checkpoints, curves
 
@@ -80,6 +82,24 @@ def measured(memory: str, written: int, level: str = "write-protect") -> dict[st
     row = checkpoints.Row(memory, level, written, used=[level])
     row.pause_ms, row.call_s, row.plain_s = [7.0 + written, 8.0], [0.1, 0.2], [0.05 * written]
     return row.to_json()
+
+
+def test_guests_that_fail_do_not_take_the_others_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    async def measure(given: argparse.Namespace, memory: str) -> tuple[list[checkpoints.Row], Any]:
+        if memory == "64M":
+            raise QuicksandError("the guest has panicked", hint="give it more memory")
+        row = checkpoints.Row(memory, "anonymous", 1, ["anonymous"], [7.0], [0.1], [0.1], [3.0])
+        return [row], []
+
+    monkeypatch.setattr(checkpoints, "measure", measure)
+    out = tmp_path / "out.json"
+    monkeypatch.setattr("sys.argv", ["x", "--memory", "64M,512M", "--out", str(out)])
+    assert checkpoints.main() == 1
+    said = capsys.readouterr().err
+    assert "guests of 64M are left out: the guest has panicked\nhint: give it more" in said
+    assert [row["memory"] for row in json.loads(out.read_text())["rows"]] == ["512M"]
 
 
 SIZES = ("512M", "1G", "2048", "4G", "8G", "16G", "32G", "64G")
