@@ -317,15 +317,22 @@ def main() -> int:
     except KeyboardInterrupt:
         is_broken_off = True
     except QuicksandError as error:
-        print(f"tree_search: {error}", file=sys.stderr)
-        if error.hint and error.hint not in str(error):
-            print(f"hint: {error.hint}", file=sys.stderr)
+        complain(error)
         return 1
     if given.json:
         print(json.dumps(facts(search, is_broken_off=is_broken_off)))
     else:
         report(search, given, is_broken_off=is_broken_off)
     return 130 if is_broken_off else 0
+
+
+def complain(error: QuicksandError) -> None:
+    """Print an error and its hint. It can quote the guest, which must not steer the terminal."""
+    lines = [f"tree_search: {error}"]
+    if error.hint and error.hint not in str(error):
+        lines.append(f"hint: {error.hint}")
+    for line in "\n".join(lines).splitlines():
+        print("".join(c if c.isprintable() else "?" for c in line), file=sys.stderr)
 
 
 def rate(search: Search) -> float:

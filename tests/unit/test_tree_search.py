@@ -82,6 +82,11 @@ async def test_a_failed_attempt_is_no_dead_end() -> None:
     assert "--memory" in caught.value.hint
 
 
+def test_a_guest_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    tree_search.complain(GuestError("it said \x1b[2J\nand \x9b2J", hint="do this"))
+    assert capsys.readouterr().err == "tree_search: it said ?[2J\nand ?2J\nhint: do this\n"
+
+
 def search_tree(*words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, str(ROOT / "examples" / "tree_search.py"), *words]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
