@@ -73,6 +73,8 @@ def go_back(terminal: Terminal) -> None:
     """Press enter, apart from the letters before and behind it: typed quickly, they are text."""
     terminal.press("Home")
     terminal.press("Enter")
+    # A busy app would read what is typed next together with it.
+    terminal.until(lambda text: "enter goes back" not in text, what="revert that has begun")
 
 
 def test_answers_come_once_whatever_becomes_of_the_sandbox(

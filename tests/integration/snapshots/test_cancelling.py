@@ -21,7 +21,7 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.pivot import DISK, OURS
 from quicksand.snapshots.standby import make_ready
 
-from tests.conftest import wait_for
+from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
@@ -199,6 +199,25 @@ async def test_a_clone(vm: Sandbox, places: Paths, requests: Requests) -> None:
         for name in left:
             Registry(places).remove(Registry(places).find(name).id)
     assert [made.tag for made in vm.checkpoints()] == ["one"]
+
+
+async def test_a_start_at_a_checkpoint(vm: Sandbox, places: Paths, requests: Requests) -> None:
+    """The disk before it stays the sandbox's, until its machine runs."""
+    await prepare(vm)
+    await vm.stop()
+    for number in range(1, MOST):
+        if not await requests.cancel(vm.start(at="one"), number):
+            break
+        await asyncio.to_thread(
+            wait_for, lambda: not our_processes(str(places.data)), what="its processes to end"
+        )
+        assert Registry(places).find("box").run is None, requests.last
+        assert History(sandbox_dir(places, vm.id)).broken() == {}
+    assert await check(vm, places, disk={"one"}) == "one"
+    await vm.stop()
+    kept = next(made for made in vm.checkpoints() if made.auto)
+    await vm.start(at=kept.id)
+    assert await say(vm, "cat /root/f") == "two"
 
 
 async def test_a_removal_to_the_trash(vm: Sandbox, places: Paths, requests: Requests) -> None:

@@ -161,7 +161,7 @@ async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -
     async with shown(service) as (app, pilot):
         await select(pilot, DB)
         await open_tree(pilot)
-        assert "enter starts it there" in screen_text(app)
+        await until(lambda: "enter starts it there" in screen_text(app))
         await pilot.press("k", "enter")
         await until(lambda: "db: goes on from clean" in toasts(app))
         assert service.calls == [f"start {DB.id} at c1"]
@@ -172,7 +172,7 @@ async def test_what_enter_does_follows_the_state() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
         await open_tree(pilot)
-        assert "enter goes back" in screen_text(app)
+        await until(lambda: "enter goes back" in screen_text(app))
         service._change(WEB.id, State.STOPPED)
         await until(lambda: "enter starts it there" in screen_text(app))
         service._change(WEB.id, State.STARTING)
