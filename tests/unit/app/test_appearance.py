@@ -60,7 +60,7 @@ async def test_every_theme_can_be_chosen() -> None:
         for theme in app.available_themes:
             app.theme = theme
             await pilot.pause()
-            assert "● running" in screen_text(app)
+            await until(lambda: "● running" in screen_text(app))
 
 
 @pytest.mark.parametrize(

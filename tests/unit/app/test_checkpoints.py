@@ -135,7 +135,7 @@ async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> No
     async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         assert screen.table.selected_key == PAST.head
-        assert "enter goes back, U undoes it" in screen_text(app)
+        await until(lambda: "enter goes back, U undoes it" in screen_text(app))
         await go_to(pilot, screen, "c3")
         await pilot.press("j", "k", "k")
         service.hold = asyncio.Event()
@@ -256,7 +256,7 @@ async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> Non
     async with shown(service) as (app, pilot):
         screen = await open_tree(pilot)
         await go_to(pilot, screen, "c0ffee00")
-        assert "✗ c0ffee00" in screen_text(app)
+        await until(lambda: "✗ c0ffee00" in screen_text(app))
         await pilot.press("enter", "d")
         await until(lambda: len(toasts(app)) == 2)
         assert "cannot be read: no JSON" in toasts(app)[0]
@@ -343,7 +343,7 @@ async def test_foreign_tags_move_nothing_on_any_screen(
             assert all(char.isprintable() or char == "\n" for char in screen_text(app))
         await go_to(pilot, screen, made[-6].id)
         if not ascii_glyphs:
-            assert "[red]x[/]" in screen_text(app)
+            await until(lambda: "[red]x[/]" in screen_text(app))
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         assert all(char.isprintable() or char == "\n" for char in screen_text(app))

@@ -120,7 +120,7 @@ async def test_what_is_done_to_marked_ones_is_done_to_all_of_them() -> None:
         }
         await pilot.press("x")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        assert "Stop 2 sandboxes?" in screen_text(app)
+        await until(lambda: "Stop 2 sandboxes?" in screen_text(app))
         await pilot.press("ctrl+y")
         await until(lambda: not app.operations.jobs and len(service.calls) == 2)
         assert sorted(service.calls) == sorted([f"stop {WEB.id}", f"stop {PAUSED.id}"])
@@ -356,7 +356,7 @@ async def test_shells_of_a_deleted_sandbox_stay_until_they_are_left(
         service.calls.clear()
         service.world = replace(service.world, sandboxes=(other,))
         await until(lambda: "the sandbox was deleted" in screen_text(app))
-        assert "(deleted)" in screen_text(app)
+        await until(lambda: "(deleted)" in screen_text(app))
         assert app.focused is pane and app.main.selection.sandbox is None
         pane.post_message(Resize(pane.size, pane.size))
         await pilot.press(*"exit", "enter", "d", "y", "x")

@@ -107,7 +107,7 @@ async def test_what_is_lost_is_asked_for_as_by_the_key() -> None:
         await select(pilot, WEB)
         await type_line(pilot, "rm db")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        assert "Delete db?" in screen_text(app)
+        await until(lambda: "Delete db?" in screen_text(app))
         await pilot.press("ctrl+y")
         await until(lambda: f"delete {DB.id}" in service.calls)
         await until(lambda: not app.operations.jobs)

@@ -125,7 +125,7 @@ def test_the_end_of_a_job_is_told_by_glyph_word_and_message() -> None:
 async def test_nothing_yet_says_what_it_is_for() -> None:
     async with shown() as (app, pilot):
         await open_jobs(app, pilot)
-        assert "Nothing was done yet" in screen_text(app)
+        await until(lambda: "Nothing was done yet" in screen_text(app))
         await pilot.press("enter", "c")
         assert toasts(app) == ["only what is under way can be cancelled"]
         await pilot.press("J")
@@ -152,10 +152,10 @@ async def test_jobs_are_followed_and_the_selected_one_is_cancelled() -> None:
         await pilot.press("x")
         await until(lambda: f"start {DB.id}" in service.undone)
         await until(lambda: "○ start" in screen_text(app))
-        assert "Jobs · 1 under way" in screen_text(app)
+        await until(lambda: "Jobs · 1 under way" in screen_text(app))
         service.hold.set()
         await until(lambda: "✓ stop" in screen_text(app))
-        assert "Jobs · nothing under way" in screen_text(app)
+        await until(lambda: "Jobs · nothing under way" in screen_text(app))
 
 
 async def test_the_command_of_one_under_way_is_its_own() -> None:
@@ -196,7 +196,7 @@ async def test_a_failure_can_be_read_again_and_an_outcome_is_told() -> None:
         await until(lambda: isinstance(app.screen, ReportScreen))
         await pilot.pause()
         await until(lambda: "It was done" in screen_text(app))
-        assert "$ quicksand-tui resume builder" in screen_text(app)
+        await until(lambda: "$ quicksand-tui resume builder" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, JobsScreen))
         await pilot.press("j", "enter")

@@ -49,7 +49,7 @@ async def test_moving_up_stops_following_and_G_follows_again() -> None:
         await until(lambda: "line 0" in screen_text(app))
         service.logs[CONSOLE].pending = "later\n"
         await until(lambda: view.line_count > 201)
-        assert "line 0" in screen_text(app)
+        await until(lambda: "line 0" in screen_text(app))
         await pilot.press("G")
         await until(lambda: "later" in screen_text(app))
         await pilot.press("f")
@@ -65,7 +65,7 @@ async def test_search_goes_to_the_last_match_and_n_round_all() -> None:
         await until(lambda: view.line_count > 200)
         await pilot.press("slash", *"error", "enter")
         await until(lambda: "/error 4 of 4" in screen_text(app))
-        assert "ERROR 157" in screen_text(app)
+        await until(lambda: "ERROR 157" in screen_text(app))
         await pilot.press("N")
         await until(lambda: "/error 3 of 4" in screen_text(app))
         await pilot.press("n", "n")

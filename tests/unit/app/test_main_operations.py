@@ -186,7 +186,7 @@ async def test_P_pauses_and_enter_lets_it_go_on() -> None:
         await pilot.press("P")
         await until(lambda: "‖ paused    web" in screen_text(app))
         await until(lambda: "quicksand-tui pause web  ✓" in screen_text(app))
-        assert "P lets it go on" in screen_text(app)
+        await until(lambda: "P lets it go on" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "● running   web" in screen_text(app))
         await until(lambda: "quicksand-tui resume web  ✓" in screen_text(app))
@@ -259,7 +259,7 @@ async def test_the_question_of_leaving_closes_when_the_work_is_done() -> None:
 async def test_nothing_moves_when_the_first_command_is_shown() -> None:
     async with shown() as (app, pilot):
         before = app.main.sandboxes.region
-        assert "$ quicksand-tui shell web" in screen_text(app)
+        await until(lambda: "$ quicksand-tui shell web" in screen_text(app))
         await pilot.press("x")
         await until(lambda: "stop web  ✓" in screen_text(app))
         assert app.main.sandboxes.region == before

@@ -123,8 +123,8 @@ async def test_the_filter_works_as_one_types_and_escape_clears_it() -> None:
         await pilot.press("enter")
         await until(lambda: table.has_focus)
         await pilot.pause()
-        assert "Sandboxes /state:st" in screen_text(app)
-        assert "1 of 5" in screen_text(app)
+        await until(lambda: "Sandboxes /state:st" in screen_text(app))
+        await until(lambda: "1 of 5" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: table.row_count == 5)
 

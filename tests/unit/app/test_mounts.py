@@ -196,6 +196,7 @@ async def test_the_mounts_are_listed_and_one_is_taken_away() -> None:
     service = FakeService(MOUNTED)
     async with shown(service, size=(120, 36)) as (app, pilot):
         await open_list(pilot)
+        await until(lambda: "/mnt/data" in screen_text(app))
         text = screen_text(app)
         for word in ("Mounts of web", "/mnt/data", "/home/me/src", "ro", "not served", "at its st"):
             assert word in text
@@ -218,7 +219,7 @@ async def test_by_force_only_after_a_question() -> None:
         await open_list(pilot)
         await pilot.press("F")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        assert "get errors" in screen_text(app)
+        await until(lambda: "get errors" in screen_text(app))
         await pilot.press("F", "enter")
         await until(lambda: not isinstance(app.screen, ConfirmScreen))
         assert not [call for call in service.calls if call.startswith("unmount")]
@@ -239,13 +240,13 @@ async def test_one_that_is_in_use_stays_and_its_failure_is_shown() -> None:
         await open_list(pilot)
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, FailureScreen))
-        assert "is in use in the guest" in screen_text(app)
+        await until(lambda: "is in use in the guest" in screen_text(app))
 
 
 async def test_a_sandbox_without_mounts_says_how_to_get_one() -> None:
     async with shown(FakeService()) as (app, pilot):
         await open_list(pilot)
-        assert "M mounts a directory." in screen_text(app)
+        await until(lambda: "M mounts a directory." in screen_text(app))
         await pilot.press("d")
         await until(lambda: toasts(app))
         assert toasts(app) == ["no mount is selected"]
@@ -321,7 +322,7 @@ async def test_mount_alone_on_the_line_opens_the_form() -> None:
     async with shown(FakeService()) as (app, pilot):
         await enter(app, pilot, "mount web")
         await until(lambda: isinstance(app.screen, FormScreen))
-        assert "A directory in web" in screen_text(app)
+        await until(lambda: "A directory in web" in screen_text(app))
 
 
 def test_mounted_paths_are_completed_on_the_line() -> None:
@@ -341,7 +342,7 @@ async def test_clones_get_the_mounts_only_if_asked() -> None:
     async with shown(service) as (app, pilot):
         await pilot.press("b")
         await until(lambda: isinstance(app.screen, FormScreen))
-        assert "without them" in screen_text(app)
+        await until(lambda: "without them" in screen_text(app))
         await pilot.press("down", "right")
         await until(lambda: "clone web --mounts ro" in screen_text(app))
         await pilot.press("enter")

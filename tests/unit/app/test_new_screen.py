@@ -179,7 +179,7 @@ async def test_the_form_tells_where_a_save_comes_from_and_what_it_gets() -> None
         assert "mounts_only: only forwarded ports" in text
         form.query_one("#begin", Choice).value = f"save:{WIDE.key}"
         await until(lambda: "as saved: 8080:80" in screen_text(app))
-        assert "full: reaches all the host can" in screen_text(app)
+        await until(lambda: "full: reaches all the host can" in screen_text(app))
         assert "not made here" not in screen_text(app)
         put(form, port_forwards="9090:90")
         await until(lambda: "as saved: 8080:80" not in screen_text(app))
@@ -354,7 +354,7 @@ async def test_a_save_of_last_time_is_known_before_the_saves_are_read() -> None:
         form = await open_form(pilot, app)
         assert form.values["begin"] == f"save:{DEV.key}"
         assert (form.values["memory"], form.values["cpus"]) == ("1G", "")
-        assert "run dev --name dev-1 --memory 1G --detach" in screen_text(app)
+        await until(lambda: "run dev --name dev-1 --memory 1G --detach" in screen_text(app))
 
 
 async def test_a_name_that_another_program_takes_meanwhile_is_refused() -> None:
@@ -448,7 +448,7 @@ async def test_on_a_fresh_machine_n_begins_with_what_is_built_first() -> None:
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         await open_form(pilot, app)
-        assert "is built first" in screen_text(app)
+        await until(lambda: "is built first" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.made)
         assert service.made == [NewSpec(image="debian", name="debian-1", machine=USUAL)]

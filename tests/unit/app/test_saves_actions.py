@@ -179,7 +179,7 @@ async def test_deleting_asks_names_the_losses_and_the_chord_is_the_trash() -> No
         assert service.calls == [f"delete {DEV.key}"]
         assert last_command(app) == ("quicksand-tui saves rm dev", "done")
         await until(lambda: rows(app) == 4)
-        assert "3 in the trash" in screen_text(app)
+        await until(lambda: "3 in the trash" in screen_text(app))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_for_good_is_a_choice_within_the_question_only() -> None:
         assert service.calls == [f"delete {APP.key} {DAMAGED.key} now"]
         assert last_command(app)[0] == "quicksand-tui saves rm --now my-app damaged"
         await until(lambda: rows(app) == 3)
-        assert "2 in the trash" in screen_text(app)
+        await until(lambda: "2 in the trash" in screen_text(app))
         assert not browsing(app).browser.marked
 
 
@@ -323,7 +323,7 @@ async def test_an_import_shows_what_it_brought(
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, ReportScreen))
         await until(lambda: "Know that [b]it is full[/b]" in screen_text(app))
-        assert "dev3 is imported" in screen_text(app)
+        await until(lambda: "dev3 is imported" in screen_text(app))
         assert service.calls == [f"import {ImportSpec(file='x.quicksand', name='dev3')}"]
         await pilot.press("j", "k", "enter")
         await until(lambda: isinstance(app.screen, SavesScreen))

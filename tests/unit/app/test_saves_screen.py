@@ -55,7 +55,7 @@ async def test_saves_are_listed_and_the_selected_one_is_told_of() -> None:
         assert "$ quicksand-tui run my-app  as enter does" in text
         await go_to(pilot, DEV.key)
         await until(lambda: "led to the save dev2 and the sandbox web" in screen_text(app))
-        assert "frees 12K · 64M that others share stay" in screen_text(app)
+        await until(lambda: "frees 12K · 64M that others share stay" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, MainScreen))
 
@@ -64,7 +64,7 @@ async def test_nothing_yet_says_what_comes_next_and_a_new_one_appears() -> None:
     service = FakeService()
     service.kept = NOTHING
     async with saves_shown(service) as (app, pilot):
-        assert "V keeps a sandbox's disk as one" in screen_text(app)
+        await until(lambda: "V keeps a sandbox's disk as one" in screen_text(app))
         await pilot.press("d", "e")
         await until(lambda: toasts(app)[-1] == "no save is selected")
         service.kept = view_of(DEV)

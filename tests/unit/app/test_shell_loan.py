@@ -57,7 +57,7 @@ async def test_a_shell_that_could_not_be_opened_is_explained() -> None:
         await pilot.press("f")
         await until(lambda: isinstance(app.screen, FailureScreen))
         await pilot.pause()
-        assert "all agent sockets are in use" in screen_text(app)
+        await until(lambda: "all agent sockets are in use" in screen_text(app))
 
 
 LEFT = (
@@ -75,7 +75,7 @@ async def test_a_shell_that_was_left_is_offered() -> None:
         await pilot.press("f")
         await until(lambda: isinstance(app.screen, ShellsScreen))
         await until(lambda: "Come back to p2: -bash, 1m old" in screen_text(app))
-        assert "Come back to p1: [b]vi[/b] x, 10m old" in screen_text(app)
+        await until(lambda: "Come back to p1: [b]vi[/b] x, 10m old" in screen_text(app))
         await pilot.press("j", "enter")
         await until(lambda: app.lent)
         assert app.lent == [shell_argv(WEB.id, "p1")]

@@ -51,8 +51,8 @@ async def test_open_shells_are_asked_about_and_only_y_stops() -> None:
         service.calls.clear()
         await pilot.press("x")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        assert "Stop web?" in screen_text(app)
-        assert "The shells that are open in it end." in screen_text(app)
+        await until(lambda: "Stop web?" in screen_text(app))
+        await until(lambda: "The shells that are open in it end." in screen_text(app))
         await pilot.press("enter")
         await until(lambda: app.screen is app.main)
         assert service.calls == []
@@ -71,5 +71,5 @@ async def test_a_marked_one_that_the_filter_hides_is_named() -> None:
         await select(pilot, OTHER)
         await pilot.press("space", "slash", *"web", "enter", "x")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
-        assert "db: hidden by the filter" in screen_text(app)
+        await until(lambda: "db: hidden by the filter" in screen_text(app))
         assert service.calls == []

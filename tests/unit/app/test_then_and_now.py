@@ -83,8 +83,8 @@ async def test_both_are_shown_and_the_present_follows(monkeypatch: pytest.Monkey
     service = world()
     async with in_tree(service) as (app, _, _):
         await until(lambda: is_seen(app) and sides(app) == [{RED}, {BLUE}])
-        assert "upgraded" in screen_text(app)
-        assert "now" in screen_text(app)
+        await until(lambda: "upgraded" in screen_text(app))
+        await until(lambda: "now" in screen_text(app))
         service.pictures[""] = Image.new("RGB", (320, 200), GREEN)
         await until(lambda: sides(app) == [{RED}, {GREEN}])
         # The picture of the past is read once, though the present is looked at again and again.
@@ -137,7 +137,7 @@ async def test_a_stopped_sandbox_has_no_present_screen() -> None:
     service = world(replace(WITH_SCREEN, state=State.STOPPED))
     async with in_tree(service) as (app, _, _):
         await until(lambda: is_seen(app) and sides(app) == [{RED}, set()])
-        assert "now it is stopped" in screen_text(app)
+        await until(lambda: "now it is stopped" in screen_text(app))
         assert f"look {WEB.id}" not in service.calls
 
 
