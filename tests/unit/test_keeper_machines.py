@@ -295,6 +295,19 @@ async def test_what_is_kept_ends_when_its_time_is_over(scene: Scene) -> None:
     await scene.unharmed()
 
 
+async def test_each_that_is_kept_has_its_own_time_and_a_guard_holds_up_none(scene: Scene) -> None:
+    link, other = await scene.link(), await scene.link()
+    first = await scene.start(link, "2")
+    second = await scene.start(link, "3")
+    await other.ask("guard", on=True)
+    await link.ask("keep", name="3", seconds=60)
+    await link.ask("keep", name="2", seconds=0.05)
+    await scene.died(first)
+    await scene.settled()
+    assert alive(second)
+    await scene.unharmed()
+
+
 async def test_what_was_taken_back_in_time_does_not_end(scene: Scene) -> None:
     link = await scene.link()
     pid = await scene.start(link, "2")

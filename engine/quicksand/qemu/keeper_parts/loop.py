@@ -199,8 +199,8 @@ class Keeper:
             for descriptor, _ in self.poll.poll(timeout):
                 if (handler := self.handlers.get(descriptor)) is not None:
                     handler()
-            if not self.is_guarded():
-                for machine in self.machines.values():
+            for machine in self.machines.values():
+                if not self.is_guarded():
                     machine.space.look()
                 if machine.ends_at is not None and time.monotonic() >= machine.ends_at:
                     machine.kill()
