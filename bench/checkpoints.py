@@ -207,13 +207,15 @@ def level_name(text: str) -> str:
 def writable(text: str) -> Path:
     """Reads the path of a file that can be written, which it is only after an hour or so."""
     path = Path(text)
-    is_new = not path.exists()
     try:
-        path.open("a").close()
+        try:
+            path.open("x").close()
+        except FileExistsError:
+            path.open("a").close()
+        else:
+            path.unlink()  # only this made it
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
-    if is_new:
-        path.unlink()
     return path
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from quicksand.errors import MachineError, StateError
+from quicksand.errors import MachineError, QuicksandError, StateError
 from quicksand.host.files import map_os_errors, sync_dir
 from quicksand.host.lease import is_leased
 from quicksand.host.removal import remove
@@ -102,8 +102,10 @@ class Capture(ABC):
         try:
             await to_the_end(self._freeze(resume))
         except asyncio.CancelledError:
-            if not resume and not self._run.paused:
-                await to_the_end(self._monitor.execute("cont"))
+            # If QEMU has ended meanwhile, the cancellation is still what the caller is told of.
+            with contextlib.suppress(QuicksandError):
+                if not resume and not self._run.paused:
+                    await to_the_end(self._monitor.execute("cont"))
             raise
 
     async def _freeze(self, resume: bool) -> None:
