@@ -102,6 +102,7 @@ async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table(
         await pilot.press("4")
         await pilot.pause()
         table = app.main.checkpoints.table
+        await until(lambda: "WWWWW" in table.render_line(len(ODD)).text)
         lines = [table.render_line(y) for y in range(len(ODD) + 1)]
         for line, text in zip(lines[1:], ODD, strict=True):
             assert cell_len(line.text) == line.cell_length == lines[0].cell_length
