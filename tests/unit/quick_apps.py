@@ -4,6 +4,8 @@ the style sheets, which are the same for every test, are parsed once."""
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -18,6 +20,10 @@ SOON_S = 0.01
 
 COMPUTES_S = 0.0005
 """A thread that uses less of the processor in `SOON_S` waits for something itself."""
+
+TURN_S = 0.05
+"""A turn of the loop counts as so long at most. On a busy host one can take a second, and what it
+made ready has not had its own turn then."""
 
 usual_wait = textual.pilot.wait_for_idle  # type: ignore[attr-defined]
 """Textual's own `wait_for_idle`."""
@@ -35,7 +41,7 @@ def install() -> None:
 
 async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
     """Wait until no callback is ready, no timer is due soon and no thread computes, at most
-    ``max_sleep`` seconds.
+    ``max_sleep`` seconds, of which a turn of the loop takes TURN_S at most.
 
     Textual's own goes by the clock: the process has used next to no processor for 20 ms. That costs
     the 20 ms twice behind each key, and takes a process that did not get its turn on a busy host
@@ -43,13 +49,14 @@ async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
     """
     # What is looked at here of asyncio is private, and the same from Python 3.11 on.
     loop: Any = asyncio.get_running_loop()
-    deadline = loop.time() + max_sleep
-    looks = 0
+    waited, looks = 0.0, 0
     # Between two looks the loop has taken what its sockets and pipes have.
-    while looks < 2 and loop.time() < deadline:
+    while looks < 2 and waited < max_sleep:
+        began = loop.time()
         await asyncio.sleep(0)
         busy = loop._ready or await _wait_for_timer(loop) or await _computes(loop)
         looks = 0 if busy else looks + 1
+        waited += min(loop.time() - began, TURN_S)
 
 
 async def _wait_for_timer(loop: Any) -> bool:
@@ -70,7 +77,16 @@ async def _computes(loop: Any) -> bool:
         return False
     used = process_time()
     await asyncio.sleep(SOON_S)
-    return process_time() - used > COMPUTES_S
+    return process_time() - used > COMPUTES_S or any(map(_wants_its_turn, pool._threads))
+
+
+def _wants_its_turn(thread: threading.Thread) -> bool:
+    """Whether the host was too busy to let that thread go on, or it waits for a disk (proc(5))."""
+    try:
+        stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    except OSError:  # the thread has just ended, or this is not Linux
+        return False
+    return stat.rpartition(")")[2].split()[0] in "RD"
 
 
 def parse_once(

@@ -102,11 +102,12 @@ def differs(found: Image.Image, wanted: Image.Image) -> float:
     return max(ImageStat.Stat(ImageChops.difference(found, scaled)).mean)
 
 
-def shows(terminal: PtyTerminal, picture: Image.Image) -> None:
-    """Waits until the terminal shows that picture, in images and nothing else."""
+def shows(terminal: PtyTerminal, picture: Image.Image) -> set[Place]:
+    """Waits until the terminal shows that picture, in images and nothing else; where it does."""
+    found: list[Place] = []
 
     def is_there() -> bool:
-        found = places(terminal)
+        found[:] = places(terminal)
         if not found:
             return False
         left, top, right, bottom = box_of(found)
@@ -114,6 +115,7 @@ def shows(terminal: PtyTerminal, picture: Image.Image) -> None:
         return is_whole and differs(shown(terminal), picture) < 8
 
     wait_for(is_there, what="the picture", timeout=20)
+    return set(found)
 
 
 def open_desktop(terminal: PtyTerminal) -> None:
@@ -209,15 +211,13 @@ def test_a_screen_at_rest_costs_nothing_and_a_change_only_its_tiles(screen: Fake
 def test_a_dialog_lies_over_the_picture_and_nothing_of_either_stays(screen: FakeDesktop) -> None:
     with watching(screen) as terminal:
         open_desktop(terminal)
-        shows(terminal, desktop())
-        whole = set(places(terminal))
+        whole = shows(terminal, desktop())
         terminal.type(b"\x1d?")  # the help, which tints what is below
         terminal.sees("Show all keys")
         wait_for(lambda: not places(terminal), what="half cells below", timeout=20)
         wait_for(lambda: images(terminal).images == {}, what="the images to be deleted")
         terminal.type(b"\x1b")
-        shows(terminal, desktop())
-        assert set(places(terminal)) == whole
+        assert shows(terminal, desktop()) == whole
         terminal.type(b"\x1dd")
         terminal.sees("q quit")
         terminal.type(b"l")  # the log
@@ -226,8 +226,7 @@ def test_a_dialog_lies_over_the_picture_and_nothing_of_either_stays(screen: Fake
         terminal.type(b"\x1b")
         terminal.sees("n new")
         open_desktop(terminal)
-        shows(terminal, desktop())
-        assert set(places(terminal)) == whole
+        assert shows(terminal, desktop()) == whole
         leave(terminal)
 
 
@@ -236,8 +235,7 @@ def test_a_toast_over_the_picture_leaves_it_whole(screen: FakeDesktop) -> None:
         open_desktop(terminal)
         terminal.type(b"\x1dz")
         screen.show(desktop(1280, 720))
-        shows(terminal, desktop(1280, 720))
-        whole = set(places(terminal))
+        whole = shows(terminal, desktop(1280, 720))
         for _ in range(4):
             terminal.type(b"\x1dk")  # no such command: a toast says so
         wait_for(lambda: set(places(terminal)) < whole, what="toasts over the picture")
@@ -302,7 +300,7 @@ def test_two_viewers_of_a_guest_that_changes_its_mode_all_the_time_until_it_ends
         screen.end()
         for terminal in (one, other):
             terminal.sees("has ended")
-        assert not places(one)
+        wait_for(lambda: not places(one), what="a text without images")
         wait_for(lambda: images(one).images == {}, what="the images to be deleted")
         other.type(b"\x1dd")
         other.sees("q quit")
