@@ -34,6 +34,10 @@ AT_ONCE = 6
 """Characters in one report, of four events each at most: the X server's evdev driver keeps 32 until
 a report ends (xf86-input-evdev, EVDEV_MAXQUEUE)."""
 
+READ_S = 0.012
+"""Seconds that the guest's programs have to read a report, at least, once its kernel has taken it.
+Where nothing holds the guest up, that is within the time that CHARACTERS_PER_S gives."""
+
 MOVES_PER_S = 200.0
 
 TAP_S = 0.02
@@ -100,6 +104,10 @@ class Hands:
             await pace.step(len(some))
             # In one report, so that no key is held, and repeated, while this process waits.
             await keyboard.send([event for character in some for event in _stroke(character)])
+            # A guest that a busy host held up would else take several reports at once, and its
+            # programs have no room for three.
+            await keyboard.until_taken()
+            pace.rest(READ_S)
 
     async def press(self, keys: Sequence[str], *, hold_s: float = TAP_S) -> None:
         """Press keys together, the first one first, hold them, and release them. Those that were

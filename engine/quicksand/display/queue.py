@@ -58,6 +58,8 @@ class EventQueue:
         self._path = f"/machine/peripheral/{device}/virtio-backend"
         self._free = 0
         """Buffers that were free when last asked, less those used since."""
+        self._most = 0
+        """The most buffers that ever were free."""
         self._counts = True
         """Whether this QEMU can be asked."""
 
@@ -85,6 +87,12 @@ class EventQueue:
         await self._monitor.execute("input-send-event", events=list(events))
         self._free -= needed
 
+    async def until_taken(self) -> None:
+        """Wait until the guest's kernel has taken all events, if this QEMU can be asked. Raises as
+        `send`."""
+        if self._counts:
+            await self._wait_for(self._most)
+
     async def _wait_for(self, needed: int) -> None:
         deadline = asyncio.get_running_loop().time() + WAIT_S
         while (free := await self._count_free()) < needed:
@@ -97,6 +105,7 @@ class EventQueue:
                 )
             await asyncio.sleep(POLL_S)
         self._free = free
+        self._most = max(free, self._most)
 
     async def _count_free(self) -> int:
         try:
@@ -133,6 +142,10 @@ class Pace:
         if now < self._next:
             await asyncio.sleep(self._next - now)
         self._next = max(now, self._next) + count * self._interval
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so long from now on."""
+        self._next = max(self._next, asyncio.get_running_loop().time() + seconds)
 
 
 class Queues:

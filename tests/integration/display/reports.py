@@ -48,8 +48,8 @@ class Report(NamedTuple):
 
 
 class Reports:
-    """The events that a guest has seen since it was asked last. They are read by `cat`, since a
-    slow program would lose some."""
+    """The events that a guest has seen since it was asked last. They are read by `cat` to a file,
+    since a slow program, or one whose output is not taken at once, would lose some."""
 
     def __init__(self, vm: Sandbox) -> None:
         self._vm = vm
@@ -61,7 +61,10 @@ class Reports:
         for device, word in DEVICES.items():
             name = await say(self._vm, FIND.format(name=word))
             # What is written first tells that the device is open.
-            script = f"exec </dev/input/{name} && echo && exec cat"
+            script = (
+                f"exec 3</dev/input/{name} && file=$(mktemp) && echo >$file && "
+                "{ cat <&3 >>$file & exec tail -f -c +1 $file; }"
+            )
             command = await self._vm.spawn(script, timeout=None)
             ready = asyncio.Event()
             self._readers.append(asyncio.ensure_future(self._read(device, command, ready)))

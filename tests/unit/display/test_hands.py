@@ -120,7 +120,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHARACTERS_PER_S", "MOVES_PER_S"):
         monkeypatch.setattr(hands, name, 1e9)
     monkeypatch.setattr(queue, "POLL_S", 0.0)
-    for name in ("TAP_S", "BETWEEN_CLICKS_S"):
+    for name in ("TAP_S", "BETWEEN_CLICKS_S", "READ_S"):
         monkeypatch.setattr(hands, name, 0.0)
 
 
@@ -138,6 +138,22 @@ async def test_all_of_a_text_arrives_however_slow_the_guest(machine: MachineDir,
     async with turn(machine, qemu) as keyboard:
         await keyboard.type(text)
     assert (qemu.typed, qemu.dropped, qemu.down) == (text, 0, set())
+
+
+async def test_the_next_report_waits_until_the_guest_has_taken_the_last(
+    machine: MachineDir,
+) -> None:
+    """Else a guest that was held up takes several at once, and its programs have no room."""
+    waiting: list[int] = []
+
+    class Noting(FakeQemu):
+        def _take(self, events: list[Any]) -> None:
+            waiting.append(self.used["keyboard"] + QUEUE - self.offered["keyboard"])
+            super()._take(events)
+
+    async with turn(machine, Noting(pace=5)) as keyboard:
+        await keyboard.type("x" * 60)
+    assert waiting == [0] * 10
 
 
 async def test_counters_that_wrap(machine: MachineDir) -> None:
