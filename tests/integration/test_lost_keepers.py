@@ -17,6 +17,7 @@ from quicksand import NetworkMode, PortForward, Sandbox, Status
 from quicksand.errors import StateError
 from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths
+from quicksand.host.paths import paths as find_paths
 from quicksand.host.processes import Kind, processes_of
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.orphans import end_orphans, find_orphans, find_unkept
@@ -70,6 +71,9 @@ def kill_keeper(root: Path) -> int:
     (pid,) = pids(root, Kind.KEEPER)
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: pid not in pids(root, Kind.KEEPER), what="the keeper's death")
+    # The kernel closes its files later: until then it counts as alive, and gets no successor.
+    lock = runtime_dir(find_paths(), root.name).keeper_lock
+    wait_for(lambda: not is_locked(lock), what="the lock of the dead keeper")
     return pid
 
 

@@ -95,16 +95,24 @@ class Reports:
             self._more.set()
 
     async def until(self, last: tuple[int, int, int]) -> list[Report]:
-        """All events up to the one with this kind, code and value."""
+        """All events of one device up to the one with this kind, code and value. Those of the other
+        stay: they come in an order of their own."""
         async with asyncio.timeout(60):
             while True:
                 for number, report in enumerate(self._seen):
                     if report[1:] == last:
-                        found, self._seen = self._seen[: number + 1], self._seen[number + 1 :]
-                        assert not any(report.kind == EV_SYN for report in found), "events are lost"
-                        return found
+                        return self._take(number)
                 self._more.clear()
                 await self._more.wait()
+
+    def _take(self, last: int) -> list[Report]:
+        """The events of that one's device, up to it."""
+        device = self._seen[last].device
+        found = [report for report in self._seen[: last + 1] if report.device == device]
+        others = [report for report in self._seen[: last + 1] if report.device != device]
+        self._seen = others + self._seen[last + 1 :]
+        assert not any(report.kind == EV_SYN for report in found), "events are lost"
+        return found
 
 
 def text_of(reports: list[Report]) -> str:
