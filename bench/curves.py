@@ -97,7 +97,7 @@ def panel(
 def draw(rows: list[dict[str, Any]]) -> str:
     """The whole picture, of rows of the first level that was measured."""
     level = rows[0]["level"]
-    # A size may have been measured twice: before all others, and again among them. That one counts.
+    # A size may have been measured twice, before all others and among them: the later one counts.
     last = {(parse_memory(r["memory"]), r["written_mib"]): r for r in rows if r["level"] == level}
     pauses: dict[str, list[Point]] = {}
     calls: dict[str, list[Point]] = {}

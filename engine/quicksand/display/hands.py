@@ -104,8 +104,8 @@ class Hands:
             await pace.step(len(some))
             # In one report, so that no key is held, and repeated, while this process waits.
             await keyboard.send([event for character in some for event in _stroke(character)])
-            # A guest that a busy host held up would else take several reports at once, and its
-            # programs have no room for three.
+            # A guest that a busy host has held up takes all reports that wait for it at once, and
+            # its programs have no room for three.
             await keyboard.until_taken()
             pace.rest(READ_S)
 

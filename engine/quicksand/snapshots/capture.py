@@ -102,7 +102,7 @@ class Capture(ABC):
         try:
             await to_the_end(self._freeze(resume))
         except asyncio.CancelledError:
-            # If QEMU has ended meanwhile, the cancellation is still what the caller is told of.
+            # The caller is told of the cancellation, even if QEMU has ended meanwhile.
             with contextlib.suppress(QuicksandError):
                 if not resume and not self._run.paused:
                     await to_the_end(self._monitor.execute("cont"))
