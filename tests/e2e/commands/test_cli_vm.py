@@ -165,8 +165,8 @@ def consume(process: subprocess.Popen[bytes]) -> Consumed:
 
 
 def peak_memory(process: subprocess.Popen[bytes]) -> int:
-    """The most memory that a running process has had, in bytes; 0 if it has ended. (A child's rusage
-    would count what its parent had before the exec.)"""
+    """The most memory that a running process has had, in bytes; 0 once it has ended. (A child's
+    rusage would count what its parent had before the exec.)"""
     status = Path(f"/proc/{process.pid}/status").read_text()
     lines = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(lines[0].split()[1]) * 1024 if lines else 0

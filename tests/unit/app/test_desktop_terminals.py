@@ -223,7 +223,7 @@ def test_a_dialog_lies_over_the_picture_and_nothing_of_either_stays(screen: Fake
         terminal.type(b"l")  # the log
         wait_for(lambda: not places(terminal), what="another tab", timeout=20)
         wait_for(lambda: images(terminal).images == {}, what="the images to be deleted")
-        terminal.sees("f follow")  # the footer is drawn after the tab: an older one has "n new", too
+        terminal.sees("f follow")  # drawn after the tab: an older footer has "n new"
         terminal.type(b"\x1b")
         terminal.sees("n new")
         open_desktop(terminal)
