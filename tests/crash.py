@@ -23,6 +23,7 @@ from typing import Any
 from quicksand import PortForward, Sandbox
 from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths, paths
+from quicksand.host.processes import Kind, Process, processes_of
 from quicksand.host.removal import MARK
 from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.registry import Registry
@@ -131,6 +132,8 @@ class Box:
         self.contents: dict[str, Content] = {}
         self.steps = {"checkpoint": 90, "revert": 160, "clone": 150, "delete": 40}
         self.seconds = {"checkpoint": 0.25, "revert": 0.55, "clone": 0.6, "delete": 0.02}
+        self.keepers: list[Process] = []
+        """Those of the sandbox before the last accident."""
         self.counts: collections.Counter[str] = collections.Counter()
 
     @property
@@ -226,6 +229,7 @@ class Box:
         await self.change()
         cloned = self.now
         before = {node.id: node for node in self.history.nodes()}
+        self.keepers = [p for p in processes_of(self.place.root) if p.kind is Kind.KEEPER]
         order = Order(point.what, NAME, point.tag, point.when, point.at, point.targets)
         answer = await asyncio.wait_for(asyncio.to_thread(self.client.order, order), 90)
         if answer is None:
@@ -268,8 +272,12 @@ class Box:
             target = self.contents[point.tag]
             allowed[target.sums[1]] = target
         self.vm.close()
-        # If all keepers are dead, too, nobody tidies up before the next command.
-        if not {"keeper", "keepers"} & {*point.targets}:
+        # If all keepers are dead, too, nobody tidies up before the next command. One that is still
+        # dying would get no successor.
+        if {"keeper", "keepers"} & {*point.targets}:
+            if not point.answer or point.answer["struck"]:
+                wait_for(self.are_keepers_dead, what="the dying to have died", timeout=PATIENCE_S)
+        else:
             wait_for(self.is_settled, what="the dying to have died", timeout=PATIENCE_S)
         self.vm = Sandbox.open(NAME)
         if self.vm.is_running:
@@ -306,6 +314,9 @@ class Box:
         assert sums[1] in allowed, "the disk is neither the old one nor the new one"
         self.now = allowed[sums[1]]
         assert sums == self.now.sums, "memory and disk are of different instants"
+
+    def are_keepers_dead(self) -> bool:
+        return not any(keeper.is_there for keeper in self.keepers)
 
     def is_settled(self) -> bool:
         """Whether whatever ends, since its client or its keeper ended, has done so."""
@@ -344,9 +355,13 @@ class Box:
         runtime = runtime_dir(self.paths, self.vm.id)
         await self.vm._checkpoints.settle()
         assert len(self.waiting()) <= 1
-        names = {path.name for path in runtime.root.iterdir()} - self.waiting()
         own = {MARK, "keeper.sock", "keeper.lock", "current", runtime.current().name}
-        assert names == own, names
+
+        def names() -> set[str]:
+            return {path.name for path in runtime.root.iterdir()} - self.waiting()
+
+        # The machine before the revert ends behind it.
+        wait_for(lambda: names() == own, what=f"{own} alone", timeout=PATIENCE_S)
 
     async def check_clones(self, cloned: Content) -> None:
         for id_ in [entry.id for entry in Sandbox.list() if entry.id != self.vm.id]:

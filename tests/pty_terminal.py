@@ -144,6 +144,14 @@ class PtyTerminal:
         except AssertionError:
             raise AssertionError(f"no {words} on this screen:\n{self.text}") from None
 
+    def rests(self, seconds: float = 1.0) -> None:
+        """Wait until nothing was written for a while."""
+
+        def is_at_rest() -> bool:
+            return time.monotonic() - self.times[-1][0] > seconds
+
+        wait_for(is_at_rest, what="a terminal at rest", timeout=20)
+
     def quits(self) -> int:
         """Press q until the program has ended; its status. One that follows another key at once is
         taken for a letter of a text."""
@@ -163,18 +171,10 @@ class PtyTerminal:
     def ends(self, timeout: float = 20.0) -> int:
         """Wait until the program has ended and all is read; return its status."""
         status = self.process.wait(timeout)
-        size = -1
-        while size != len(self.output):
-            size = len(self.output)
-            self._pump_once()
+        with contextlib.suppress(OSError):  # the terminal is gone
+            while self._read():
+                pass
         return status
-
-    def _pump_once(self) -> None:
-        pumped = threading.Event()
-        wait_for(
-            lambda: pumped.is_set() or not select.select([self.master], [], [], 0)[0],
-            what="the output to be read",
-        )
 
     def _serve(self) -> None:
         while not self._ended.is_set():
@@ -184,20 +184,26 @@ class PtyTerminal:
             readable, _, _ = select.select([self.master], [], [], wait)
             if readable:
                 try:
-                    data = os.read(self.master, 65536)
+                    self._read()
                 except OSError:
                     return
-                self._take(data)
             while self._due and self._due[0][0] <= time.monotonic():
                 with contextlib.suppress(OSError):
                     os.write(self.master, self._due.popleft()[1])
 
+    def _read(self) -> bool:
+        """Read some of the output; False if there is none. Raises OSError."""
+        with self._lock:
+            if not select.select([self.master], [], [], 0)[0]:
+                return False
+            self._take(os.read(self.master, 65536))
+            return True
+
     def _take(self, data: bytes) -> None:
         now = time.monotonic()
-        with self._lock:
-            self.output += data
-            self.times.append((now, len(self.output)))
-            self._screen.feed(data)
+        self.output += data
+        self.times.append((now, len(self.output)))
+        self._screen.feed(data)
         unseen = bytes(self.output[self._answered_to :])
         found = [
             (match.start(), match.end(), answer)

@@ -75,9 +75,9 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("━ Sandboxes ━", "$ quicksand-tui shell debian-1")
 
         terminal.press("P")
-        terminal.sees("‖ paused    debian-1", "$ quicksand-tui pause debian-1")
+        terminal.sees("‖ paused    debian-1", "$ quicksand-tui pause debian-1  ✓")
         terminal.press("P")
-        terminal.sees("● running   debian-1", "$ quicksand-tui resume debian-1")
+        terminal.sees("● running   debian-1", "$ quicksand-tui resume debian-1  ✓")
 
         terminal.press("l")
         terminal.sees("debian-1 · console", "following")
@@ -99,7 +99,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.press("d")
         terminal.sees("Delete debian-1?")
         terminal.answer("C-y", "Delete debian-1?")
-        terminal.sees("No sandboxes yet")
+        terminal.sees("No sandboxes yet", "debian-1 is in the trash")
         assert states(places) == []
 
         terminal.press("q")
@@ -395,7 +395,7 @@ def test_what_is_typed_where_no_shell_is_loses_nothing_and_undo_brings_a_delete_
         for text in ("ready to delete yes", "quit undo exit next six kill"):
             terminal.type(text)
             terminal.sees("That was typed text")
-        for letter in "ready to delete yes":
+        for letter in "ready to delete":
             terminal.type(letter)
         terminal.paste("ready to delete yes")
         terminal.sees("Pasting is refused here")

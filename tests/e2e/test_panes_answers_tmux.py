@@ -93,13 +93,14 @@ def test_answers_come_once_whatever_becomes_of_the_sandbox(
     go_back(terminal)
     seen.expected = seen.answers
     seen.only("b")  # typed at once, and meant for the past
-    terminal.sees("reverted to 'asked'")
+    terminal.sees("$ quicksand-tui revert debian-1 asked  ✓")
     terminal.prefixed("U")
     terminal.sees("back where it was")
     seen.expected = seen.answers + "a"
     seen.only("c")
 
     terminal.prefixed("d")
+    terminal.sees("━ Sandboxes ━")
     terminal.press("q")
     left_clean(terminal, 0)
     with Terminal(APP, columns=100, rows=30) as again:
@@ -130,6 +131,7 @@ def follow_with_the_command(app: Terminal, seen: Typed) -> None:
         seen.only("f", on=other)
         seen.only("g", on=app)
     app.prefixed("d")
+    app.sees("━ Sandboxes ━")
     app.press("q")
     left_clean(app, 0)
     with Terminal([*APP, "shell", "debian-1", "--session", "p1"], columns=90, rows=20) as alone:
@@ -149,7 +151,7 @@ def test_vim_gets_what_is_typed_behind_a_revert(terminal: Terminal) -> None:
     terminal.sees("● in-vim", "enter goes back")
     go_back(terminal)
     terminal.type("ihello")
-    terminal.sees("hello", "reverted to 'in-vim'")
+    terminal.sees("hello", "$ quicksand-tui revert debian-1 in-vim  ✓")
     terminal.press("Escape")
     terminal.type(":wq")
     terminal.press("Enter")

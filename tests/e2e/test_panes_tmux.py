@@ -131,8 +131,14 @@ def test_panes_come_back_as_they_lay_and_in_two_apps_at_once(terminal: Terminal)
     unmoved = places_of(terminal.text)
     terminal.press("C-]", "C-Left")
     terminal.until(lambda text: "third-42" in text.split(" 3 shell")[0], what="another place")
-    terminal.until(lambda text: places_of(text) != unmoved, what="another width")
-    before = places_of(terminal.text)
+    before: list[tuple[int, int]] = []
+
+    def is_moved(text: str) -> bool:
+        before[:] = places_of(text)
+        columns = {column for _, column in before}
+        return before != unmoved and (len(before), len(columns)) == (3, 2)
+
+    terminal.until(is_moved, what="another width")
     assert len({row for row, _ in before}) == 2, "one is below another"
     terminal.prefixed("z")
     terminal.until(lambda text: "zoomed" in text, what="one pane alone")
@@ -151,9 +157,11 @@ def test_panes_come_back_as_they_lay_and_in_two_apps_at_once(terminal: Terminal)
         second.sees("both-42")
         terminal.sees("both-42")
         second.prefixed("d")
+        second.sees("━ Sandboxes ━")
         second.press("q")
         left_clean(second, 0)
     terminal.prefixed("d")
+    terminal.sees("━ Sandboxes ━")
     terminal.press("q")
     left_clean(terminal, 0)
     with Terminal(APP, columns=120, rows=36) as again:

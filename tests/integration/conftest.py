@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from quicksand import waking
 from quicksand.host.paths import Paths
+from quicksand.snapshots import rehearsal, standby
+from quicksand.spares import claiming, handover
 
 from tests.conftest import fresh_places, our_processes, wait_for
 
@@ -22,3 +25,17 @@ def places(prepared: Paths) -> Iterator[Paths]:
     with fresh_places(prepared) as found:
         yield found
         wait_for(lambda: not our_processes(str(found.data)), what="its processes to end")
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that waits is taken over, however long a busy host holds it up. Otherwise a start
+    or a revert does without it after a second or two."""
+    for module, name in (
+        (claiming, "ANSWER_S"),
+        (handover, "CONNECT_S"),
+        (rehearsal, "LIMIT_S"),
+        (standby, "ADOPT_S"),
+        (waking, "FIRST_HELLO_S"),
+    ):
+        monkeypatch.setattr(module, name, 10.0)

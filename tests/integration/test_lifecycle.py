@@ -137,7 +137,7 @@ def test_kill_9_of_the_owner(places: Paths, mode: str) -> None:
         assert owner.stdout.readline() == b"up\n"
         owner.kill()
     if mode == "owned":
-        wait_for(lambda: ended_as(Status.STOPPED), what="the VM to end", timeout=2)
+        wait_for(lambda: ended_as(Status.STOPPED), what="the VM to end")
         assert not list(places.runtime.glob("*"))
     else:
         assert Sandbox.list()[0].status is Status.RUNNING

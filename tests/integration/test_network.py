@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import stat
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Self
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
 from quicksand.host.paths import Paths
-from quicksand.layout import runtime_dir
+from quicksand.host.processes import processes_of
+from quicksand.layout import runtime_dir, sandbox_dir
 
 pytestmark = pytest.mark.vm
 
@@ -107,29 +110,43 @@ async def test_the_full_network_has_this_host_and_no_other_sandbox(places: Paths
         assert "reached" not in (await second.execute(probe, shell="/bin/bash")).stdout
 
 
-def listening() -> set[tuple[str, str]]:
-    """(protocol, address) of all that listens on TCP or has a UDP port, by /proc/net."""
-    found = set()
+def listening(place: Path) -> set[tuple[str, str]]:
+    """(protocol, address) of all that listens on TCP or has a UDP port, by /proc/net: of this
+    process and of the sandbox in ``place``. Other tests may run beside this one."""
+    found, ours = set(), sockets_of(os.getpid(), *(found.pid for found in processes_of(place)))
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
         for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:
             fields = line.split()
-            if fields[3] == "0A" or protocol.startswith("udp"):
+            is_open = fields[3] == "0A" or protocol.startswith("udp")
+            if is_open and f"socket:[{fields[9]}]" in ours:
                 found.add((protocol, fields[1]))
     return found
 
 
+def sockets_of(*pids: int) -> set[str]:
+    found = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found.add(os.readlink(link))
+    return found
+
+
 async def test_nothing_of_ours_listens_but_the_ports_that_were_asked_for(places: Paths) -> None:
-    before = listening()
+    before = listening(places.data)
     async with Sandbox(image="debian") as sandbox:
-        assert listening() - before == set()
+        place = sandbox_dir(places, sandbox.id).root
+        assert len(processes_of(place)) == 2, "QEMU and its keeper"
+        assert listening(place) - before == set()
         runtime = runtime_dir(places, sandbox.id).root
         assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
         modes = {stat.S_IMODE(path.stat().st_mode) for path in runtime.rglob("*.sock")}
         assert modes == {0o600}
     async with Sandbox(image="debian", port_forwards=[PortForward(0, 80)]) as sandbox:
-        port = sandbox.port_forwards[80]
-        assert listening() - before == {("tcp", f"0100007F:{port:04X}")}
-    assert listening() - before == set()
+        port, place = sandbox.port_forwards[80], sandbox_dir(places, sandbox.id).root
+        assert listening(place) - before == {("tcp", f"0100007F:{port:04X}")}
+    assert not processes_of(place)
+    assert listening(place) - before == set()
 
 
 SERVER = """

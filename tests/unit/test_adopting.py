@@ -1,4 +1,4 @@
-"""What a new keeper waits for before a QEMU gets its forwards back."""
+"""What a new keeper waits for before a QEMU gets its forwards back, and how it sees one end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from quicksand.qemu.keeper_parts.adopting import _await_port, _is_anothers
+from quicksand.qemu.keeper_parts.machines import Machine
+from quicksand.qemu.keeper_parts.space import SpaceWatch
 
 from tests.conftest import wait_for
 
@@ -69,3 +72,22 @@ def test_a_qemu_that_has_ended_needs_none() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
         assert not _is_anothers(80, process.pid)
+
+
+@pytest.mark.parametrize(("last_words", "code"), [(b'{"event": "SHUTDOWN"}\n', 0), (b"", None)])
+def test_a_machine_whose_last_words_nobody_has_read_yet_has_ended_as_they_say(
+    tmp_path: Path, last_words: bytes, code: int | None
+) -> None:
+    ours, qemus = socket.socketpair()
+    with ours, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        machine = Machine("1", process.pid, {}, SpaceWatch(ours, str(tmp_path), str(tmp_path)))
+        machine.pidfd = os.pidfd_open(process.pid)
+        try:
+            assert not machine.look()
+            qemus.sendall(b'{"event": "RTC_CHANGE"}\n' * 5000 + last_words)
+            qemus.close()
+            process.kill()
+            wait_for(machine.look, what="its end")
+            assert machine.code == code
+        finally:
+            os.close(machine.pidfd)

@@ -53,10 +53,10 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     history = registry.history(record.id)
     async with history.locked():
+        await ensure_keeper(registry, record)  # first: a new one is in the machine's state
         entry = registry.inspect(record.id)
         if entry is None or entry.run is None:
             raise StateError(f"the sandbox {record.name!r} is not running")
-        await ensure_keeper(registry, record)
         async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
             machine = runtime.current()
             if not machine.root.exists():  # it has just ended

@@ -60,25 +60,24 @@ def test_both_streams_come_apart_and_the_exit_code_is_passed_on(vm: str) -> None
 
 
 def test_a_timeout_ends_the_command_in_time(vm: str) -> None:
-    """In the guest, and for whoever waits: there a busy host may be late, but not each time."""
+    """In the guest, and for whoever waits: a busy host may be late, but not each time."""
     started = time.monotonic()
     output_of(vm, "true")
     overhead = time.monotonic() - started
     lines = "cut -d ' ' -f 1 /proc/uptime"
     script = f"echo begun; while :; do {lines}; sleep 0.05; done & sleep 60.25"
 
-    def seconds() -> float:
+    def is_in_time() -> bool:
         started = time.monotonic()
         result = quicksand("exec", vm, "--timeout", "2", "--", "sh", "-c", script)
         taken = time.monotonic() - started
         assert (result.returncode, result.stderr) == (124, b"quicksand-tui: timed out after 2 s\n")
         begun, first, *_, last = result.stdout.split()
         assert begun == b"begun"
-        assert 1 < float(last) - float(first) < 2.5
         assert not runs_in(vm, "sleep 60.25")
-        return taken
+        return 1 < float(last) - float(first) < 2.5 and taken < 2.5 + overhead
 
-    assert any(seconds() < 2.5 + overhead for _ in range(3))
+    assert any(is_in_time() for _ in range(3))
 
 
 @pytest.mark.parametrize(
@@ -430,7 +429,7 @@ def test_run_passes_everything_on_and_leaves_nothing() -> None:
     script = "cat; echo err >&2; exit 4"
     result = quicksand("run", IMAGE, "-i", "--", "sh", "-c", script, stdin=b"in\n")
     assert (result.returncode, result.stdout, result.stderr) == (4, b"in\n", b"err\n")
-    wait_for(lambda: names() == before, what="the sandbox to be gone", timeout=5)
+    wait_for(lambda: names() == before, what="the sandbox to be gone")
 
 
 def test_a_named_one_lives_again_with_its_disk() -> None:
@@ -483,11 +482,12 @@ def test_a_start_that_is_broken_off_leaves_nothing(
     with start_quicksand("run", IMAGE, "--", "sleep", "60") as process:
         time.sleep(delay)  # the stage is the point of the test
         process.send_signal(number)
-        process.communicate()
-    assert process.returncode in (128 + number, -number)
+        _, said = process.communicate()
+    # Python itself, interrupted as it begins, ends in its own way.
+    assert process.returncode in (128 + number, -number) or b"init_import_site" in said
     # Where the command ran already, SIGINT ends that, and the keeper cleans up behind `run`.
-    wait_for(lambda: names() == before, what="the sandbox to be gone", timeout=5)
-    wait_for(lambda: set(our_processes(here)) == others, what="its processes to end", timeout=5)
+    wait_for(lambda: names() == before, what="the sandbox to be gone")
+    wait_for(lambda: set(our_processes(here)) == others, what="its processes to end")
     assert len(list(places.sandboxes.glob("[!.]*"))) == len(before)
 
 
@@ -497,7 +497,7 @@ def test_a_foreground_sandbox_dies_with_its_client() -> None:
         assert read_line(process) == b"ready\n"
         before = len(names())
         process.kill()
-        wait_for(lambda: len(names()) < before, what="the sandbox to be gone", timeout=5)
+        wait_for(lambda: len(names()) < before, what="the sandbox to be gone")
 
 
 def test_a_command_whose_machine_dies_says_so() -> None:

@@ -18,14 +18,14 @@ from quicksand.errors import AgentRefusedError, MemoryBudgetError, RevertedError
 from quicksand.host.paths import Paths
 from quicksand.layout import runtime_dir
 from quicksand.registry import Registry
-from quicksand.snapshots import next_revert, rehearsal
+from quicksand.snapshots import next_revert, rehearsal, standby
 from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.snapshots.test_checkpoints import COUNTER, visit
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("patient")]
 
 
 @pytest.fixture
@@ -75,6 +75,15 @@ def current_pid() -> int:
     return run.qemu_pid
 
 
+async def until_there_are(processes: int, places: Paths) -> None:
+    """Wait until no more are left: nobody waits for the end of a QEMU after a revert."""
+    await asyncio.to_thread(
+        wait_for,
+        lambda: len(our_processes(str(places.data))) <= processes,
+        what=f"{processes} processes",
+    )
+
+
 def is_gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
@@ -88,7 +97,7 @@ async def test_the_next_revert_is_a_hand_over(at_a: Sandbox, places: Paths) -> N
         await at_a.revert("a")
         assert current_pid() == pid
         await check(at_a)
-    assert len(our_processes(str(places.data))) <= 3, "keeper, machine, one that waits"
+    await until_there_are(3, places)  # keeper, machine, one that waits
     await at_a.undo()
     assert await say(at_a, "cat /root/f") == "other"
 
@@ -151,7 +160,7 @@ async def test_where_the_guest_cannot_go_through_its_first_steps_it_waits_all_th
     found = waiting(places, vm)
     assert found is not None and not found["rehearsed"]
     await is_handed_over_to(pid, vm)
-    assert len(our_processes(str(places.data))) <= 3, "the one that failed is gone"
+    await until_there_are(3, places)  # the one that failed is gone
 
 
 async def test_a_guest_that_does_not_answer_at_once_is_not_left_running(
@@ -239,7 +248,7 @@ async def test_what_is_being_made_ready_gives_way(
         for clone in done if isinstance(done, list) else ():
             await clone.kill()
         assert waiting(places, vm) is None
-        assert len(our_processes(str(places.data))) == 2, "keeper and machine"
+        await until_there_are(2, places)  # keeper and machine
         begun.clear()
     await vm.checkpoint("a")
     await begun.wait()
@@ -307,7 +316,10 @@ async def test_one_that_was_killed_is_not_missed(at_a: Sandbox, places: Paths) -
     await check(at_a)
 
 
-async def test_one_that_hangs_is_not_waited_for(at_a: Sandbox, places: Paths) -> None:
+async def test_one_that_hangs_is_not_waited_for(
+    at_a: Sandbox, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "ADOPT_S", 1.0)
     pid = await ready(places, at_a)
     os.kill(pid, signal.SIGSTOP)
     await at_a.revert("a")

@@ -23,7 +23,9 @@ Make = Callable[..., Awaitable[Spare]]
 
 
 @pytest.fixture
-async def make(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
+async def make(
+    places: Paths, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Make]:
     """Makes spares of the usual machine, or one with other options; none is left in the end. A
     start makes none in the background."""
     monkeypatch.setenv(SPARES.variable, "use")

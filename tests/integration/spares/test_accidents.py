@@ -24,7 +24,7 @@ from quicksand.host.processes import Kind, processes_of
 from quicksand.layout import sandbox_dir
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.registry import Registry
-from quicksand.spares import claiming
+from quicksand.spares import claiming, handover
 from quicksand.spares.ending import end_useless
 from quicksand.spares.making import make_spare
 from quicksand.spares.spare import Spare, list_spares
@@ -73,7 +73,11 @@ async def test_what_is_killed_while_it_waits_leaves_nothing(
 
 
 @pytest.mark.parametrize("whose", [Kind.KEEPER, Kind.QEMU])
-async def test_what_hangs_is_given_up(places: Paths, make: Make, whose: Kind) -> None:
+async def test_what_hangs_is_given_up(
+    places: Paths, make: Make, whose: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((claiming, "ANSWER_S"), (handover, "CONNECT_S")):
+        monkeypatch.setattr(module, name, 1.0)
     spare = await make()
     pid = pid_of(places, spare, whose)
     os.kill(pid, signal.SIGSTOP)
@@ -156,7 +160,7 @@ async def test_kill_9_of_the_owner(
         owner.kill()
     if mode == "owned":
         await asyncio.to_thread(
-            wait_for, lambda: not Sandbox.list()[0].is_live, what="the VM's end", timeout=2
+            wait_for, lambda: not Sandbox.list()[0].is_live, what="the VM's end"
         )
         Registry(places).clear_runtime(spare.id)  # a killed keeper leaves it
     else:

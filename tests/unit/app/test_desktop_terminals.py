@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from PIL import Image, ImageChops, ImageStat
 from quicksand_tui.pixels.placeholders import MARKS, PLACEHOLDER
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
+from tests.unit.app.test_probing import state_of
 from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
@@ -133,15 +133,6 @@ def leave(terminal: PtyTerminal) -> None:
     assert terminal.answered
 
 
-def still(terminal: PtyTerminal, seconds: float = 1.0) -> None:
-    """Waits until nothing was written for a while."""
-
-    def is_still() -> bool:
-        return time.monotonic() - terminal.times[-1][0] > seconds
-
-    wait_for(is_still, what="a terminal at rest", timeout=20)
-
-
 @pytest.mark.parametrize("delay_s", [0, 0.05, 0.15, 0.3])
 def test_kitty_shows_the_screen_in_images_however_late_it_answers(
     screen: FakeDesktop, delay_s: float
@@ -191,14 +182,15 @@ def test_a_screen_at_rest_costs_nothing_and_a_change_only_its_tiles(screen: Fake
     with watching(screen) as terminal:
         open_desktop(terminal)
         shows(terminal, desktop())
-        still(terminal)
+        terminal.sees("2 Saves 5")  # they are counted late
+        terminal.rests()
         before = len(terminal.output)
         screen.show(desktop())  # all of it is said to be new, and none is
         changed = desktop()
         changed.paste("red", (300, 200, 340, 230))
         screen.show(changed, (300, 200, 340, 230))
         wait_for(lambda: b"a=T" in terminal.output[before:], what="the change", timeout=20)
-        still(terminal)
+        terminal.rests()
         shows(terminal, changed)
         drawn = bytes(terminal.output[before:])
         assert 1 <= drawn.count(b"a=T") <= 4
@@ -278,7 +270,8 @@ def test_after_a_stop_all_of_it_is_drawn_again(screen: FakeDesktop) -> None:
         shows(terminal, desktop())
         before = len(terminal.output)
         terminal.kill(signal.SIGTSTP)
-        wait_for(lambda: b"\x1b[?1049l" in terminal.output[before:], what="the stop")
+        wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
+        assert b"\x1b[?1049l" in terminal.output[before:]
         terminal.restore_modes()
         terminal.kill(signal.SIGCONT)
         wait_for(lambda: b"a=T" in terminal.output[before:], what="the images", timeout=20)

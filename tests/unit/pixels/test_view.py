@@ -138,6 +138,7 @@ def test_changes_are_followed_and_a_still_picture_costs_nothing(screen: FakeDesk
         for seed in range(2, 5):
             screen.show(desktop(seed=seed))
             shows(terminal, desktop(seed=seed))
+        terminal.rests()
         size = len(terminal.output)
         screen.show(desktop(seed=4))  # the same again
         terminal.type(b"x")

@@ -56,6 +56,7 @@ class Machine:
             if pid:
                 self.ended, self.code = True, os.waitstatus_to_exitcode(status)
         elif select.select([self.pidfd], [], [], 0)[0]:
+            self.space.read_rest()  # whether the guest has powered down
             self.ended, self.code = True, 0 if self.space.shut_down else None
         return self.ended
 

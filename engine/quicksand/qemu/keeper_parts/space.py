@@ -15,6 +15,9 @@ SPACE_WANTED = 64 * 1024 * 1024
 LINE_MAX = 64 * 1024
 """Bytes of an incomplete QMP message that are kept; QEMU's messages are far shorter."""
 
+READS_MAX = 64
+"""Reads of CHUNK bytes after QEMU's end; a socket's buffer holds less (socket(7), wmem_max)."""
+
 
 class SpaceWatch:
     """Resumes a guest that QEMU has paused because the host's disk was full (werror=stop).
@@ -68,6 +71,12 @@ class SpaceWatch:
             elif b'"event": "SHUTDOWN"' in line:
                 self.shut_down = True
         return bool(data)
+
+    def read_rest(self) -> None:
+        """Read what QEMU has said before it ended."""
+        for _ in range(READS_MAX):
+            if not self.read():
+                return
 
     def begin(self) -> None:
         self.look_at = time.monotonic() + SPACE_POLL_S
