@@ -16,6 +16,8 @@ from quicksand.host.paths import Paths
 from quicksand.host.processes import processes_of
 from quicksand.layout import runtime_dir, sandbox_dir
 
+from tests.conftest import wait_for
+
 pytestmark = pytest.mark.vm
 
 PROBES = """
@@ -145,7 +147,7 @@ async def test_nothing_of_ours_listens_but_the_ports_that_were_asked_for(places:
     async with Sandbox(image="debian", port_forwards=[PortForward(0, 80)]) as sandbox:
         port, place = sandbox.port_forwards[80], sandbox_dir(places, sandbox.id).root
         assert listening(place) - before == {("tcp", f"0100007F:{port:04X}")}
-    assert not processes_of(place)
+    await asyncio.to_thread(wait_for, lambda: not processes_of(place), what="its processes to end")
     assert listening(place) - before == set()
 
 
