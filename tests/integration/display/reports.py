@@ -18,7 +18,6 @@ EVENT = struct.Struct("<qqHHi")
 """struct input_event: seconds, microseconds, kind, code, value."""
 
 EV_SYN, EV_KEY, EV_REL, EV_ABS = range(4)
-REPEATED = 2
 LEFTSHIFT = 42
 BUTTONS = {272: "left", 273: "right", 274: "middle"}
 
@@ -91,9 +90,7 @@ class Reports:
             whole = len(rest) // EVENT.size * EVENT.size
             events, rest = rest[:whole], rest[whole:]
             for *_, kind, code, value in EVENT.iter_unpack(events):
-                # Not the end of a report, nor a key that a busy host holds for so long that the
-                # guest repeats it.
-                if (kind or code) and (kind, value) != (EV_KEY, REPEATED):
+                if kind or code:  # not the end of a report
                     self._seen.append(Report(device, kind, code, value))
             self._more.set()
 

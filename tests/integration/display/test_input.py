@@ -65,7 +65,9 @@ async def test_all_that_is_typed_and_pointed_at_arrives(vm: Sandbox, reports: Re
     assert await typed(long) == long
 
     await vm.press_key("ctrl", "alt", "t")
-    keys = [report[2:] for report in await reports.until((EV_KEY, LEFTCTRL, 0))]
+    seen = await reports.until((EV_KEY, LEFTCTRL, 0))
+    # A key that a busy host holds for long is repeated by the guest (value 2), as it should be.
+    keys = [report[2:] for report in seen if report.value in (0, 1)]
     assert keys == [
         (LEFTCTRL, 1),
         (LEFTALT, 1),

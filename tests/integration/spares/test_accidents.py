@@ -30,7 +30,7 @@ from quicksand.spares.making import make_spare
 from quicksand.spares.spare import Spare, list_spares
 from quicksand.spares.stock import record_for
 
-from tests.conftest import left_when_reaped, our_processes, wait_for
+from tests.conftest import in_time, left_when_reaped, our_processes, wait_for
 from tests.integration.spares.conftest import Make, mode_of, started, until_nothing_is_left
 
 pytestmark = pytest.mark.vm
@@ -144,12 +144,8 @@ async def test_what_is_killed_while_it_is_taken(
     assert left_when_reaped(places) == {sandbox.id}
 
 
-@pytest.mark.parametrize("mode", ["owned", "detached"])
-@pytest.mark.parametrize("keeper_lives", [True, False])
-async def test_kill_9_of_the_owner(
-    places: Paths, make: Make, mode: str, keeper_lives: bool
-) -> None:
-    """As for a fresh start: what is owned ends, what is detached lives."""
+async def kill_owner(places: Paths, make: Make, mode: str, *, keeper_lives: bool) -> float:
+    """Kill -9 a script whose sandbox "mine" was a spare; when that was (`time.monotonic`)."""
     spare = await make()
     argv = [sys.executable, "-c", OWNER, mode]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
@@ -157,16 +153,40 @@ async def test_kill_9_of_the_owner(
         assert await asyncio.to_thread(owner.stdout.readline) == "spare\n"
         if not keeper_lives:
             kill_keeper(places, spare)
+        killed = time.monotonic()
         owner.kill()
-    if mode == "owned":
+    return killed
+
+
+@pytest.mark.parametrize("keeper_lives", [True, False])
+async def test_kill_9_of_the_owner_ends_what_it_owns(
+    places: Paths, make: Make, keeper_lives: bool
+) -> None:
+    """As for a fresh start."""
+
+    async def end() -> float:
+        killed = await kill_owner(places, make, "owned", keeper_lives=keeper_lives)
+        (mine,) = Sandbox.list()
         await asyncio.to_thread(
             wait_for, lambda: not Sandbox.list()[0].is_live, what="the VM's end"
         )
-        Registry(places).clear_runtime(spare.id)  # a killed keeper leaves it
-    else:
-        sandbox = Sandbox.attach("mine")
-        assert (await sandbox.execute("echo alive")).stdout == "alive\n"
-        await sandbox.kill()
+        taken = time.monotonic() - killed
+        Registry(places).clear_runtime(mine.id)  # a killed keeper leaves it
+        Registry(places).remove(mine.id)
+        return taken
+
+    assert await in_time(end, 2)
+
+
+@pytest.mark.parametrize("keeper_lives", [True, False])
+async def test_kill_9_of_the_owner_leaves_what_is_detached(
+    places: Paths, make: Make, keeper_lives: bool
+) -> None:
+    """As for a fresh start."""
+    await kill_owner(places, make, "detached", keeper_lives=keeper_lives)
+    sandbox = Sandbox.attach("mine")
+    assert (await sandbox.execute("echo alive")).stdout == "alive\n"
+    await sandbox.kill()
 
 
 @pytest.mark.parametrize(
