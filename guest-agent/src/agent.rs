@@ -15,6 +15,7 @@ use crate::identity::Prepared;
 use crate::passwd::{self, User};
 use crate::pause::Programs;
 use crate::pty::Ptys;
+use crate::shares::UnderWay;
 use crate::token::Token;
 use crate::{spawn, sys};
 
@@ -36,6 +37,7 @@ pub struct Agent {
     pub ptys: Ptys,
     pub freezer: Freezer,
     pub programs: Programs,
+    pub mounts_under_way: UnderWay,
     /// The running commands of HTTP clients, which name them by number.
     pub http_channels: Channels,
     next_http_id: AtomicU32,
@@ -58,6 +60,7 @@ impl Agent {
             ptys: Ptys::default(),
             freezer: Freezer::default(),
             programs: Programs::default(),
+            mounts_under_way: UnderWay::default(),
             http_channels: Channels::default(),
             next_http_id: AtomicU32::new(1),
         })

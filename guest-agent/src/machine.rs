@@ -51,14 +51,17 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
         // Each of them may wait for the host.
         "load_share_client" => blocking::run(shares::load_client).await,
         "mount_share" => {
-            let params = params.clone();
-            blocking::run(move || shares::mount(&params)).await
+            let (params, under_way) = (params.clone(), agent.mounts_under_way.clone());
+            blocking::run(move || shares::mount(&params, &under_way)).await
         }
         "unmount_share" => {
             let params = params.clone();
             blocking::run(move || shares::unmount(&params)).await
         }
-        "shares" => blocking::run(|| Ok(shares::list())).await,
+        "shares" => {
+            let under_way = agent.mounts_under_way.clone();
+            blocking::run(move || Ok(shares::list(&under_way))).await
+        }
         "detach_shares" => {
             let params = params.clone();
             blocking::run(move || shares::detach_named(&params)).await

@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,11 +50,41 @@ pub fn load_client() -> Result<Value> {
     Ok(json!({}))
 }
 
+/// The names of the shares that the kernel is mounting. It may wait for a server that is gone, and
+/// makes every later mount wait, too, while the client that asked for it may have been killed.
+#[derive(Clone, Debug, Default)]
+pub struct UnderWay(Arc<Mutex<Vec<String>>>);
+
+impl UnderWay {
+    fn names(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, share: &str) -> Entry {
+        self.names().push(share.to_owned());
+        Entry(self.clone(), share.to_owned())
+    }
+}
+
+/// One mount that is under way, until it is dropped.
+#[derive(Debug)]
+struct Entry(UnderWay, String);
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut names = self.0.names();
+        if let Some(at) = names.iter().position(|name| *name == self.1) {
+            names.swap_remove(at);
+        }
+    }
+}
+
 /// `mount_share {"share", "target", "options", "read_only", "type"}`. What is mounted at the target
 /// from an earlier time is replaced, so that no program ever finds the empty directory below.
-pub fn mount(params: &Params) -> Result<Value> {
+pub fn mount(params: &Params, under_way: &UnderWay) -> Result<Value> {
     let kind = Kind::of(params)?;
     let share = params.str("share")?;
+    let _entry = under_way.enter(share);
     let source = kind.source(share)?;
     let target = params.path("target")?;
     let options = params
@@ -83,9 +114,12 @@ pub fn mount(params: &Params) -> Result<Value> {
     Ok(json!({}))
 }
 
-/// `shares {}`: the names of the shares that are mounted, `{"shares": [name, ...]}`.
-pub fn list() -> Value {
-    json!({"shares": ours().iter().map(name_of).collect::<Vec<_>>()})
+/// `shares {}`: the names of the shares that are mounted, and of those that are being mounted,
+/// `{"shares": [name, ...], "mounting": [name, ...]}`.
+pub fn list(under_way: &UnderWay) -> Value {
+    // First: one that is done in between is in both lists then, and not in none.
+    let mounting = under_way.names().clone();
+    json!({"shares": ours().iter().map(name_of).collect::<Vec<_>>(), "mounting": mounting})
 }
 
 /// `unmount_share {"target", "force"}`. By force it is gone at once, whoever uses it.
@@ -300,6 +334,24 @@ mod tests {
             .collect();
         assert_eq!(names, ["QUICKSAND0", "quicksand9p3"]);
         assert!(Kind::NineP.source("somebody's").is_err());
+    }
+
+    #[test]
+    fn a_mount_is_under_way_until_it_has_ended() {
+        let under_way = UnderWay::default();
+        let (first, again) = (under_way.enter("QUICKSAND0"), under_way.enter("QUICKSAND0"));
+        drop(first);
+        assert_eq!(list(&under_way)["mounting"], json!(["QUICKSAND0"]));
+        drop(again);
+        assert_eq!(list(&under_way)["mounting"], json!([]));
+    }
+
+    #[test]
+    fn a_mount_that_is_refused_is_not_under_way() {
+        let under_way = UnderWay::default();
+        let params = Params::new(json!({"share": "QUICKSAND0", "target": "/proc", "options": []})).unwrap();
+        assert!(mount(&params, &under_way).is_err());
+        assert_eq!(list(&under_way)["mounting"], json!([]));
     }
 
     #[test]

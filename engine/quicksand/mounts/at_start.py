@@ -69,7 +69,7 @@ class MountsAtStart:
 
     async def finish(self, machine: MachineDir, ask: Ask) -> None:
         """Have the guest mount them. Raises MountError, StateError, AgentError, HostError."""
-        stale = await find_stale(ask) if self._is_past else set()
+        stale = await find_stale(machine, ask) if self._is_past else set()
         if self._serving is not None:
             served = await self._serving
         else:

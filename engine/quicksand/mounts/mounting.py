@@ -50,6 +50,10 @@ SYNC_S = 5.0
 DETACH_S = 20.0
 HANG_UP_S = 2.0
 """Seconds for QEMU to pass four bytes on; a busy host takes that long."""
+GIVE_UP_S = 5.0
+"""Seconds for a guest to give up a mount whose server has ended. By itself it takes 21."""
+HANG_UP_AGAIN_S = 0.1
+"""Seconds for the same where the guest may have no connection any more: it is asked again."""
 
 OPTION_IS_UNKNOWN = "(os error 22)"
 """The end of the agent's message for EINVAL."""
@@ -160,8 +164,8 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
         raise
     except BaseException:
         shares.forget(machine, share)
-        # The guest may be mounting it still (see `remove_mount`).
-        await to_the_end(_hang_up(machine, [share.number]))
+        with contextlib.suppress(AgentError):
+            await to_the_end(_give_up(machine, share.number, ask))
         raise
 
 
@@ -232,9 +236,10 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
         if error.code != "not_found":
             raise MountError(f"{share.mount.guest} cannot be unmounted: {error}") from error
         # The guest has unmounted it itself; or it is mounting it still, for a client that was
-        # killed. Its kernel would wait for the server then, and with it every further mount from
-        # the same address.
-        force = True
+        # killed.
+        shares.forget(machine, share)
+        await _give_up(machine, share.number, ask)
+        return
     shares.forget(machine, share)
     if force:
         await _hang_up(machine, [share.number])
@@ -248,13 +253,42 @@ async def write_back(ask: Ask | None) -> None:
             await ask("sync_shares", {}, SYNC_S)
 
 
-async def find_stale(ask: Ask) -> set[int]:
-    """The streams of the mounts that a guest has from the past of its memory. Raises AgentError."""
+async def find_stale(machine: MachineDir, ask: Ask) -> set[int]:
+    """The streams of the mounts that a guest has from the past of its memory. Those that it was
+    making then, it gives up. Raises AgentError."""
+    mounted, mounting = await _ask_for_streams(ask)
+    await asyncio.gather(*(_give_up(machine, number, ask) for number in mounting))
+    return mounted
+
+
+async def _ask_for_streams(ask: Ask) -> tuple[set[int], set[int]]:
+    """The streams of what a guest has mounted, and of what its kernel is mounting. Raises
+    AgentError."""
     try:
-        names = (await ask("shares", {}, DETACH_S)).get("shares")
+        reply = await ask("shares", {}, DETACH_S)
     except AgentRefusedError:
-        return set()  # an agent that is older than mounts has none
-    return {n for n in range(SHARES) if isinstance(names, list) and share_name(n) in names}
+        return set(), set()  # an agent that is older than mounts has none
+
+    def streams(key: str) -> set[int]:
+        names = reply.get(key)  # an older agent does not say what is being mounted
+        return {n for n in range(SHARES) if isinstance(names, list) and share_name(n) in names}
+
+    return streams("shares"), streams("mounting")
+
+
+async def _give_up(machine: MachineDir, number: int, ask: Ask) -> None:
+    """Have a guest give up the mount that it may be making of a share whose server has ended. Its
+    kernel would wait for the server, and every later mount for that one. Raises AgentError."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GIVE_UP_S):
+            await _hang_up(machine, [number])
+            mounted, mounting = await _ask_for_streams(ask)
+            while number in mounting:
+                # It had asked the server nothing yet, and does so when it has connected anew.
+                await _hang_up(machine, [number], HANG_UP_AGAIN_S)
+                mounted, mounting = await _ask_for_streams(ask)
+            if number in mounted:
+                await detach_stale(machine, [number], ask)
 
 
 async def detach_stale(machine: MachineDir, stale: Collection[int], ask: Ask) -> None:
@@ -265,28 +299,29 @@ async def detach_stale(machine: MachineDir, stale: Collection[int], ask: Ask) ->
         await _hang_up(machine, stale)
 
 
-async def _hang_up(machine: MachineDir, numbers: Iterable[int]) -> None:
-    """End the guest's connections on streams that nobody serves: what waits for an answer there
-    fails at once."""
-    await asyncio.gather(*(_hang_up_one(machine.share_socket(number)) for number in numbers))
+async def _hang_up(machine: MachineDir, numbers: Iterable[int], seconds: float = HANG_UP_S) -> None:
+    """End the guest's connections on streams that nobody serves, as far as it has some within
+    ``seconds``: what waits for an answer there fails at once."""
+    paths = map(machine.share_socket, numbers)
+    await asyncio.gather(*(_hang_up_one(path, seconds) for path in paths))
 
 
-async def _hang_up_one(path: Path) -> None:
+async def _hang_up_one(path: Path, seconds: float) -> None:
     with contextlib.suppress(OSError):
         _, writer = await asyncio.open_unix_connection(path)
         try:
             writer.write(HANG_UP)
-            await _until_taken(writer.get_extra_info("socket"))
+            await _until_taken(writer.get_extra_info("socket"), seconds)
         finally:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
 
-async def _until_taken(socket: socket.socket) -> None:
+async def _until_taken(socket: socket.socket, seconds: float) -> None:
     """Wait until QEMU has read what was written. It does not where the guest has no connection."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + HANG_UP_S
+    deadline = loop.time() + seconds
     while loop.time() < deadline:
         left = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4))
         if not int.from_bytes(left, sys.byteorder):

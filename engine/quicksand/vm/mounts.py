@@ -143,7 +143,7 @@ class Mounts:
         places = self._life.registry.paths
         async with self._life.registry.history(self._life.id).locked():
             machine = self._machine()
-            stale = await mounting.find_stale(self._guest.request) if is_past else set()
+            stale = await mounting.find_stale(machine, self._guest.request) if is_past else set()
             failed: list[str] = []
             for mount in mounts:
                 try:
