@@ -20,19 +20,23 @@ ENTROPY_BYTES = 64
 
 CLOCK_LATE_S = 0.02
 """Seconds by which a guest's clock may be late; a guest takes a millisecond to set it."""
-CLOCK_TRIES = 3
+CLOCK_TRIES_S = (CLOCK_LATE_S, CLOCK_LATE_S, CLOCK_LATE_S, 0.1, 0.1, 0.1)
+"""Seconds by which it may be late after each try: a busy host is content with less in the end."""
 
 IDENTITY_S = 120.0
 """Seconds to wait for ``set_identity``. It may make SSH host keys, and an RSA key takes half a
 minute in an emulated guest."""
 
 
-async def resume(session: Session, token: str, monitor: Monitor) -> None:
-    """Resume a VM, and shake hands with its agent, to which ``session`` is connected already.
-    Raises MachineError, AgentError."""
+async def resume(
+    session: Session, token: str, monitor: Monitor, *, patience: float | None = None
+) -> None:
+    """Resume a VM, and shake hands with its agent, to which ``session`` is connected already; the
+    agent gets ``patience`` seconds for it (None: `FIRST_HELLO_S`). Raises MachineError,
+    AgentError."""
     hello = asyncio.create_task(
         # The first answer takes the guest long, and its clock would be late by that time.
-        session.handshake(token, timeout=FIRST_HELLO_S, set_clock=False),
+        session.handshake(token, timeout=patience or FIRST_HELLO_S, set_clock=False),
         name="quicksand-hello",
     )
     try:
@@ -76,8 +80,8 @@ def _is_late(reply: dict[str, Any]) -> bool:
 async def _set_clock(session: Session) -> None:
     """Set the guest's clock. It is late by as long as the request took to arrive, so on a busy host
     it is set again. Raises AgentError."""
-    for _ in range(CLOCK_TRIES):
+    for allowed in CLOCK_TRIES_S:
         asked = time.monotonic()
         await session.request("set_time", {"unix_ns": time.time_ns()})
-        if time.monotonic() - asked <= CLOCK_LATE_S:
+        if time.monotonic() - asked <= allowed:
             return

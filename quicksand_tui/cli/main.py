@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -50,6 +51,13 @@ def _open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
+def _end_by_interrupt() -> None:
+    """Has SIGINT end the program until the command handles it: it has nothing to clean up yet, and
+    Python loses a KeyboardInterrupt that comes within a callback of its imports."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored (nohup)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _import_asyncio() -> None:
     """Imports asyncio without ssl, which takes 7 ms to load: asyncio does without it, as where
     Python has none. Whoever else wants it can import it."""
@@ -68,6 +76,7 @@ def _dispatch(argv: Sequence[str]) -> int:
             # The app starts faster without importing what reads command lines.
             return open_app()
         if argv[:1] in (["exec"], ["run"]):
+            _end_by_interrupt()
             _import_asyncio()
         if argv[:1] == ["exec"] and not completes:
             from quicksand_tui.cli.executing import execute_plainly

@@ -270,16 +270,17 @@ class EngineTerminal:
                     return
                 except RevertedError as error:
                     self._told = f"{error}"
+                    self._queue.reverted()  # at once: what is typed from now on is for the next
                     await self._let_go()
-                    self._queue.reverted()
                     self._tell(LinkState.CONNECTING, self._told)
                     sandbox.close()
                     sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
                 except AgentUnreachableError as error:
                     # The sandbox may be changing its machine at this moment. If it died, its
                     # directory is being removed, and no new lock may be made there.
+                    # A revert may show first by this, too.
+                    (self._queue.broke if self._is_present else self._queue.reverted)()
                     await self._let_go()
-                    self._queue.broke()
                     await asyncio.sleep(RETURN_POLL_S)
                     if not sandbox.is_running:
                         place = Registry(paths()).place(self._sandbox_id)
@@ -298,9 +299,10 @@ class EngineTerminal:
             shell = await self._come_back(sandbox, machine)
         else:
             shell = await self._open_new(sandbox, machine)
-        self._shell, self._machine = shell, machine
-        if not self._is_present:
+        self._shell = shell
+        if machine != self._current_machine():
             raise AgentUnreachableError("the sandbox has changed its machine")
+        self._machine = machine
         self._opening += 1
         self._tell(LinkState.OPEN, self._told)
 

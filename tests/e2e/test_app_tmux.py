@@ -395,8 +395,7 @@ def test_what_is_typed_where_no_shell_is_loses_nothing_and_undo_brings_a_delete_
         for text in ("ready to delete yes", "quit undo exit next six kill"):
             terminal.type(text)
             terminal.sees("That was typed text")
-        for letter in "ready to delete":
-            terminal.type(letter)
+        terminal.type(*"ready to delete yes")
         terminal.paste("ready to delete yes")
         terminal.sees("Pasting is refused here")
         assert states(places) == [Status.RUNNING]

@@ -125,9 +125,10 @@ class Terminal:
         self.press("C-]")
         self.type(key)
 
-    def type(self, text: str) -> None:
-        """Type text as it is, at once."""
-        self._run("send-keys", "-l", text)
+    def type(self, *texts: str) -> None:
+        """Type each text as it is, one right behind the other."""
+        words = [word for text in texts for word in ("send-keys", "-l", text, ";")]
+        self._run(*words[:-1])
         self._pressed = time.monotonic()
 
     def paste(self, text: str) -> None:

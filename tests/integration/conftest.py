@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from quicksand import waking
+from quicksand.display import hands
 from quicksand.host.paths import Paths
-from quicksand.snapshots import rehearsal, standby
+from quicksand.snapshots import rehearsal, standby, thumbnails
 from quicksand.spares import claiming, handover
 
 from tests.conftest import fresh_places, our_processes, wait_for
@@ -29,13 +30,16 @@ def places(prepared: Paths) -> Iterator[Paths]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that waits is taken over, however long a busy host holds it up. Otherwise a start
-    or a revert does without it after a second or two."""
+    """A machine that waits is taken over, a checkpoint has its picture and held keys are released,
+    however long a busy host holds them up. Otherwise a start, a revert or a checkpoint does without
+    after a second or two."""
     for module, name in (
         (claiming, "ANSWER_S"),
         (handover, "CONNECT_S"),
+        (hands, "LIFT_S"),
         (rehearsal, "LIMIT_S"),
         (standby, "ADOPT_S"),
+        (thumbnails, "PATIENCE_S"),
         (waking, "FIRST_HELLO_S"),
     ):
         monkeypatch.setattr(module, name, 10.0)

@@ -311,10 +311,10 @@ async def test_each_that_is_kept_has_its_own_time_and_a_guard_holds_up_none(scen
 async def test_what_was_taken_back_in_time_does_not_end(scene: Scene) -> None:
     link = await scene.link()
     pid = await scene.start(link, "2")
-    await link.ask("keep", name="2", seconds=0.2)
+    await link.ask("keep", name="2", seconds=2)
     await link.ask("take", name="2")
     other = await scene.start(link, "3")
-    await link.ask("keep", name="3", seconds=0.3)
+    await link.ask("keep", name="3", seconds=2.1)
     await scene.died(other)
     assert alive(pid)
     link.close()

@@ -17,6 +17,7 @@ from quicksand.host.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_parts import waiting
 from quicksand.qemu.process import Leash, Offer, OwnedProcess
+from quicksand.spares import claiming
 from quicksand.spares.claiming import ask_keeper
 
 from tests.conftest import wait_for
@@ -28,7 +29,8 @@ FOR_EVER = f"echo ready; {DEAF}"
 
 
 @pytest.fixture
-async def stage(places: Paths) -> AsyncIterator[Stage]:
+async def stage(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    monkeypatch.setattr(claiming, "ANSWER_S", 10.0)  # a busy host holds keepers up
     stage = Stage(places)
     yield stage
     for owned in stage.owned:

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Self
 
-from quicksand.agent.link import AgentLink
-from quicksand.agent.session import Session, connect, dial
+from quicksand.agent.link import ATTEMPT_S, AgentLink
+from quicksand.agent.session import Session, dial
 from quicksand.display.vnc import listen, stop_listening
-from quicksand.errors import HostError, MachineError, QemuDiedError
+from quicksand.errors import AgentUnreachableError, HostError, MachineError, QemuDiedError
 from quicksand.host.files import PendingJson, map_os_errors
 from quicksand.host.lease import take_at_once
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
@@ -175,8 +175,21 @@ class Successor:
         return [replace(device, mounted=False) for device in found]
 
     async def _connect(self) -> Session:
-        socket = self._directory.agent_socket(self._node.port)
-        return await connect(socket, self._node.token, timeout=restore.HELLO_S)
+        """Say hello anew, and again: a hello can get lost (`ATTEMPT_S`)."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + restore.HELLO_S
+        while True:
+            session = await dial(self._directory.agent_socket(self._node.port))  # if QEMU lives
+            try:
+                await session.handshake(self._node.token, timeout=ATTEMPT_S)
+                return session
+            except AgentUnreachableError:
+                session.close()
+                if loop.time() >= deadline:
+                    raise
+            except BaseException:
+                session.close()
+                raise
 
     async def reserve(self) -> None:
         """Reserve disk space for the head that `take_over` writes. To be called when the old one's

@@ -43,6 +43,8 @@ FIRST_COMMANDS: tuple[str | list[str], ...] = (
 a pipe of two programs, and bash where it is. No two need all of the same code."""
 
 COMMAND_S = 20.0
+HELLO_S = 20.0
+"""Seconds for the agent's first answer: nobody waits for a spare, and a busy host may take long."""
 REHEARSALS = 2
 """The first hand-over and command translate most of the code; the second finds the rest."""
 
@@ -159,7 +161,7 @@ async def _rehearse(registry: Registry, machine: LiveMachine) -> int:
             await monitor.execute("stop")
             link.close()
             session = await link.dial(current, port)
-            await resume(session, machine.run.token, monitor)
+            await resume(session, machine.run.token, monitor, patience=HELLO_S)
             await renew(session, {"hostname": hostname(machine.record.name)}, {})
         await _run_first(session)
         await monitor.execute("stop")

@@ -72,10 +72,11 @@ def test_a_timeout_ends_the_command_in_time(vm: str) -> None:
         result = quicksand("exec", vm, "--timeout", "2", "--", "sh", "-c", script)
         taken = time.monotonic() - started
         assert (result.returncode, result.stderr) == (124, b"quicksand-tui: timed out after 2 s\n")
-        begun, first, *_, last = result.stdout.split()
+        begun, *told = result.stdout.split()
         assert begun == b"begun"
         assert not runs_in(vm, "sleep 60.25")
-        return 1 < float(last) - float(first) < 2.5 and taken < 2.5 + overhead
+        lasted = float(told[-1]) - float(told[0]) if told else 0
+        return 1 < lasted < 2.5 and taken < 2.5 + overhead
 
     assert any(is_in_time() for _ in range(3))
 
@@ -484,7 +485,7 @@ def test_a_start_that_is_broken_off_leaves_nothing(
         process.send_signal(number)
         _, said = process.communicate()
     # Python itself, interrupted as it begins, ends in its own way.
-    assert process.returncode in (128 + number, -number) or b"init_import_site" in said
+    assert process.returncode in (128 + number, -number) or b"Fatal Python error: init_" in said
     # Where the command ran already, SIGINT ends that, and the keeper cleans up behind `run`.
     wait_for(lambda: names() == before, what="the sandbox to be gone")
     wait_for(lambda: set(our_processes(here)) == others, what="its processes to end")

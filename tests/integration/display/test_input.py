@@ -152,7 +152,9 @@ async def test_pixels_and_pictures(vm: Sandbox, reports: Reports) -> None:
             await vm.wait_for_screen(until, timeout=0.5, quiet=0.1, text=text)
 
 
-async def test_past_present_and_copies(vm: Sandbox, reports: Reports, places: Paths) -> None:
+async def test_past_present_and_copies(
+    vm: Sandbox, reports: Reports, places: Paths, patient: None
+) -> None:
     assert vm.vnc_port is not None
     before = await greeting(vm.vnc_port)
     await vm.key_down("shift", "a")
@@ -199,7 +201,9 @@ async def test_past_present_and_copies(vm: Sandbox, reports: Reports, places: Pa
         await vm.type_text("x")
 
 
-async def test_what_a_viewer_holds_is_in_no_copy_of_the_guest(vm: Sandbox, places: Paths) -> None:
+async def test_what_a_viewer_holds_is_in_no_copy_of_the_guest(
+    vm: Sandbox, places: Paths, patient: None
+) -> None:
     async with Reports(vm) as reports, vm.display() as client:
         await client.next_update()
         await client.key(SHIFT_L, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -63,8 +64,14 @@ def shares_of(vm: Sandbox, places: Paths) -> list[Share]:
 def server_of(share: Share) -> int:
     """The process that serves, which the attendant begins anew when it ends."""
     children = Path(f"/proc/{share.pid}/task/{share.pid}/children")
-    wait_for(lambda: children.read_text().strip(), what="a server")
-    return int(children.read_text().split()[0])
+    found: list[str] = []
+
+    def look() -> list[str]:
+        found[:] = children.read_text().split()
+        return found
+
+    wait_for(look, what="a server")
+    return int(found[0])
 
 
 async def test_a_killed_server_loses_nothing_that_was_synced(
@@ -83,7 +90,8 @@ async def test_a_killed_server_loses_nothing_that_was_synced(
             what=f"{count} lines",
             timeout=60,
         )
-        os.kill(server_of(share), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the one before, which is just being reaped
+            os.kill(server_of(share), signal.SIGKILL)
     result = await writing
     assert result.exit_code == 0, result.stderr
     told = (await say(vm, "cat /root/told")).split()

@@ -153,8 +153,20 @@ async def test_bytes_are_bytes(vm: Sandbox) -> None:
 
 async def test_callbacks_get_text_as_it_comes_with_no_character_split(vm: Sandbox) -> None:
     pieces: list[str] = []
-    command = r"printf 'a\303'; sleep 0.2; printf '\244b'; sleep 0.2; printf 'c\377'"
-    result = await vm.execute(command, on_stdout=pieces.append)
+    came = asyncio.Event()
+
+    def take(piece: str) -> None:
+        pieces.append(piece)
+        came.set()
+
+    async def answers() -> AsyncIterator[bytes]:
+        for _ in range(2):
+            await came.wait()
+            came.clear()
+            yield b"\n"
+
+    command = r"printf 'a\303'; read _; printf '\244b'; read _; printf 'c\377'"
+    result = await vm.execute(command, stdin=answers(), on_stdout=take, timeout=60)
     assert "".join(pieces) == result.stdout == "aäbc\ufffd"
     assert len(pieces) >= 2
 
@@ -242,7 +254,9 @@ async def test_a_detached_command_outlives_its_client(vm: Sandbox) -> None:
     other = Sandbox.attach(vm.name)
     await other.spawn("sleep 6125", detach=True)
     await other.spawn("sleep 6126")
-    assert await sleeping(vm, "sleep 6126")
+    async with asyncio.timeout(10):
+        while not await sleeping(vm, "sleep 6126"):
+            await asyncio.sleep(0.05)
     other.close()
     async with asyncio.timeout(10):
         while await sleeping(vm, "sleep 6126"):

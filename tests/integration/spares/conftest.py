@@ -21,6 +21,13 @@ from tests.conftest import wait_for
 
 Make = Callable[..., Awaitable[Spare]]
 
+PATIENT = """
+from quicksand import waking
+from quicksand.spares import claiming, handover
+claiming.ANSWER_S = handover.CONNECT_S = waking.FIRST_HELLO_S = 10.0
+"""
+"""The fixture ``patient`` for a program of its own, which begins with this."""
+
 
 @pytest.fixture
 async def make(

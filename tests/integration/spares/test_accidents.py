@@ -31,7 +31,13 @@ from quicksand.spares.spare import Spare, list_spares
 from quicksand.spares.stock import record_for
 
 from tests.conftest import in_time, left_when_reaped, our_processes, wait_for
-from tests.integration.spares.conftest import Make, mode_of, started, until_nothing_is_left
+from tests.integration.spares.conftest import (
+    PATIENT,
+    Make,
+    mode_of,
+    started,
+    until_nothing_is_left,
+)
 
 pytestmark = pytest.mark.vm
 
@@ -147,7 +153,7 @@ async def test_what_is_killed_while_it_is_taken(
 async def kill_owner(places: Paths, make: Make, mode: str, *, keeper_lives: bool) -> float:
     """Kill -9 a script whose sandbox "mine" was a spare; when that was (`time.monotonic`)."""
     spare = await make()
-    argv = [sys.executable, "-c", OWNER, mode]
+    argv = [sys.executable, "-c", PATIENT + OWNER, mode]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         assert await asyncio.to_thread(owner.stdout.readline) == "spare\n"
@@ -270,7 +276,7 @@ async def test_none_is_made_where_memory_is_short(
 
 
 async def test_a_maker_that_is_cancelled_as_its_keeper_answers_leaves_a_good_spare(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    places: Paths, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUICKSAND_SPARES", "use")
     ask = KeeperLink.ask

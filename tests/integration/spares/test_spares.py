@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox, Status
 from quicksand.config import SandboxConfig
+from quicksand.host.files import is_locked
 from quicksand.host.paths import Paths, paths
 from quicksand.planning import gather_parts
 from quicksand.registry import Registry
@@ -39,7 +40,7 @@ from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.specs import NewSpec
 from tests.conftest import share_findings, wait_for
-from tests.integration.spares.conftest import Make, mode_of, started
+from tests.integration.spares.conftest import PATIENT, Make, mode_of, started
 
 pytestmark = pytest.mark.vm
 
@@ -52,7 +53,10 @@ async def test_the_second_start_takes_what_the_first_had_made(
     monkeypatch.setattr(next_start, "AFTER_S", 0)
     async with Sandbox(image="debian") as first:
         assert mode_of(first) == "template"
-        await asyncio.to_thread(wait_for, lambda: list_spares(places), what="it", timeout=60)
+        making = places.sandboxes / ".spares.lock"
+        await asyncio.to_thread(
+            wait_for, lambda: list_spares(places) and not is_locked(making), what="it", timeout=60
+        )
         monkeypatch.setenv(SPARES.variable, "use")
         assert [entry.id for entry in Sandbox.list()] == [first.id]
         async with Sandbox(image="debian", name="second") as second:
@@ -266,7 +270,8 @@ async def test_the_name_must_be_free(places: Paths, make: Make) -> None:
 
 
 def command(*words: str) -> str:
-    argv = [sys.executable, "-m", "quicksand_tui", *words]
+    program = f"{PATIENT}from quicksand_tui.__main__ import main\nmain()\n"
+    argv = [sys.executable, "-c", program, *words]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 

@@ -248,7 +248,10 @@ def test_it_follows_the_size_of_the_terminal_and_of_the_screen(screen: FakeDeskt
         screen.show(desktop(1000, 300))
         shows(terminal, desktop(1000, 300))
         terminal.type(b"\x1d+\x1d+")
-        wait_for(lambda: differs(shown(terminal), desktop(1000, 300)) > 8, what="a part of it")
+        wait_for(
+            lambda: places(terminal) and differs(shown(terminal), desktop(1000, 300)) > 8,
+            what="a part of it",
+        )
         terminal.type(b"\x1d0")
         shows(terminal, desktop(1000, 300))
         leave(terminal)
@@ -271,7 +274,7 @@ def test_after_a_stop_all_of_it_is_drawn_again(screen: FakeDesktop) -> None:
         before = len(terminal.output)
         terminal.kill(signal.SIGTSTP)
         wait_for(lambda: state_of(terminal.process.pid) == "T", what="it to stop")
-        assert b"\x1b[?1049l" in terminal.output[before:]
+        wait_for(lambda: b"\x1b[?1049l" in terminal.output[before:], what="the usual screen")
         terminal.restore_modes()
         terminal.kill(signal.SIGCONT)
         wait_for(lambda: b"a=T" in terminal.output[before:], what="the images", timeout=20)

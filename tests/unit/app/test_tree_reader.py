@@ -154,10 +154,15 @@ def test_an_idle_look_at_many_checkpoints_costs_little(history: History, places:
         add(history, number, number - 1 or None)
     looking = reader(history)
     tree = looking.read()
-    begun = time.process_time()
-    for _ in range(10):
-        assert looking.read() is tree
-    assert (time.process_time() - begun) / 10 < 0.02
+
+    def cost() -> float:
+        begun = time.process_time()
+        for _ in range(10):
+            assert looking.read() is tree
+        return (time.process_time() - begun) / 10
+
+    # Python may look for garbage meanwhile, but not each time.
+    assert any(cost() < 0.02 for _ in range(3))
 
 
 def test_what_was_written_since_is_told_by_the_layers(history: History) -> None:

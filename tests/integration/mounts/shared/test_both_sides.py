@@ -25,8 +25,11 @@ SOON_S = 3.0
 async def until(find: Callable[[], Awaitable[str]], wanted: str) -> None:
     """Wait until the guest sees something."""
     deadline = time.monotonic() + SOON_S
-    while (found := await find()) != wanted:
-        assert time.monotonic() < deadline, f"{found!r} instead of {wanted!r}"
+    while True:
+        is_late = time.monotonic() > deadline
+        if (found := await find()) == wanted:
+            return
+        assert not is_late, f"{found!r} instead of {wanted!r}"
         await asyncio.sleep(0.05)
 
 
