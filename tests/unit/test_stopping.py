@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from quicksand import stopping
+from quicksand.errors import AgentUnreachableError
 from quicksand.host.paths import Paths
 from quicksand.host.processes import MONITOR, list_processes, processes_of
 from quicksand.layout import sandbox_dir
@@ -75,3 +79,31 @@ def test_names_with_commas_and_newlines_are_found(stack: ExitStack, tmp_path: Pa
     place = tmp_path / "a, b\nc" / "sandboxes" / "0123456789ab"
     process = stack.enter_context(fake_qemu(place))
     assert [found.pid for found in processes_of(place)] == [process.pid]
+
+
+class SlowGuest:
+    """A guest that agrees to power down after some seconds; the link to it, too."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    async def session(self, *, timeout: float) -> SlowGuest:
+        return self
+
+    async def request(self, method: str, params: dict[str, Any], *, timeout: float) -> None:
+        assert method == "shutdown"
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.sleep(self.seconds)
+        except TimeoutError:
+            raise AgentUnreachableError("no answer") from None
+
+
+async def test_a_guest_that_a_busy_host_holds_up_has_all_of_its_grace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If it did not agree, it would be killed with what it has not written yet."""
+    monkeypatch.setattr(stopping, "AGENT_TIMEOUT_S", 0.01)
+    slow: Any = SlowGuest(0.1)
+    assert await stopping._ask_guest(slow, 10.0)
+    assert not await stopping._ask_guest(slow, 0.02)

@@ -45,6 +45,23 @@ def test_an_interrupt_can_be_taken_over() -> None:
     assert run_async(main) == 7
 
 
+@pytest.mark.parametrize("command", ["exec", "run"])
+@pytest.mark.parametrize(("before", "code"), [("", -signal.SIGINT), ("SIG_IGN", Exit.USAGE)])
+def test_an_interrupt_before_the_command_runs_ends_it_at_once(
+    command: str, before: str, code: int
+) -> None:
+    """Python would lose one that comes within a callback of its imports."""
+    program = (
+        "import os, signal, sys\n"
+        "from quicksand_tui.cli import main\n"
+        f"signal.signal(signal.SIGINT, signal.{before or 'default_int_handler'})\n"
+        "main._import_asyncio = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"raise SystemExit(main.run(['{command}', '--no-such-option']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert done.returncode == code, done.stderr
+
+
 def test_ignored_signals_stay_ignored() -> None:
     program = (
         "import asyncio, os, signal\n"

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.errors import QemuDiedError
+from quicksand.errors import AgentUnreachableError, QemuDiedError
 from quicksand.layout import RuntimeDir
+from quicksand.snapshots import successor
 from quicksand.snapshots.records import BLANK
 from quicksand.snapshots.standby import find_all
 from quicksand.snapshots.successor import Successor
@@ -56,3 +57,45 @@ def test_a_successor_has_a_name_that_is_free_and_was_not_just_another_s(
     assert Successor.new(live, node).head.machine != first
     monkeypatch.setattr(RuntimeDir, "names", lambda _: [str(n) for n in range(9998)])
     assert Successor.new(live, node).head.machine in ("9998", "9999")
+
+
+class Hello:
+    """A connection whose hello is answered or gets lost."""
+
+    def __init__(self, answer: Exception | None) -> None:
+        self.answer = answer
+        self.is_closed = False
+
+    async def handshake(self, token: str, *, timeout: float) -> None:
+        if self.answer is not None:
+            raise self.answer
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_a_hello_that_gets_lost_is_said_again_but_not_to_a_qemu_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = RuntimeDir(tmp_path / "90e090e0", tmp_path)
+    runtime.make("1")
+    node: Any = SimpleNamespace(
+        id="a" * 12, layers=("l",), tier=PAGES, memory=BLANK, port=0, token="secret"
+    )
+    live: Any = SimpleNamespace(runtime=runtime)
+    lost = AgentUnreachableError("no reply")
+    said = [Hello(lost), Hello(lost), Hello(None)]
+    left = list(said)
+
+    async def dial(path: Path) -> Hello:
+        if not left:
+            raise AgentUnreachableError("nobody listens")
+        return left.pop(0)
+
+    monkeypatch.setattr(successor, "dial", dial)
+    new = Successor.new(live, node)
+    session: Any = await new._connect()
+    assert session is said[-1]
+    assert [hello.is_closed for hello in said] == [True, True, False]
+    with pytest.raises(AgentUnreachableError, match="nobody listens"):
+        await new._connect()
