@@ -147,8 +147,15 @@ class PtyTerminal:
     def rests(self, seconds: float = 1.0) -> None:
         """Wait until nothing was written for a while."""
 
+        rested, last, seen = 0.0, time.monotonic(), self.times[-1][0]
+
         def is_at_rest() -> bool:
-            return time.monotonic() - self.times[-1][0] > seconds
+            nonlocal rested, last, seen
+            now, latest = time.monotonic(), self.times[-1][0]
+            # While this process stands still, nothing is read either.
+            rested = rested + min(now - last, 0.1) if latest == seen else 0.0
+            last, seen = now, latest
+            return rested > seconds
 
         wait_for(is_at_rest, what="a terminal at rest", timeout=20)
 

@@ -107,11 +107,14 @@ class HostWatch:
         """The thread ends, too. Done twice, it does nothing."""
         if self._is_over:
             return
-        self._is_over = True
-        self._files.clear()
         # A watch that ends is an event, by which the thread wakes.
         watch = kernel.inotify_add(self._descriptor, b"/", _DELETED)
-        kernel.inotify_remove(self._descriptor, watch)
+        self._is_over = True
+        self._files.clear()
+        try:
+            kernel.inotify_remove(self._descriptor, watch)
+        except OSError:
+            return  # it was awake, and has closed the descriptor
 
     def _listen(self) -> None:
         while not self._is_over:

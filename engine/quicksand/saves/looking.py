@@ -10,7 +10,9 @@ from quicksand.images.qcow2 import check_qcow2
 from quicksand.saves.manifest import OVERLAYS, SaveManifest, read_manifest
 
 _LOOKS = 4
-"""Attempts to read a save before it counts as damaged: it may be replaced meanwhile."""
+"""Attempts to read a save before it counts as damaged."""
+_LOOKS_AT_OTHERS = 100
+"""Attempts while each finds that another one has replaced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +42,12 @@ class Save:
 
 def load_save(root: Path, name: str | None = None) -> Save:
     """The save in the directory ``root``; if it cannot be used, its ``error`` says why."""
-    for _ in range(_LOOKS):
+    for look in range(_LOOKS_AT_OTHERS):
         save = _load(root, name or root.name)
-        if save.error == "" and save.is_still_there():
-            break
         # While a save is replaced or removed, its manifest and files do not match.
+        is_same = identity_of(root) == save.identity
+        if is_same and (save.error == "" or look >= _LOOKS - 1):
+            break
     return save
 
 

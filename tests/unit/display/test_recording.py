@@ -82,7 +82,7 @@ def colours(path: Path) -> list[tuple[int, ...]]:
 async def test_what_changes_is_recorded(screens: Screens, target: Path, suffix: str) -> None:
     path = target.with_suffix(f".{suffix}")
     async with screens.serve("one", RED, (64, 40)):
-        async with screens.record(path, seconds=1.5) as recording:
+        async with screens.record(path, seconds=3.0) as recording:
             assert recording.size == (64, 40) and not path.exists()
             with pytest.raises(StateError, match="has not ended"):
                 recording.result  # noqa: B018
@@ -90,14 +90,14 @@ async def test_what_changes_is_recorded(screens: Screens, target: Path, suffix: 
             done = await recording.wait()
         screens.orders.put_nowait(None)
     assert (done.path, done.pictures, done.why) == (path, 2, "seconds")
-    assert (done.seconds, done.size_bytes) == (1.5, path.stat().st_size)
+    assert (done.seconds, done.size_bytes) == (3.0, path.stat().st_size)
     assert colours(path) == [(255, 0, 0), (0, 255, 0)]
     assert list(path.parent.iterdir()) == [path]
     with Image.open(path) as image:
         frames = ImageSequence.Iterator(image)
         # Pillow says a duration once the pixels were read.
         shown = [frame.info["duration"] for frame in frames if frame.load()]
-    assert sum(shown) == pytest.approx(1500, abs=10)
+    assert sum(shown) == pytest.approx(3000, abs=10)
 
 
 async def test_another_mode_and_another_machine(screens: Screens, target: Path) -> None:

@@ -84,8 +84,8 @@ async def test_a_change(socket: Path) -> None:
 
 
 async def test_the_same_again_is_no_change(socket: Path) -> None:
-    with pytest.raises(DisplayTimeoutError, match=r"did not change within 0\.1 s"):
-        await wait(socket, Until.CHANGE, shows(FIRST, FIRST), timeout=0.1)
+    with pytest.raises(DisplayTimeoutError, match=r"did not change within 1 s"):
+        await wait(socket, Until.CHANGE, shows(FIRST, FIRST), timeout=1)
 
 
 async def test_a_change_elsewhere_is_none(socket: Path) -> None:
@@ -108,7 +108,7 @@ async def test_what_never_comes_to_rest(socket: Path) -> None:
             server.send(update(filled(0, 0, 1, 1, colour)))
 
     with pytest.raises(DisplayTimeoutError, match="did not come to rest"):
-        await wait(socket, Until.STABLE, script, timeout=1.5, quiet=1)
+        await wait(socket, Until.STABLE, script, timeout=4, quiet=3)
 
 
 async def test_a_region_that_is_not_there(socket: Path) -> None:

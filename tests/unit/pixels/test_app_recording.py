@@ -17,6 +17,7 @@ from quicksand.layout import MachineDir
 
 from quicksand_tui.door import recordings
 from quicksand_tui.door.service import EngineService
+from tests.conftest import wait_for
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop
 
@@ -58,7 +59,7 @@ def test_the_end_of_the_app_leaves_a_whole_file(sandbox: Any, tmp_path: Path) ->
         service.record_screen("0123456789ab", path, lambda _: None)
         _wait_for_pictures(path.parent)
         service.close()
-        assert screen.viewers == 0
+        wait_for(lambda: screen.viewers == 0, what="the recorder to go")
     with Image.open(path) as image:
         assert image.size == (640, 400)
     assert list(path.parent.iterdir()) == [path]

@@ -189,10 +189,12 @@ def disturb(root: Path, is_shared: bool, seed: int) -> None:
         except (SaveNotFoundError, SaveError) as error:
             assert "another program" not in str(error), number
         for save in store.list():
-            assert save.error == "", save.error
+            assert save.error == "" or not save.is_still_there(), save.error
 
 
-def test_several_processes_at_one_name(store: SaveStore) -> None:
+def test_several_processes_at_one_name(store: SaveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    # They would wait for a busy disk, each for all others.
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     context = multiprocessing.get_context("fork")
     make_save(store, "env", b"1")
     workers = [

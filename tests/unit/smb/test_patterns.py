@@ -75,8 +75,13 @@ def test_known_answers(pattern: str, name: str, expected: bool) -> None:
 def test_no_pattern_is_slow(bomb: str) -> None:
     match = patterns.matcher(bomb)
     assert match is not None
-    for name in ("a" * 255, "." * 255, "a." * 127):
+
+    def cost(name: str) -> float:
         begin = time.thread_time()
         match(name)
-        # By trying, it would not end before the sun does.
-        assert time.thread_time() - begin < 0.05
+        return time.thread_time() - begin
+
+    for name in ("a" * 255, "." * 255, "a." * 127):
+        # By trying, it would not end before the sun does. A collection of garbage may fall into
+        # one attempt.
+        assert any(cost(name) < 0.05 for _ in range(3))

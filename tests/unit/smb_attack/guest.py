@@ -177,7 +177,14 @@ class Server:
             return True
         spent = self._spent()
         select.select([], [], [], 0.03)
-        return self.has_ended() or spent == self._spent()
+        return self.has_ended() or (spent == self._spent() and not self._wants_to_run())
+
+    def _wants_to_run(self) -> bool:
+        """Whether a thread could run, which a busy host may keep it from, or waits for a disk."""
+        with contextlib.suppress(OSError):
+            stats = [(one / "stat").read_text() for one in self._proc("task").iterdir()]
+            return any(stat.rpartition(")")[2].split()[0] in "RD" for stat in stats)
+        return False
 
     def _spent(self) -> str:
         """Switches between its threads and waiting so far."""

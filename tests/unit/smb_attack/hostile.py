@@ -138,13 +138,13 @@ class Hostile:
         """After all that an honest conversation is possible."""
         guest = self._guest
         guest.session = guest.tree = guest.number = 0
-        for _ in range(3):  # a connection each, as a kernel makes them
+        for patience_s in (1.5, 1.5, 10):  # a connection each, as a kernel makes them
             guest.send(raw.header(raw.NEGOTIATE) + raw.negotiate(0x210))
-            deadline = time.monotonic() + 3
-            while time.monotonic() < deadline and not guest.is_silent(1.5):
+            deadline = time.monotonic() + 2 * patience_s
+            while time.monotonic() < deadline and not guest.is_silent(patience_s):
                 answers = guest.hear()
                 is_answer = (answers[0].command, answers[0].status) == (raw.NEGOTIATE, raw.SUCCESS)
-                if is_answer and guest.is_silent(0.05):
+                if is_answer and guest.is_silent(0.3):
                     guest.number = 1
                     guest.log_in()
                     guest.connect()

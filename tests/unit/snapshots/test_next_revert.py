@@ -27,7 +27,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def make_ready(_registry: object, _record: object, node_id: str) -> None:
         happened.append(f"begin {node_id}")
         try:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
         except asyncio.CancelledError:
             happened.append("undo")
             raise
