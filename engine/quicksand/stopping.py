@@ -76,8 +76,9 @@ async def _let_go_on(registry: Registry, record: Record) -> None:
 
 
 async def _ask_guest(link: AgentLink, grace: float) -> bool:
-    """Ask the guest to power down; returns whether it agreed. It takes a millisecond, but one that
-    a busy host holds up must not lose what it has not written yet: it has all of ``grace``."""
+    """Ask the guest to power down; returns whether it agreed. That takes a millisecond. A guest
+    that a busy host holds up must not lose what it has not written yet, so it has all of ``grace``.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max(AGENT_TIMEOUT_S, grace)
     with contextlib.suppress(QuicksandError):

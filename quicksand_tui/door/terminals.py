@@ -276,11 +276,13 @@ class EngineTerminal:
                     sandbox.close()
                     sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
                 except AgentUnreachableError as error:
+                    if self._is_present:
+                        self._queue.broke()
+                    else:  # a revert may show by this first
+                        self._queue.reverted()
+                    await self._let_go()
                     # The sandbox may be changing its machine at this moment. If it died, its
                     # directory is being removed, and no new lock may be made there.
-                    # A revert may show first by this, too.
-                    (self._queue.broke if self._is_present else self._queue.reverted)()
-                    await self._let_go()
                     await asyncio.sleep(RETURN_POLL_S)
                     if not sandbox.is_running:
                         place = Registry(paths()).place(self._sandbox_id)
