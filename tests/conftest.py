@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -175,8 +177,20 @@ def our_processes(mark: str = f"/{PREFIX}") -> list[str]:
     return found
 
 
-LOOK_S_MAX = 0.5
-"""Seconds that count of one look in `wait_for`."""
+class Patience:
+    """Seconds that one waits for something that is looked at again and again. Of the time from one
+    look to the next half a second counts at most: a host that stands still for seconds holds up
+    what is waited for, too."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._last = time.monotonic()
+
+    def is_over(self) -> bool:
+        now = time.monotonic()
+        self._left -= min(now - self._last, 0.5)
+        self._last = now
+        return self._left <= 0
 
 
 async def in_time(attempt: Callable[[], Awaitable[float]], seconds: float) -> bool:
@@ -190,14 +204,19 @@ async def in_time(attempt: Callable[[], Awaitable[float]], seconds: float) -> bo
 
 def wait_for(condition: Callable[[], object], *, what: str, timeout: float = 30.0) -> None:
     """Wait until ``condition`` is true; fail after ``timeout`` seconds."""
-    left, last = timeout, time.monotonic()
+    patience = Patience(timeout)
     while not condition():
-        now = time.monotonic()
-        # A host that stands still for seconds holds up what is waited for, too.
-        left -= min(now - last, LOOK_S_MAX)
-        last = now
-        assert left > 0, f"waited {timeout} s for {what}"
+        assert not patience.is_over(), f"waited {timeout} s for {what}"
         time.sleep(0.01)
+
+
+def free_port() -> int:
+    """A port of this host that is free. It is none that systems give by themselves (from 32768 on,
+    ip(7)), so that no other test is given it before it is used."""
+    while True:
+        with socket.socket() as asked, contextlib.suppress(OSError):
+            asked.bind(("127.0.0.1", random.randrange(20_000, 32_768)))
+            return int(asked.getsockname()[1])
 
 
 @contextlib.contextmanager

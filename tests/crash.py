@@ -85,9 +85,14 @@ class Point:
     after: str = ""
     """How the sandbox was found."""
 
+    @property
+    def struck(self) -> bool:
+        """Whether it came while the client was at work."""
+        return not self.answer or bool(self.answer["struck"])
+
     def __str__(self) -> str:
         answer = self.answer["error"][:120] if self.answer else "the client died"
-        missed = " (missed)" if self.answer and not self.answer["struck"] else ""
+        missed = "" if self.struck else " (missed)"
         return (
             f"{self.number} {self.what} {self.when}={self.at:.4g} kills {'+'.join(self.targets)}"
             f"{missed}: {answer or 'done'}; {self.after}"
@@ -209,8 +214,8 @@ class Box:
                 self.say(f"FAILED {point}")
                 raise
             self.say(str(point))
-            struck = not point.answer or point.answer["struck"]
-            self.counts[f"{point.what} / {'+'.join(point.targets)}" if struck else "missed"] += 1
+            hit = f"{point.what} / {'+'.join(point.targets)}" if point.struck else "missed"
+            self.counts[hit] += 1
 
     def draw(self, number: int) -> Point:
         what = self.dice.choices(KINDS, WEIGHTS)[0]
@@ -247,7 +252,7 @@ class Box:
                 self.seconds[point.what] = (self.seconds[point.what] + taken) / 2
         self.check_nodes(point, before)
         await self.bring_up(point)
-        await self.check_rest(cloned)
+        await self.check_rest(cloned, may_die=point.struck)
 
     def check_nodes(self, point: Point, before: dict[str, Node]) -> None:
         """No checkpoint is lost, none is damaged, and what was told is true."""
@@ -278,7 +283,7 @@ class Box:
         # If all keepers are dead, too, nobody tidies up before the next command. One that is still
         # dying would get no successor.
         if {"keeper", "keepers"} & {*point.targets}:
-            if not point.answer or point.answer["struck"]:
+            if point.struck:
                 wait_for(self.are_keepers_dead, what="the dying to have died", timeout=PATIENCE_S)
         else:
             wait_for(self.is_settled, what="the dying to have died", timeout=PATIENCE_S)
@@ -341,9 +346,9 @@ class Box:
     def has_keeper(self) -> bool:
         return any("keeper.py" in line for line in our_processes(str(self.place.root)))
 
-    async def check_rest(self, cloned: Content) -> None:
+    async def check_rest(self, cloned: Content, *, may_die: bool) -> None:
         """Clones are whole or gone, nothing is left lying about, and a checkpoint loads."""
-        await self.check_clones(cloned)
+        await self.check_clones(cloned, may_die=may_die)
         async with self.history.locked():
             self.history.sweep()
         check_litter(self.place)
@@ -366,14 +371,14 @@ class Box:
         # The machine before the revert ends behind it.
         wait_for(lambda: names() == own, what=f"{own} alone", timeout=PATIENCE_S)
 
-    async def check_clones(self, cloned: Content) -> None:
+    async def check_clones(self, cloned: Content, *, may_die: bool) -> None:
         for id_ in [entry.id for entry in Sandbox.list() if entry.id != self.vm.id]:
             wait_for(lambda id_=id_: self.clone_is_settled(id_), what="the clone")  # type: ignore[misc]
             if self.registry.inspect(id_) is None:
                 continue
             clone = Sandbox.open(id_)
             if clone.is_running:
-                assert await self.look_at_clone(clone) in (None, cloned.sums)
+                assert await self.look_at_clone(clone, may_die=may_die) in (None, cloned.sums)
             await clone.kill()
             self.registry.remove(id_)
         self.registry.reap()
@@ -384,11 +389,13 @@ class Box:
         wait_for(self.is_alone, what="directories without a record to be reaped")
         wait_for(self.only_ours, what="QEMUs of clones to end")
 
-    async def look_at_clone(self, clone: Sandbox) -> list[str] | None:
-        """None if it is just ending: its client was killed, or its QEMU."""
+    async def look_at_clone(self, clone: Sandbox, *, may_die: bool) -> list[str] | None:
+        """None if it is just ending, since its client or its QEMU was killed."""
         try:
             return await self.look(clone)
         except QuicksandError:
+            if not may_die:
+                raise
             wait_for(lambda: not clone.is_running, what="the end of a clone that does not answer")
             return None
 

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import quicksand_smb
 
+from tests.conftest import free_port
+
 LIST = Path(__file__).with_name("smbtorture.txt")
 PASSWORD = "Pa55word"
 PATIENCE_S = 90
@@ -65,38 +67,20 @@ def server(root: Path) -> Iterator[int]:
         shares[name] = {"path": str(root / name)}
     config = root / "config.json"
     config.write_text(json.dumps({"shares": shares, "secret": PASSWORD, "leases": "all"}))
-    for attempt in range(3):
-        process, port = _start(config, root / "errors")
-        try:
-            _wait_for(process, port)
-            break
-        except ServerEndedError:  # another program has just taken its port
-            if attempt == 2:
-                raise
-    try:
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _start(config: Path, log: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """A server at a port that is free for now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     package = str(Path(quicksand_smb.__file__).parents[1])
-    with log.open("wb") as errors:
+    with (root / "errors").open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "quicksand_smb", "--config", str(config), "--listen",
              f"127.0.0.1:{port}"],
             stderr=errors, env={**os.environ, "PYTHONPATH": package},
         )  # fmt: skip
-    return process, port
-
-
-class ServerEndedError(AssertionError):
-    """A server has ended by itself."""
+    try:
+        _wait_for(process, port)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
@@ -107,7 +91,7 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
             socket.create_connection(("127.0.0.1", port)).close()
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
-            raise ServerEndedError(f"the server has ended with {process.wait(0.02)}")
+            raise AssertionError(f"the server has ended with {process.wait(0.02)}")
     raise AssertionError("the server does not listen")
 
 

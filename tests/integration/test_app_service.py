@@ -18,7 +18,7 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import MountState, State
 from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
-from tests.conftest import our_processes, wait_for
+from tests.conftest import free_port, our_processes, wait_for
 
 pytestmark = pytest.mark.vm
 
@@ -53,12 +53,12 @@ async def until_it_receives(service: EngineService, sandbox_id: str, port: int) 
 
 
 async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -> None:
-    spec = NewSpec(image="debian", name="one", machine={"port_forwards": "0:80, 0:22"})
+    port = free_port()
+    spec = NewSpec(image="debian", name="one", machine={"port_forwards": f"{port}:80, 0:22"})
     await service.ask("it failed", lambda engine: engine.create(spec, lambda _: None))
     (view,) = service.read(fresh=True).sandboxes
     assert view.state is State.RUNNING
-    ports = {guest: host for host, guest in view.ports}
-    assert set(ports) == {80, 22}
+    assert (port, 80) in view.ports and {guest for _, guest in view.ports} == {80, 22}
 
     async def run(command: str, timeout_s: float = 20.0) -> tuple[int, tuple[str, ...], bool, bool]:
         ran = await service.ask(
@@ -74,7 +74,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         False,
     )
     assert await run("exit 0") == (0, (), False, False)
-    await until_it_receives(service, view.id, ports[80])
+    await until_it_receives(service, view.id, port)
     code, lines, is_cut, _ = await run(f"yes | head -c {OUTPUT_MAX * 4}")
     assert (code, is_cut, set(lines), len(lines)) == (0, True, {"y"}, LINES_MAX)
     code, lines, is_cut, _ = await run(f"head -c {OUTPUT_MAX} /dev/zero")

@@ -172,7 +172,7 @@ async def test_qemu_killed_is_noticed_and_told(places: Paths) -> None:
     async with asyncio.timeout(5):
         with pytest.raises((MachineError, AgentUnreachableError)):
             await call
-    wait_for(lambda: Sandbox.list()[0].status is Status.CRASHED, what="the state")
+    wait_for(lambda: Sandbox.list()[0].status is Status.CRASHED, what="the state", timeout=5)
     assert "SIGKILL" in Sandbox.list()[0].error
     with pytest.raises(QemuDiedError):
         await sandbox.execute("true")

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from quicksand.host.paths import Paths
 
+from tests.conftest import free_port
 from tests.e2e.commands.conftest import IMAGE, in_vm, quicksand
 
 pytestmark = pytest.mark.vm
 
 WHICH = ("sh", "-c", "cat /root/which 2>/dev/null || echo the image")
-
-
-def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        port: int = asked.getsockname()[1]
-        return port
 
 
 def hostile(save: Path, target: Path, **config: Any) -> None:

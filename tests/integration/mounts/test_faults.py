@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
@@ -74,6 +73,14 @@ def server_of(share: Share) -> int:
     return int(found[0])
 
 
+def was_killed(share: Share) -> bool:
+    try:
+        os.kill(server_of(share), signal.SIGKILL)
+    except ProcessLookupError:
+        return False  # the one before, which was just being reaped
+    return True
+
+
 async def test_a_killed_server_loses_nothing_that_was_synced(
     vm: Sandbox, places: Paths, tmp_path: Path
 ) -> None:
@@ -90,8 +97,7 @@ async def test_a_killed_server_loses_nothing_that_was_synced(
             what=f"{count} lines",
             timeout=60,
         )
-        with contextlib.suppress(ProcessLookupError):  # the one before, which is just being reaped
-            os.kill(server_of(share), signal.SIGKILL)
+        await asyncio.to_thread(wait_for, lambda: was_killed(share), what="a server to kill")
     result = await writing
     assert result.exit_code == 0, result.stderr
     told = (await say(vm, "cat /root/told")).split()

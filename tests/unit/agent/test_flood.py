@@ -29,7 +29,7 @@ from quicksand.stats import GuestProcess
 
 from tests.unit.agent.fake_agent import FakeAgent, session_with
 
-FILL_S = 90.0
+FILL_S = 30.0
 
 EMPTY_LISTS = "[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],"
 """Three bytes each, and over sixty once they are parsed."""

@@ -48,7 +48,7 @@ from quicksand_tui.pixels.orders import Order
 from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.hands import Hands
-from tests.conftest import LOOK_S_MAX
+from tests.conftest import Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
 
@@ -608,14 +608,9 @@ def make_app(
 
 async def until(condition: Callable[[], object], *, timeout: float = 30.0) -> None:
     """Wait for a condition of the UI; fail when it does not come true."""
-    loop = asyncio.get_running_loop()
-    left, last = timeout, loop.time()
+    patience = Patience(timeout)
     while not condition():
-        now = loop.time()
-        # A host that stands still for seconds holds up what is waited for, too.
-        left -= min(now - last, LOOK_S_MAX)
-        last = now
-        assert left > 0, "the condition did not come true"
+        assert not patience.is_over(), "the condition did not come true"
         await asyncio.sleep(0.005)
 
 

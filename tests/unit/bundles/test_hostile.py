@@ -380,6 +380,7 @@ def large_things(bundle: bytes) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.timeout(120)
 def test_little_memory_is_used(there: Home, bundle: bytes, tmp_path: Path) -> None:
     for what, data in large_things(bundle).items():
         path = tmp_path / "large"
