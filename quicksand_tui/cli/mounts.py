@@ -110,7 +110,8 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     """List the directories of this host that are in sandboxes.
 
     Without names: those of all that run. What a sandbox mounts at its next start only is listed,
-    too; one that is `not served` gives errors in the guest until it is unmounted.
+    too; one that is `not served` gives errors in the guest until it is unmounted, and one that is
+    `not mounted` could not be mounted when the sandbox started or was reverted.
     """
     from quicksand.host.paths import paths
     from quicksand.known_mounts import MountState, known_mounts
@@ -130,8 +131,9 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
         return
     print_table(HEADS, [_row(name, known) for name, known in found])
     for name, known in found:
-        if known.state is MountState.NOT_SERVED and known.reason:
-            say(f"{clean(name)}: {clean(known.mount.guest)} is not served: {clean(known.reason)}")
+        if known.state in (MountState.NOT_SERVED, MountState.LEFT_OUT) and known.reason:
+            what = f"{clean(name)}: {clean(known.mount.guest)} is {known.state.value}"
+            say(f"{what}: {clean(known.reason)}")
     if not found:
         say("none: `quicksand-tui mount NAME HOST:GUEST` mounts a directory")
 

@@ -15,8 +15,14 @@ ROLES = {
     MountState.MOUNTED: "success",
     MountState.NOT_SERVED: "error",
     MountState.AT_START: "muted",
+    MountState.LEFT_OUT: "error",
 }
-GLYPHS = {MountState.MOUNTED: "●", MountState.NOT_SERVED: "✗", MountState.AT_START: "○"}
+GLYPHS = {
+    MountState.MOUNTED: "●",
+    MountState.NOT_SERVED: "✗",
+    MountState.AT_START: "○",
+    MountState.LEFT_OUT: "✗",
+}
 _PATH_MIN, _PATH_MAX = 8, 60
 _WITH_RATES = 70
 """Cells from which on there is room for what goes through each mount."""
@@ -36,7 +42,7 @@ def plan_mount_columns(width: int) -> tuple[Column, ...]:
 
 
 def mount_row(mount: MountView) -> Row:
-    is_now = mount.state is not MountState.AT_START
+    is_now = mount.state.is_now
     cells = {
         "guest": Cell(mount.guest, "" if is_now else "muted", gives_way=True),
         "host": Cell(mount.host, "" if is_now else "muted", gives_way=True),
@@ -55,7 +61,7 @@ def mode_text(mount: MountView) -> str:
 def mount_words(mount: MountView) -> list[Words]:
     """Returns a mount as one line."""
     state = "" if mount.state is MountState.MOUNTED else f" · {mount.state.value}"
-    role = "error" if mount.state is MountState.NOT_SERVED else "muted"
+    role = ROLES[mount.state] if mount.state is not MountState.MOUNTED else "muted"
     where = f"{mount.host} → {mount.guest}"
     marks = " · read-only" * mount.readonly + f" · {mount.type}" * bool(mount.type)
     return [(where, ""), (marks, "muted"), (state, role)]

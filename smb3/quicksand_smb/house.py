@@ -146,7 +146,8 @@ def open_share(wanted: ShareConfig) -> Share | None:
     from quicksand_smb.reasons import StoreError
 
     try:
-        store = Store(wanted.path, read_only=wanted.is_read_only)
+        root = wanted.path if wanted.directory is None else wanted.directory
+        store = Store(root, read_only=wanted.is_read_only)
     except (StoreError, OSError):
         return None
     return Share(wanted.name, wanted.path, store, is_read_only=wanted.is_read_only)

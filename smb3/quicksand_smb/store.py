@@ -97,7 +97,7 @@ class Store(Share):
 
     def __init__(
         self,
-        root: str,
+        root: str | int,
         *,
         read_only: bool,
         limits: Limits | None = None,
@@ -105,7 +105,7 @@ class Store(Share):
         walk: Walk | None = None,
     ) -> None:
         """Open the root; here, and only here, symlinks are followed, since the host's user named
-        it. Raises StoreError. `walk` is for tests."""
+        it. A descriptor of the root is taken over. Raises StoreError. `walk` is for tests."""
         self.read_only = read_only
         self.limits = limits or Limits()
         self._protected = frozenset(name.casefold() for name in protected)
@@ -113,7 +113,10 @@ class Store(Share):
             raise StoreError(Reason.UNSUPPORTED, "this system has no descriptors of directories")
         flags = (kernel.O_LOOK & ~kernel.O_NOFOLLOW) | kernel.O_DIRECTORY
         try:
-            descriptor = os.open(os.fsencode(root), flags)
+            if isinstance(root, int):
+                descriptor = _own(root)
+            else:
+                descriptor = os.open(os.fsencode(root), flags)
         except (OSError, ValueError) as error:
             raise store_error(error) from error
         self._root = Held(descriptor)
@@ -560,6 +563,16 @@ class Store(Share):
             except OSError:
                 return StoreError(Reason.NO_PATH)
         return store_error(error)
+
+
+def _own(directory: int) -> int:
+    """A descriptor that was inherited, for this process alone. Raises OSError."""
+    descriptor = os.dup(directory)
+    os.close(directory)
+    if kernel.stat_of(descriptor).kind is not Kind.DIRECTORY:
+        os.close(descriptor)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return descriptor
 
 
 def _flags(wish: Wish, empties: bool) -> int:
