@@ -13,7 +13,7 @@ import os
 from quicksand_smb import kernel, patterns
 from quicksand_smb.names import NAME_MAX, Names, from_host, from_wire, host_path, to_wire
 from quicksand_smb.reasons import Reason, StoreError, store_error
-from quicksand_smb.room import Room
+from quicksand_smb.room import BLOCK, Room
 from quicksand_smb.values import Entry, Kind, Limits, Stat
 from quicksand_smb.walk import Held
 
@@ -143,7 +143,7 @@ class Node:
         if self._append and not self._write:
             offset = os.fstat(descriptor).st_size
         self._check_size(offset, count)
-        self._need_room(descriptor, offset, count)
+        self._share.room.need_range(descriptor, offset, count)
         done = os.pwrite(descriptor, data, offset)
         while done < count:
             try:
@@ -221,7 +221,7 @@ class Node:
         """Reserve disk space. Raises UNSUPPORTED where the file system cannot."""
         self._need(self._write)
         self._check_size(offset, count)
-        self._need_room(descriptor, offset, count)
+        self._share.room.need_range(descriptor, offset, count)
         kernel.fallocate(descriptor, kernel.FALLOC_KEEP_SIZE if keep_size else 0, offset, count)
 
     @_operation(changes=True)
@@ -274,7 +274,7 @@ class Node:
         source = other.held.take()
         try:
             count = max(0, min(count, os.fstat(source).st_size - offset))
-            self._need_room(descriptor, to, count)
+            self._share.room.need_range(descriptor, to, count)
             done = _copy_in_kernel(source, descriptor, offset, to, count)
             return done + _copy(source, descriptor, offset + done, to + done, count - done)
         finally:
@@ -291,6 +291,7 @@ class Node:
             raise StoreError(Reason.INVALID)
         if not count:
             return
+        self._share.room.need(BLOCK)  # of what is shared it takes notes
         source = other.held.take()
         try:
             kernel.clone_range(descriptor, source, offset, count, to)
@@ -379,7 +380,7 @@ class Node:
         there = _listxattr(target)
         if len(there) >= limits.attributes and key not in there:
             raise StoreError(Reason.TOO_MANY)
-        self._share.room.need(len(value))
+        self._share.room.need(max(len(value), BLOCK))
         os.setxattr(target, key, value)
 
     @_operation(changes=True)
@@ -393,15 +394,6 @@ class Node:
             raise StoreError(Reason.IS_DIRECTORY)
         if not allowed:
             raise StoreError(Reason.DENIED)
-
-    def _need_room(self, descriptor: int, offset: int, count: int) -> None:
-        """Raises NO_SPACE, unless the blocks are there and are only written anew."""
-
-        def is_there() -> bool:
-            now = kernel.stat_of(descriptor)
-            return offset + count <= now.size <= now.allocated
-
-        self._share.room.need(count, is_there)
 
     def _check_size(self, offset: int, count: int) -> None:
         if offset < 0 or count < 0:
