@@ -236,6 +236,10 @@ class Connection(Link):
             outcome = Reply(headers.encode_error(), of_store(error))
         except ProtocolError:
             outcome = Reply(headers.encode_error(), Status.INVALID_PARAMETER)
+        except Exception:  # noqa: BLE001 - it is told where errors are kept
+            # What the host has may be what nobody has thought of: one request fails.
+            self.house.complain()
+            outcome = Reply(headers.encode_error(), Status.UNEXPECTED_IO_ERROR)
         if isinstance(outcome, Reply):
             _note(request.chain, request.header, outcome.status)
         return outcome

@@ -6,7 +6,7 @@ from _thread import allocate_lock
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.kept import ask_back
 from quicksand_smb.leases import PATIENCE_S
-from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
+from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from quicksand_smb.leases import Clock, Grant, Key
     from quicksand_smb.session import Session
     from quicksand_smb.shares import File
+
+
+MOST_COMPLAINTS: Final = 20
+"""Errors that are told in full, of a server; a guest may know how to make them."""
 
 
 class Talker(Protocol):
@@ -42,7 +46,17 @@ class House:
         self.talking: set[Talker] = set()
         """Connections that have something to send."""
         self._next_handle = 0
+        self._complaints = 0
         self.reload(config)
+
+    def complain(self) -> None:
+        """Write the error that is being handled to standard error, which the guest does not see;
+        after `MOST_COMPLAINTS` no more."""
+        self._complaints += 1
+        if self._complaints <= MOST_COMPLAINTS:
+            import traceback
+
+            os.write(2, traceback.format_exc().encode("utf-8", "replace"))
 
     def new_session_id(self) -> int:
         """Nobody in the guest who may not know the number can guess it."""
