@@ -228,6 +228,7 @@ class Connection(Link):
                 raise Refusal(Status.INVALID_PARAMETER)
             if request.header.command not in _LOOKING:
                 request.chain.seen = None
+            request.chain.room.admit()
             self._find_place(request, entry.need)
             outcome = entry.run(request)
         except Refusal as error:

@@ -11,7 +11,7 @@ import errno
 import os
 
 from quicksand_smb import kernel, patterns
-from quicksand_smb.names import NAME_MAX, Names, from_host, from_wire, host_path, to_wire
+from quicksand_smb.names import NAME_MAX, from_host, from_wire, host_path, to_wire
 from quicksand_smb.reasons import Reason, StoreError, store_error
 from quicksand_smb.room import BLOCK, Room
 from quicksand_smb.values import Entry, Kind, Limits, Stat
@@ -32,6 +32,9 @@ _BUFFER = 1 << 20
 """Bytes that a copy by reading and writing moves at once."""
 
 _SET_ID = 0o6000
+
+PAUSE = 64
+"""Names that a search passes by at once: some milliseconds, whatever the pattern."""
 
 
 class Share:
@@ -74,8 +77,8 @@ def _operation(
 class Node:
     """Made by `Store.open`. All methods raise StoreError; GONE after `close` or `Store.close`."""
 
-    __slots__ = ("__weakref__", "_append", "_read", "_share", "_write", "first", "frozen", "held",
-                 "kind", "moves", "names")  # fmt: skip
+    __slots__ = ("_append", "_read", "_share", "_write", "first", "frozen", "held", "kind",
+                 "path")  # fmt: skip
 
     def __init__(
         self,
@@ -98,9 +101,9 @@ class Node:
         """Whether nothing may be changed by it."""
         self.first: Stat | None = None
         """What it was when it was opened, unless opening it has changed that."""
-        self.names: Names = ()
-        """What it was opened by, when its store had made so many `moves`."""
-        self.moves = 0
+        self.path = b""
+        """The host's bytes of the name it was opened by, or has by now (`Store.told_name`): in one
+        piece, since thousands may be open, each 512 names deep."""
 
     def close(self) -> None:
         """Idempotent."""
@@ -311,13 +314,18 @@ class Node:
 
         Each call reads anew by a descriptor of its own, which ends with the iterator.
         """
+        return (entry for entry in self.search(pattern, posix=posix) if entry is not None)
+
+    def search(self, pattern: str, *, posix: bool = False) -> Iterator[Entry | None]:
+        """As `entries`, but with a None after each `PAUSE` names that do not match: it may take
+        long until one does."""
         if self.kind is not Kind.DIRECTORY:
             raise StoreError(Reason.NOT_DIRECTORY)
         if patterns.is_literal(pattern):
             return self._entry(pattern, posix)
         return self._scan(patterns.matcher(pattern), posix)
 
-    def _entry(self, wanted: str, posix: bool) -> Iterator[Entry]:
+    def _entry(self, wanted: str, posix: bool) -> Iterator[Entry | None]:
         try:
             name = from_wire(wanted, posix=posix, separator="\0")[0]
             yield Entry(name, self._stat_of_entry(host_path((name,))[0]))
@@ -334,8 +342,9 @@ class Node:
         flags = os.O_RDONLY | kernel.O_DIRECTORY | kernel.O_ALWAYS
         return os.open(b".", flags, dir_fd=descriptor)
 
-    def _scan(self, matches: Callable[[str], bool] | None, posix: bool) -> Iterator[Entry]:
+    def _scan(self, matches: Callable[[str], bool] | None, posix: bool) -> Iterator[Entry | None]:
         directory = self._open_again()
+        passed = 0
         try:
             with os.scandir(directory) as found:
                 for item in found:
@@ -344,6 +353,9 @@ class Node:
                     raw = os.fsencode(item.name)
                     name = from_host(raw)
                     if matches is not None and not matches(to_wire(name, posix=posix)):
+                        passed += 1
+                        if not passed % PAUSE:
+                            yield None
                         continue
                     try:
                         yield Entry(name, kernel.stat_at(directory, raw))

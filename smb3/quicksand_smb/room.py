@@ -29,7 +29,7 @@ _GOOD_FOR_S = 0.25
 """Seconds after which the disk is looked at anew; as long as a budget is, it counts on what was
 seen then."""
 
-_BUDGET_NAMES = 64
+_BUDGET_NAMES = 16
 BLOCK = 4096
 """Bytes at least that a file takes of a disk at once, and that a new name is reckoned to take."""
 

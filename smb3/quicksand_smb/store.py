@@ -16,7 +16,7 @@ import os
 from _thread import allocate_lock
 
 from quicksand_smb import kernel
-from quicksand_smb.names import Names, from_host, host_path
+from quicksand_smb.names import Names, from_host, host_path, names_of
 from quicksand_smb.node import Node, Share
 from quicksand_smb.reasons import Reason, StoreError, store_error
 from quicksand_smb.room import Room
@@ -122,8 +122,6 @@ class Store(Share):
         self._root = Held(descriptor)
         self._walk = walk or best_walk(descriptor)
         self._nodes: set[Node] = set()
-        self._moves = 0
-        """Renames of the guest so far."""
         self._lock = allocate_lock()
         self.room = Room(self._root, self.limits)
 
@@ -202,9 +200,25 @@ class Store(Share):
             return None
 
     def told_name(self, node: Node) -> Names | None:
-        """What to call an open file: the name it was opened by, or, if the guest has renamed
-        anything since, what `where` says. A rename by the host is not looked for."""
-        return node.names if node.moves == self._moves else self.where(node)
+        """What to call an open file: the name it was opened by, as the guest has renamed it and the
+        directories above it since. A rename by the host is not looked for."""
+        return names_of(node.path)
+
+    def is_open_below(self, names: Names) -> bool:
+        """Whether something is open below a directory, as `where` has it."""
+        start = b"/".join(host_path(names)) + b"/"
+        with self._lock:
+            nodes = [node for node in self._nodes if node.path.startswith(start)]
+        depth = len(names)
+        return any((self.where(node) or ())[:depth] == names for node in nodes)
+
+    def _renamed(self, old: bytes, new: bytes) -> None:
+        """What is open at or below `old` is known by another name now."""
+        below = old + b"/"
+        with self._lock:
+            for node in self._nodes:
+                if node.path.startswith(below) or node.path == old:
+                    node.path = new + node.path[len(old) :]
 
     # Opening.
 
@@ -216,13 +230,6 @@ class Store(Share):
         Raises NOT_FOUND, NO_PATH, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, NO_SPACE,
         TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
         """
-        moves = self._moves
-        node, action = self._open(root, names, wish)
-        node.names = names
-        node.moves = moves
-        return node, action
-
-    def _open(self, root: int, names: Names, wish: Wish) -> tuple[Node, Action]:
         path = host_path(names)
         if len(self._nodes) >= self.limits.nodes:
             raise StoreError(Reason.TOO_MANY)
@@ -238,12 +245,16 @@ class Store(Share):
                         raise
                 else:
                     try:
-                        return self._open_found(root, path, found, wish, frozen)
+                        node, action = self._open_found(root, path, found, wish, frozen)
+                        node.path = b"/".join(path)
+                        return node, action
                     except FileNotFoundError:
                         continue
             self._gate(names)
             try:
-                return self._create(root, path, wish), Action.CREATED
+                node = self._create(root, path, wish)
+                node.path = b"/".join(path)
+                return node, Action.CREATED
             except FileExistsError:
                 if creating:
                     raise
@@ -414,7 +425,7 @@ class Store(Share):
                     os.rename(old_name, new_name, src_dir_fd=old_parent, dst_dir_fd=new_parent)
                 else:
                     _rename_new(old_parent, old_name, new_parent, new_name)
-                self._moves += 1
+                self._renamed(b"/".join(host_path(old)), b"/".join(host_path(new)))
             finally:
                 self._drop(root, new_parent)
         finally:

@@ -295,16 +295,8 @@ def _rename_stream(handle: Handle, wanted: fscc.RenameWish) -> None:
 
 def _check_children(handle: Handle) -> None:
     """Windows renames no directory in which something is open."""
-    if not handle.is_directory:
-        return
-    mine = handle.names()
-    for file in handle.share.files.values():
-        for one in file.handles:
-            if one is handle:
-                continue
-            names = handle.share.store.where(one.node)
-            if names and len(names) > len(mine) and names[: len(mine)] == mine:
-                raise Refusal(Status.ACCESS_DENIED)
+    if handle.is_directory and handle.share.store.is_open_below(handle.names()):
+        raise Refusal(Status.ACCESS_DENIED)
 
 
 def _check_parent(handle: Handle, parent: tuple[str, ...]) -> None:

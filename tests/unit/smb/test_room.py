@@ -115,7 +115,7 @@ def test_the_reserve_stays_whatever_the_guest_writes(name: str, tmp_path: Path) 
     free, names = map(int, done.stdout.split())
     spare = DISK // 20
     assert free >= spare - MIB, f"{free >> 10} KiB of {spare >> 10} are left"
-    assert names >= 1000 - 64, f"{names} inodes are left"
+    assert names >= 1000 - 8 * 16, f"{names} inodes are left"
 
 
 def test_a_hole_and_what_is_shared_have_no_blocks_of_their_own(
