@@ -74,8 +74,6 @@ class Frame:
         """Bytes of memory until it is sent."""
 
 
-LARGEST_REST: Final = 64 << 10
-"""Bytes of a chain that wait for the open at its beginning."""
 COST: Final = 512
 """Bytes that a reply takes beside its own."""
 
@@ -101,12 +99,6 @@ def _check_signature(session: Session, header: Header, message: memoryview) -> N
     elif not session.must_sign:
         return
     raise Refusal(Status.ACCESS_DENIED)
-
-
-def _kept(rest: list[memoryview]) -> list[bytes]:
-    if sum(map(len, rest)) > LARGEST_REST:
-        raise ProtocolError("too much behind a request that has to wait")
-    return [bytes(one) for one in rest]
 
 
 def _nothing() -> None:
@@ -174,7 +166,7 @@ class Connection(Link):
                 self._put_off(outcome)
                 if outcome.opens and header.next:
                     # Those behind it need what it opens.
-                    outcome.rest = _kept(messages[number + 1 :])
+                    outcome.keep(messages[number + 1 :])
                     outcome.chain = chain
                     break
                 continue
@@ -275,6 +267,7 @@ class Connection(Link):
     def finish(self, pending: Pending, status: Status, body: bytes) -> None:
         if self.pending.pop(pending.async_id, None) is None:
             return
+        self.house.ledger.give(pending.cost)
         reply = Reply(headers.encode_error() if headers.is_error(status) else body, status)
         # The interim response has granted what there was.
         self._send([Answer(pending.header, reply, 0, pending.async_id)], pending.session)
@@ -391,6 +384,7 @@ class Connection(Link):
         """The stream is gone: everything of it ends. Done twice, it does nothing."""
         self.phase = Phase.CLOSED
         self.conversation += 1
+        self.house.ledger.give(sum(one.cost for one in self.pending.values()))
         self.pending.clear()
         sessions, self.sessions = list(self.sessions.values()), {}
         for session in sessions:

@@ -4,13 +4,16 @@ import os
 from _thread import allocate_lock
 
 from quicksand_smb.config import Config, ShareConfig
+from quicksand_smb.confine import most_files
 from quicksand_smb.kept import ask_back
 from quicksand_smb.leases import PATIENCE_S
+from quicksand_smb.ledger import Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
 from quicksand_smb.traffic import unseen
+from quicksand_smb.values import Limits
 
 if TYPE_CHECKING:
     from quicksand_smb.hostwatch import HostWatch
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from quicksand_smb.shares import File
 
 
+MOST_OPEN: Final = 16384
+"""Open files of a share, if the system gives a process so many descriptors."""
 MOST_COMPLAINTS: Final = 20
 """Errors that are told in full, of a server; a guest may know how to make them."""
 
@@ -39,6 +44,8 @@ class House:
         self.guid = os.urandom(16)
         self.traffic = unseen()
         """The bytes that the client has received and sent (traffic.py)."""
+        self.ledger = Ledger()
+        """What all clients together have it keep in memory."""
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
@@ -136,7 +143,7 @@ class House:
                 del self.shares[name]
                 share.end()
         for name, one in wanted.items():
-            if name not in self.shares and (made := open_share(one)):
+            if name not in self.shares and (made := open_share(one, self.ledger)):
                 self.shares[name] = made
 
     def directories(self) -> list[tuple[str, bool]]:
@@ -156,12 +163,13 @@ class House:
             self._host.end()
 
 
-def open_share(wanted: ShareConfig) -> Share | None:
+def open_share(wanted: ShareConfig, ledger: Ledger) -> Share | None:
     from quicksand_smb.reasons import StoreError
 
     try:
         root = wanted.path if wanted.directory is None else wanted.directory
-        store = Store(root, read_only=wanted.is_read_only)
+        limits = Limits(nodes=min(MOST_OPEN, most_files()))
+        store = Store(root, read_only=wanted.is_read_only, limits=limits)
     except (StoreError, OSError):
         return None
-    return Share(wanted.name, wanted.path, store, is_read_only=wanted.is_read_only)
+    return Share(wanted.name, wanted.path, store, ledger, is_read_only=wanted.is_read_only)
