@@ -9,6 +9,7 @@ from enum import StrEnum
 from quicksand.mounts import devices
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.shares import MountTraffic, last_words, read_shares, traffic_of
+from quicksand.mounts.told import Written, read_told
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Entry
 
@@ -31,6 +32,8 @@ class KnownMount:
     """What its server last said when it ended; "" if it never has."""
     traffic: MountTraffic | None = None
     """What it has carried; None for one that is not served, or by 9p."""
+    told: tuple[Written, ...] = ()
+    """What the guest wrote that programs of the host run or obey, the last first."""
 
 
 def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
@@ -46,7 +49,8 @@ def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
             if known is None or known.state is not MountState.MOUNTED:
                 reason = last_words(machine, share.number)
                 traffic = traffic_of(machine, share.number) if share.is_served else None
-                found[share.mount.guest] = KnownMount(share.mount, state, reason, traffic)
+                told = read_told(machine, share.number)
+                found[share.mount.guest] = KnownMount(share.mount, state, reason, traffic, told)
         for mount in devices.mounted(machine):
             found[mount.guest] = KnownMount(mount, MountState.MOUNTED)
     return [found[guest] for guest in sorted(found)]

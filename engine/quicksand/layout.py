@@ -49,6 +49,7 @@
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
             smbN.sock.log  the last words of servers of the share that ended
+            smbN.sock.told     what the guest wrote there that programs of the host run
             smbN.sock.traffic  the bytes that the stream has carried
             smb.starts  a byte for each server that was started
             smb.past    its guest may have shares mounted from before its checkpoint
@@ -243,6 +244,9 @@ class MachineDir:
 
     def share_traffic(self, number: int) -> Path:
         return self.root / f"smb{number}.sock.traffic"
+
+    def share_told(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock.told"
 
     def share_record(self, number: int) -> Path:
         return self.root / f"smb{number}.json"

@@ -149,6 +149,10 @@ class MountView:
     state: MountState = MountState.MOUNTED
     traffic: TrafficRates | None = None
     """What goes through it; None until it was looked at twice."""
+    protect: bool = False
+    """What programs of this host run by themselves is read-only."""
+    told: tuple[str, ...] = ()
+    """Files of this kind that the guest wrote, below ``host``, the last first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

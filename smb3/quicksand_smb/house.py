@@ -10,7 +10,9 @@ from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
+from quicksand_smb.telling import Told
 from quicksand_smb.traffic import unseen
+from quicksand_smb.triggers import KNOWN
 
 if TYPE_CHECKING:
     from quicksand_smb.hostwatch import HostWatch
@@ -35,6 +37,8 @@ class House:
         self.guid = os.urandom(16)
         self.traffic = unseen()
         """The bytes that the client has received and sent (traffic.py)."""
+        self.told = Told()
+        """Files that the client has written and that programs of the host run (telling.py)."""
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
@@ -122,7 +126,7 @@ class House:
                 del self.shares[name]
                 share.end()
         for name, one in wanted.items():
-            if name not in self.shares and (made := open_share(one)):
+            if name not in self.shares and (made := open_share(one, self.told)):
                 self.shares[name] = made
 
     def directories(self) -> list[tuple[str, bool]]:
@@ -142,11 +146,16 @@ class House:
             self._host.end()
 
 
-def open_share(wanted: ShareConfig) -> Share | None:
+def open_share(wanted: ShareConfig, told: Told) -> Share | None:
     from quicksand_smb.reasons import StoreError
 
     try:
-        store = Store(wanted.path, read_only=wanted.is_read_only)
+        store = Store(
+            wanted.path,
+            read_only=wanted.is_read_only,
+            protected=KNOWN if wanted.is_protected else (),
+            tell=told.tell,
+        )
     except (StoreError, OSError):
         return None
     return Share(wanted.name, wanted.path, store, is_read_only=wanted.is_read_only)

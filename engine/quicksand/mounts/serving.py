@@ -59,7 +59,13 @@ async def start_server(
     with a_stream(machine, avoid) as (number, lock):
         count_start(machine)
         config = {
-            "shares": {share_name(number): {"path": mount.host, "read_only": mount.readonly}},
+            "shares": {
+                share_name(number): {
+                    "path": mount.host,
+                    "read_only": mount.readonly,
+                    "protect": mount.protect,
+                }
+            },
             "secret": secret,
             "posix": True,
             "resynchronise": True,

@@ -20,6 +20,7 @@ from quicksand.mounts.shares import (
     read_shares,
     traffic_of,
 )
+from quicksand.mounts.told import Written, read_told
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
 
@@ -38,6 +39,10 @@ class MountHandle:
     """What its server last said when it ended; "" if it never has."""
     traffic: MountTraffic | None = None
     """What it has carried since it was mounted; None for 9p, and if nobody counts."""
+    protect: bool = False
+    """Whether the guest cannot change what programs of the host run or obey (`Mount.protect`)."""
+    told: Sequence[Written] = ()
+    """What the guest wrote of that, the last first."""
 
 
 class Mounts:
@@ -57,6 +62,7 @@ class Mounts:
                 _handle_of(share.mount, share.is_served),
                 reason=last_words(machine, share.number),
                 traffic=traffic_of(machine, share.number) if share.is_served else None,
+                told=read_told(machine, share.number),
             )
             for share in read_shares(machine)
         ]
@@ -170,5 +176,6 @@ def _handle_of(mount: Mount, is_served: bool = True) -> MountHandle:
         guest=mount.guest,
         readonly=mount.readonly,
         type=mount.type,
+        protect=mount.protect,
         is_served=is_served,
     )
