@@ -35,6 +35,8 @@ class House:
         self.lock = allocate_lock()
         self.config = config
         self.guid = os.urandom(16)
+        self.salt = os.urandom(32)
+        """Of the answers to NEGOTIATE where a stream has no end of connection."""
         self.traffic = unseen()
         """The bytes that the client has received and sent (traffic.py)."""
         self.told = Told()
@@ -46,6 +48,9 @@ class House:
         self.talking: set[Talker] = set()
         """Connections that have something to send."""
         self._next_handle = 0
+        if config.resynchronise:
+            # A client may still ask for a handle of an earlier server on the same stream.
+            self._next_handle = int.from_bytes(os.urandom(6), "little") << 8
         self.reload(config)
 
     def new_session_id(self) -> int:

@@ -307,6 +307,23 @@ class Share:
         handle.file.handles.append(handle)
         self.files[handle.file.key] = handle.file
 
+    def replace(self, handle: Handle, node: Node) -> None:
+        """Have a handle stand for another file, which takes the place of its own."""
+        file, old = handle.file, handle.node
+        file.handles.remove(handle)
+        file.locks.remove_all(handle.id)
+        if handle.grant:
+            handle.grant.let_go(handle)
+            handle.grant = None
+        if not file.handles:
+            self.files.pop(file.key, None)
+            file.end_watch()
+        handle.node = node
+        stat = node.stat()
+        handle.file = self.file_of(stat) or File(stat)
+        self.add(handle)
+        old.close()
+
     def admit_listing(self) -> None:
         """One more search of a directory, which costs a descriptor and 32 KiB until its handle is
         closed."""
