@@ -36,10 +36,14 @@ from quicksand.snapshots.records import Head
 if TYPE_CHECKING:
     from quicksand.snapshots.origins import Origin
 
-SCHEMA = 9
+SCHEMA = 10
 """Part of the key; to be raised when the contents of templates change."""
 
 TAG = "template"
+
+CHECKED = "checked"
+"""The file in a template's directory which says that its guest was found fit (guest_fitness.py), as
+a template of this `SCHEMA` must be. Others are never used, and are removed."""
 
 VARIABLE = TEMPLATES.variable
 """Environment variable: OFF boots always, USE makes no templates in the background."""
@@ -108,7 +112,7 @@ class Templates:
         from quicksand.snapshots.history import History
         from quicksand.snapshots.origins import Origin
 
-        if self.refusal:
+        if self.refusal or not is_checked(self.place.root):
             return None
         nodes = [node for node in History(self.place).all_nodes() if node.tag == TAG]
         if not nodes:
@@ -231,6 +235,19 @@ def _key(record: Record, parts: Parts) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
+def note_checked(root: Path) -> None:
+    """Note that the guest of the template in ``root`` was found fit. Raises OSError."""
+    (root / CHECKED).write_text(f"{SCHEMA}\n", encoding="ascii")
+
+
+def is_checked(root: Path) -> bool:
+    """Whether the guest of the template in ``root`` was found fit to be one."""
+    try:
+        return (root / CHECKED).read_text(encoding="ascii").strip() == str(SCHEMA)
+    except (OSError, ValueError):
+        return False
+
+
 def discard(root: Path) -> None:
     """Remove a template's directory, its node.json first. Raises HostError."""
     with map_os_errors(root):
@@ -240,17 +257,20 @@ def discard(root: Path) -> None:
 
 
 def prune(root: Path, *, kept: int = KEPT) -> None:
-    """Remove all but the ``kept`` most recently used templates, and what processes that died while
-    making one have left."""
-    found = []
+    """Remove all but the ``kept`` most recently used templates, those that were not checked as
+    they are now, and what processes that died while making one have left."""
+    found, useless = [], []
     for path in root.iterdir():
         if path.name.startswith("."):
             if not is_locked(path.with_name(f"{path.name.rpartition('-')[2]}.lock")):
                 with contextlib.suppress(OSError):
                     remove(path)
         elif path.is_dir():
-            found.append((path.stat().st_mtime, path))
-    for _, path in sorted(found, reverse=True)[kept:]:
+            if is_checked(path):
+                found.append((path.stat().st_mtime, path))
+            else:
+                useless.append(path)
+    for path in [*useless, *(path for _, path in sorted(found, reverse=True)[kept:])]:
         with contextlib.suppress(QuicksandError):
             discard(path)
             path.with_name(f"{path.name}.lock").unlink(missing_ok=True)

@@ -19,6 +19,7 @@ mod file_reader;
 mod file_writer;
 mod files;
 mod freeze;
+mod host_time;
 mod hostfiles;
 mod http;
 mod identity;

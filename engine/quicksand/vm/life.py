@@ -368,6 +368,10 @@ class Life:
             await monitor.close()
         self.run = replace(run, paused=paused)
         publish_state(machine, self.run)
+        if not paused and self._link is not None:
+            from quicksand.waking import set_clock_soon
+
+            await set_clock_soon(self._link)
 
     def look_again(self) -> None:
         """Read the state again after another QEMU has taken over; requests go to the new one's

@@ -137,7 +137,7 @@ impl Session {
         let is_off = sys::unix_ns().abs_diff(unix_ns) > CLOCK_TOLERANCE_NS as u64;
         if is_off && self.agent.owns_machine {
             // A guest that forbids it can still be served.
-            if let Err(error) = sys::set_clock_ns(unix_ns) {
+            if let Err(error) = self.agent.set_clock_ns(unix_ns) {
                 note(&format!("clock: {error}"));
             }
         }
