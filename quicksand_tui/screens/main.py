@@ -444,7 +444,7 @@ class MainScreen(ActionScreen):
         action = find_action(action_id, Scope(scope))
         # The prefix shows that a key is a command, even if text follows it.
         prefixed = action.scope in PREFIXED
-        if not prefixed and self.host.refuses_text():
+        if not prefixed and self.host.refuses_text(action):
             return
         if prefixed or not action.careful:
             self._carry_out(action)
