@@ -282,7 +282,8 @@ ACTIONS: tuple[Action, ...] = (
     _log("kind", "t", "Console, QEMU's messages, events, commands in turn",
          label="console/qemu/events"),
     _log("back", "escape", "Clear the search; then go back to the lists"),
-    _tree("go", "enter u", "Go back to it; a stopped sandbox starts there",
+    # No other key: `u` opens the tree, and a second one must not go back unasked.
+    _tree("go", "enter", "Go back to it; a stopped sandbox starts there",
           reasons.go_there, label="go there", careful=True, changes=True),
     _tree("remove", "d", "Delete it, after a question",
           reasons.remove, label="delete", verb="checkpoint rm"),
@@ -299,7 +300,7 @@ ACTIONS: tuple[Action, ...] = (
           reasons.look, footer=False),
     _tree("copy", "y", "Copy its tag, where the terminal allows it",
           reasons.go_there, footer=False),
-    _tree("back", "escape", "Back to the lists"),
+    _tree("back", "escape", "Back to the lists, or to where you came from"),
     _mounts("mount", "M", "Have a directory of this host in it", reasons.mount, verb="mount"),
     _mounts("unmount", "d", "Take it away; refused while programs use it",
             reasons.unmount, verb="unmount"),
