@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from quicksand.layout import sandbox_dir
 from quicksand.mounts import devices
+from quicksand.mounts.left_out import read_left_out
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.shares import MountTraffic, last_words, read_shares, traffic_of
 from quicksand.mounts.told import Written, read_told
@@ -20,6 +22,8 @@ class MountState(StrEnum):
     """Its server has ended; the guest sees errors there."""
     AT_START = "at its start"
     """It is mounted when the sandbox starts the next time."""
+    LEFT_OUT = "not mounted"
+    """It should be, and could not be mounted; `KnownMount.reason` says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ class KnownMount:
     mount: Mount
     state: MountState
     reason: str = ""
-    """What its server last said when it ended; "" if it never has."""
+    """Why it could not be mounted, or what its server last said when it ended; "" if it could, and
+    never has."""
     traffic: MountTraffic | None = None
     """What it has carried; None for one that is not served, or by 9p."""
     told: tuple[Written, ...] = ()
@@ -43,6 +48,9 @@ def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:
     found = {mount.guest: KnownMount(mount, MountState.AT_START) for mount in config}
     if entry.run is not None:
         machine = registry.machine(entry.id)
+        for guest, why in read_left_out(sandbox_dir(registry.paths, entry.id)).items():
+            if guest in found:
+                found[guest] = KnownMount(found[guest].mount, MountState.LEFT_OUT, why)
         for share in read_shares(machine):
             state = MountState.MOUNTED if share.is_served else MountState.NOT_SERVED
             known = found.get(share.mount.guest)

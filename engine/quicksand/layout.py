@@ -175,6 +175,14 @@ class SandboxDir:
     def trashed(self) -> Path:
         return self.root / "trash.json"
 
+    @property
+    def mounted(self) -> Path:
+        return self.root / "mounted.json"
+
+    @property
+    def left_out(self) -> Path:
+        return self.root / "left-out.json"
+
 
 @dataclass(frozen=True, slots=True)
 class MachineDir:

@@ -338,6 +338,8 @@ def unmount(world: World, selection: Selection) -> str | None:
         return "no mount is selected"
     if chosen.state is MountState.AT_START:
         return f"{chosen.guest} is not mounted now, only at the next start"
+    if chosen.state is MountState.LEFT_OUT:
+        return f"{chosen.guest} is not mounted; `quicksand-tui mounts` says why"
     return shell_now(world, selection)
 
 

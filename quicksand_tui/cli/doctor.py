@@ -358,6 +358,11 @@ def _check_mounts(registry: Registry) -> list[Check]:
                 found = f"{where} is not served: {why}"
                 hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
+            elif known.state is MountState.LEFT_OUT:
+                found = f"{where} is not mounted: {known.reason}"
+                again = f"{known.mount.host}:{known.mount.guest}"
+                hint = f"if that is meant, `quicksand-tui mount {entry.name} {again}` mounts it"
+                checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.reason:
                 checks.append(Check("mounts", Level.NOTE, f"{where} is served anew: {why}"))
     count = sum(len(mounts) for _, mounts in live)

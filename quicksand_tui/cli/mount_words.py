@@ -77,5 +77,6 @@ def complete_mounted(
     return [
         CompletionItem(known.mount.guest, help=known.mount.host)
         for known in known_mounts(registry, entry)
-        if known.state is not MountState.AT_START and known.mount.guest.startswith(incomplete)
+        if known.state in (MountState.MOUNTED, MountState.NOT_SERVED)
+        and known.mount.guest.startswith(incomplete)
     ]

@@ -120,7 +120,8 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     """List the directories of this host that are in sandboxes.
 
     Without names: those of all that run. What a sandbox mounts at its next start only is listed,
-    too; one that is `not served` gives errors in the guest until it is unmounted. Files that a
+    too; one that is `not served` gives errors in the guest until it is unmounted, and one that is
+    `not mounted` could not be mounted when the sandbox started or was reverted. Files that a
     sandbox wrote and that programs here run by themselves are named below.
     """
     from quicksand.host.paths import paths
@@ -142,8 +143,9 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
         return
     print_table(HEADS, [_row(name, known) for name, known in found])
     for name, known in found:
-        if known.state is MountState.NOT_SERVED and known.reason:
-            say(f"{clean(name)}: {clean(known.mount.guest)} is not served: {clean(known.reason)}")
+        if known.state in (MountState.NOT_SERVED, MountState.LEFT_OUT) and known.reason:
+            what = f"{clean(name)}: {clean(known.mount.guest)} is {known.state.value}"
+            say(f"{what}: {clean(known.reason)}")
     for name, known in found:
         for line in written_lines(name, known.mount.host, known.told):
             say(line)

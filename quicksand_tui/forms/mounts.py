@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.shown import mount_command
 from quicksand_tui.forms.form import Field, Form, Option, Values
-from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import sanitise
 
@@ -115,7 +114,7 @@ def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]
             problems[field] = sanitise(str(error))
             continue
         there = sandbox.mount_at(mount.guest)
-        if field == "guest" and there is not None and there.state is not MountState.AT_START:
+        if field == "guest" and there is not None and there.state.is_now:
             problems[field] = f"{there.host} is mounted there already"
     return problems
 

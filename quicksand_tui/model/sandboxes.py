@@ -133,6 +133,13 @@ class MountState(StrEnum):
     """Its server has ended; the guest sees errors there."""
     AT_START = "at its start"
     """It is mounted when the sandbox starts the next time."""
+    LEFT_OUT = "not mounted"
+    """It should be, and could not be mounted."""
+
+    @property
+    def is_now(self) -> bool:
+        """Whether the guest has it mounted, served or not."""
+        return self in (MountState.MOUNTED, MountState.NOT_SERVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,14 @@ ROLES = {
     MountState.MOUNTED: "success",
     MountState.NOT_SERVED: "error",
     MountState.AT_START: "muted",
+    MountState.LEFT_OUT: "error",
 }
-GLYPHS = {MountState.MOUNTED: "●", MountState.NOT_SERVED: "✗", MountState.AT_START: "○"}
+GLYPHS = {
+    MountState.MOUNTED: "●",
+    MountState.NOT_SERVED: "✗",
+    MountState.AT_START: "○",
+    MountState.LEFT_OUT: "⊘",
+}
 _PATH_MIN, _PATH_MAX = 8, 60
 TOLD_MAX = 3
 """Files that are named in a line."""
@@ -38,7 +44,7 @@ def plan_mount_columns(width: int) -> tuple[Column, ...]:
 
 
 def mount_row(mount: MountView) -> Row:
-    is_now = mount.state is not MountState.AT_START
+    is_now = mount.state.is_now
     state = Cell(f"{GLYPHS[mount.state]} {mount.state.value}", ROLES[mount.state])
     if mount.told and mount.state is MountState.MOUNTED:
         state = Cell(f"! {len(mount.told)} to look at", "warning")
@@ -60,7 +66,7 @@ def mode_text(mount: MountView) -> str:
 def mount_words(mount: MountView) -> list[Words]:
     """Returns a mount as one line."""
     state = "" if mount.state is MountState.MOUNTED else f" · {mount.state.value}"
-    role = "error" if mount.state is MountState.NOT_SERVED else "muted"
+    role = ROLES[mount.state] if mount.state is not MountState.MOUNTED else "muted"
     where = f"{mount.host} → {mount.guest}"
     marks = " · read-only" * mount.readonly + " · hooks protected" * mount.protect
     marks += f" · {mount.type}" * bool(mount.type)

@@ -95,6 +95,7 @@ def confine(
         done.append(_limit("memory", "RLIMIT_AS", memory))
     if file_bytes is not None:
         done.append(_limit("file size", "RLIMIT_FSIZE", file_bytes))
+    done.append(_try("capabilities", _drop_capabilities))
     done.append(_try("no new privileges", _no_new_privileges))
     done.append(_try("landlock", lambda: _landlock(shares, also_read)))
     done.append(_try("seccomp", _seccomp))
@@ -148,6 +149,24 @@ def _no_new_privileges() -> str:
     prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
     _check(prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     return ""
+
+
+_CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 (linux/capability.h)
+_KEPT_CAPABILITIES = 1 << 1 | 1 << 2 | 1 << 3
+"""CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER, by which root uses the files of others."""
+
+
+def _drop_capabilities() -> str:
+    """Of what root may do, leave what files need. Without CAP_FSETID the kernel takes set-id bits
+    from each file that is written to, and without CAP_SYS_RESOURCE it keeps the file system's own
+    reserve (capabilities(7))."""
+    libc = _libc()
+    head = struct.pack("=Ii", _CAPABILITIES_3, 0)
+    data = ctypes.create_string_buffer(24)
+    _check(libc.capget(head, data))
+    words = [word & _KEPT_CAPABILITIES for word in struct.unpack("=6I", data.raw)[:2]]
+    _check(libc.capset(head, struct.pack("=6I", *words, 0, 0, 0, 0)))
+    return f"{words[0]:#x} are kept"
 
 
 def _seccomp() -> str:

@@ -225,6 +225,7 @@ class Connection(Link):
                 raise Refusal(Status.INVALID_PARAMETER)
             if request.header.command not in _LOOKING:
                 request.chain.seen = None
+            request.chain.room.admit()
             self._find_place(request, entry.need)
             outcome = entry.run(request)
         except Refusal as error:
@@ -233,6 +234,10 @@ class Connection(Link):
             outcome = Reply(headers.encode_error(), of_store(error))
         except ProtocolError:
             outcome = Reply(headers.encode_error(), Status.INVALID_PARAMETER)
+        except Exception:  # noqa: BLE001 - it is told where errors are kept
+            # What the host has may be what nobody has thought of: one request fails.
+            self.house.complain()
+            outcome = Reply(headers.encode_error(), Status.UNEXPECTED_IO_ERROR)
         if isinstance(outcome, Reply):
             _note(request.chain, request.header, outcome.status)
         return outcome

@@ -157,11 +157,7 @@ class Frames:
         if not self._resynchronises:
             raise ProtocolError("a frame of another protocol, or too long")
         data = bytes(self._view[self._start : self._end])
-        at = 1
-        while at < len(data) and not _may_negotiate(data[at : at + 24]):
-            at += 1
-            following = data.find(b"\0", at)
-            at = len(data) if following < 0 else following
+        at = _next_negotiate(data)
         self._skipped += at
         self._start += at
         if self._skipped > MOST_SKIPPED:
@@ -212,6 +208,19 @@ def find_negotiate(received: memoryview) -> int | None:
             return before + at - 4
         at = tail.rfind(MAGIC, 0, at)
     return None
+
+
+def _next_negotiate(data: bytes) -> int:
+    """Where, behind the first byte, a NEGOTIATE begins, or may begin with what has come so far."""
+    at = data.find(MAGIC, 5) - 4
+    while at > 0 and not _may_negotiate(data[at : at + 24]):
+        at = data.find(MAGIC, at + 5) - 4
+    last = max(len(data) - 7, 1)  # from there on the magic itself is not complete
+    if at > 0:
+        return at
+    while last < len(data) and not _may_negotiate(data[last:]):
+        last += 1
+    return last
 
 
 def _may_negotiate(start: bytes) -> bool:

@@ -6,7 +6,7 @@ from _thread import allocate_lock
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.kept import ask_back
 from quicksand_smb.leases import PATIENCE_S
-from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
+from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from quicksand_smb.leases import Clock, Grant, Key
     from quicksand_smb.session import Session
     from quicksand_smb.shares import File
+
+
+MOST_COMPLAINTS: Final = 20
+"""Errors that are told in full, of a server; a guest may know how to make them."""
 
 
 class Talker(Protocol):
@@ -51,7 +55,17 @@ class House:
         if config.resynchronise:
             # A client may still ask for a handle of an earlier server on the same stream.
             self._next_handle = int.from_bytes(os.urandom(6), "little") << 8
+        self._complaints = 0
         self.reload(config)
+
+    def complain(self) -> None:
+        """Write the error that is being handled to standard error, which the guest does not see;
+        after `MOST_COMPLAINTS` no more."""
+        self._complaints += 1
+        if self._complaints <= MOST_COMPLAINTS:
+            import traceback
+
+            os.write(2, traceback.format_exc().encode("utf-8", "replace"))
 
     def new_session_id(self) -> int:
         """Nobody in the guest who may not know the number can guess it."""
@@ -155,8 +169,9 @@ def open_share(wanted: ShareConfig, told: Told) -> Share | None:
     from quicksand_smb.reasons import StoreError
 
     try:
+        root = wanted.path if wanted.directory is None else wanted.directory
         store = Store(
-            wanted.path,
+            root,
             read_only=wanted.is_read_only,
             protected=KNOWN if wanted.is_protected else (),
             tell=told.tell,

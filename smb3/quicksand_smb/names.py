@@ -171,6 +171,11 @@ def host_path(names: Names) -> list[bytes]:
     return parts
 
 
+def names_of(path: bytes) -> Names:
+    """The components of a path as `host_path` gives them, joined by "/"."""
+    return tuple(path.decode("utf-8", "surrogateescape").split("/")) if path else ()
+
+
 def from_host(name: bytes) -> str:
     """A name that the host has told."""
     return name.decode("utf-8", "surrogateescape")

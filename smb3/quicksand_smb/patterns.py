@@ -31,8 +31,8 @@ def matcher(pattern: str) -> Callable[[str], bool] | None:
         return _nothing
     if is_literal(pattern):
         return pattern.__eq__
-    if pattern.count("*") == 1 and _WILD.isdisjoint(pattern.replace("*", "")):
-        return _one_star(*pattern.split("*"))
+    if _WILD.isdisjoint(pattern.replace("*", "")):
+        return _stars(*pattern.split("*"))
     return _Automaton(pattern).matches
 
 
@@ -46,9 +46,24 @@ def _nothing(_name: str) -> bool:
     return False
 
 
-def _one_star(start: str, end: str) -> Callable[[str], bool]:
-    least = len(start) + len(end)
-    return lambda name: len(name) >= least and name.startswith(start) and name.endswith(end)
+def _stars(start: str, *parts: str) -> Callable[[str], bool]:
+    """Texts between stars: each is where it is found first behind the one before, but for the last,
+    which is at the end."""
+    *middle, end = parts
+    least = len(start) + len(end) + sum(map(len, middle))
+
+    def matches(name: str) -> bool:
+        if len(name) < least or not name.startswith(start) or not name.endswith(end):
+            return False
+        at, last = len(start), len(name) - len(end)
+        for part in middle:
+            at = name.find(part, at, last)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return matches
 
 
 class _Automaton:

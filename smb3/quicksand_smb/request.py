@@ -1,6 +1,8 @@
 """One request on its way: what a command is given, and what it gives back."""
 
 import os
+from _thread import get_ident
+from time import thread_time
 
 from quicksand_smb import header as headers
 from quicksand_smb import signing
@@ -21,6 +23,10 @@ SAME_FILE: Final = ((1 << 64) - 1, (1 << 64) - 1)
 """In a chain: the file that the request before opened or used."""
 
 
+FREE_IN_FRAME: Final = 8
+"""Requests of a frame that are answered whatever they cost; clients join fewer."""
+FRAME_S: Final = 0.25
+"""Seconds of the processor that those behind them may cost together, but for the last."""
 MOST_PENDING: Final = 512
 """Requests of a connection that wait for something; more are refused."""
 
@@ -164,13 +170,27 @@ class Link:
 
 
 class Room:
-    """How much the requests of one frame may still move. Their answers are in memory at once:
-    together they are no larger than one may be."""
+    """How much the requests of one frame may still move, and cost. Their answers are in memory at
+    once: together they are no larger than one may be."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_begun", "_count", "_thread", "left")
 
     def __init__(self, largest: int) -> None:
         self.left = max(largest, 1 << 20)
+        self._count = 0
+        self._begun = 0.0
+        self._thread = 0
+
+    def admit(self) -> None:
+        """One more request is to be answered. Raises Refusal if those before have cost too much:
+        none is dear, but a frame has room for many."""
+        self._count += 1
+        if self._count < FREE_IN_FRAME:
+            return
+        if self._thread != get_ident():  # the clock is the thread's
+            self._begun, self._thread = thread_time(), get_ident()
+        elif thread_time() - self._begun > FRAME_S:
+            raise Refusal(Status.INSUFFICIENT_RESOURCES)
 
 
 class Chain:

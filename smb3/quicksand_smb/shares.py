@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_LISTINGS: Final = 1024
 """Searches under way in a share."""
+MOST_SEARCHING: Final = 2
+"""Searches of a share that find nothing for so long that others are let in meanwhile."""
 MOST_REMEMBERED: Final = 4096
 """Files whose attributes of Windows are remembered, for each share."""
 
@@ -45,6 +47,10 @@ SHARE_WRITE: Final = 2
 SHARE_DELETE: Final = 4
 
 
+_COUNTS: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE
+"""Accesses that others may have to share."""
+
+
 class Remembered:
     """What Windows knows of a file and Unix has no place for."""
 
@@ -63,8 +69,8 @@ class File:
     """A file with at least one handle on it."""
 
     __slots__ = (
-        "grants", "handles", "held_up", "is_removed", "key", "locks", "stream", "to_delete",
-        "unwatch", "waiting",
+        "_uses", "grants", "handles", "held_up", "is_removed", "key", "locks", "stream",
+        "to_delete", "unwatch", "waiting",
     )  # fmt: skip
 
     def __init__(self, stat: Stat, stream: str = "") -> None:
@@ -72,7 +78,10 @@ class File:
         if stream:
             self.key = (stat.device, stat.inode, stream.casefold())
         self.stream = stream
-        self.handles: list[Handle] = []
+        self.handles: dict[Handle, None] = {}
+        """In the order in which they were opened."""
+        self._uses: dict[tuple[int, int], int] = {}
+        """What they were opened for and share, and how many of them."""
         self.locks = Locks()
         self.waiting: list[Callable[[], bool]] = []
         """Requests for locks; each tries again when called, and tells whether it is done."""
@@ -85,6 +94,21 @@ class File:
         self.to_delete = False
         """The name goes with the last handle; until then nobody may open it."""
         self.is_removed = False
+
+    def add(self, handle: "Handle") -> None:
+        self.handles[handle] = None
+        use = (handle.access & _COUNTS, handle.sharing)
+        self._uses[use] = self._uses.get(use, 0) + 1
+
+    def remove(self, handle: "Handle") -> None:
+        """Idempotent."""
+        if handle not in self.handles:
+            return
+        del self.handles[handle]
+        use = (handle.access & _COUNTS, handle.sharing)
+        self._uses[use] -= 1
+        if not self._uses[use]:
+            del self._uses[use]
 
     def end_watch(self) -> None:
         """Changes of the host are told no more."""
@@ -114,12 +138,10 @@ class File:
 
     def check_sharing(self, access: int, sharing: int) -> None:
         """[MS-FSA] 2.1.5.1.2.2: whether a further handle goes with those that are open."""
-        if not access & (READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE):
+        if not access & _COUNTS:
             return
-        for one in self.handles:
-            if not one.access & (READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE):
-                continue
-            if _hinders(access, one.sharing) or _hinders(one.access, sharing):
+        for other, shared in self._uses:
+            if other and (_hinders(access, shared) or _hinders(other, sharing)):
                 raise Refusal(Status.SHARING_VIOLATION)
 
 
@@ -134,16 +156,27 @@ def _hinders(access: int, sharing: int) -> bool:
 class Listing:
     """A search of a directory under way."""
 
-    __slots__ = ("dots", "entries", "has_told", "held", "pattern")
+    __slots__ = ("dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
 
-    def __init__(self, pattern: str, entries: Iterator[Entry]) -> None:
+    def __init__(self, pattern: str, entries: Iterator[Entry | None]) -> None:
         self.pattern = pattern
         self.entries = entries
+        """None: nothing was found for a while."""
+        self.is_busy = False
+        """Somebody searches on without the lock."""
+        self.is_over = False
         self.dots: Iterator[tuple[str, Stat]] = iter(())
         """The directory itself and its parent, which come first."""
         self.held: tuple[str, fscc.View] | None = None
         """Read, and did not fit the last answer."""
         self.has_told = False
+
+    def end(self) -> None:
+        """Close the directory; if it is being searched, whoever does it closes it."""
+        self.is_over = True
+        close = getattr(self.entries, "close", None)
+        if close and not self.is_busy:
+            close()
 
 
 class Handle:
@@ -209,6 +242,7 @@ class Share:
         self.watches: list[Watch] = []
         self.kept = Kept()
         self._listings = 0
+        self.searching = 0
         self.serial = int.from_bytes(os.urandom(4), "little")
         self._remembered: dict[tuple[int, int], Remembered] = {}
         self.has_security = False
@@ -304,13 +338,13 @@ class Share:
             self.kept.changed_in(names[:-1])
 
     def add(self, handle: Handle) -> None:
-        handle.file.handles.append(handle)
+        handle.file.add(handle)
         self.files[handle.file.key] = handle.file
 
     def replace(self, handle: Handle, node: Node) -> None:
         """Have a handle stand for another file, which takes the place of its own."""
         file, old = handle.file, handle.node
-        file.handles.remove(handle)
+        file.remove(handle)
         file.locks.remove_all(handle.id)
         if handle.grant:
             handle.grant.let_go(handle)
@@ -334,8 +368,7 @@ class Share:
     def remove(self, handle: Handle, *, deletes_at_once: bool) -> None:
         """A handle is closed: its locks end, and the file, if it was to go."""
         file = handle.file
-        if handle in file.handles:
-            file.handles.remove(handle)
+        file.remove(handle)
         if file.locks.remove_all(handle.id):
             file.retry_locks()
         if handle.deletes:
@@ -354,9 +387,7 @@ class Share:
                 file.end_watch()
             if handle.listing:
                 self._listings -= 1
-                close = getattr(handle.listing.entries, "close", None)
-                if close:
-                    close()
+                handle.listing.end()
             handle.node.close()
             file.retry_opens()
 

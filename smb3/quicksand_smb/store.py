@@ -17,7 +17,7 @@ from _thread import allocate_lock
 
 from quicksand_smb import kernel
 from quicksand_smb.gate import Gate
-from quicksand_smb.names import Names, from_host, host_path
+from quicksand_smb.names import Names, from_host, host_path, names_of
 from quicksand_smb.node import Node, Share
 from quicksand_smb.reasons import Reason, StoreError, store_error
 from quicksand_smb.room import Room
@@ -98,7 +98,7 @@ class Store(Share):
 
     def __init__(
         self,
-        root: str,
+        root: str | int,
         *,
         read_only: bool,
         limits: Limits | None = None,
@@ -107,7 +107,7 @@ class Store(Share):
         walk: Walk | None = None,
     ) -> None:
         """Open the root; here, and only here, symlinks are followed, since the host's user named
-        it. Raises StoreError. `walk` is for tests."""
+        it. A descriptor of the root is taken over. Raises StoreError. `walk` is for tests."""
         self.read_only = read_only
         self.limits = limits or Limits()
         self._gate = Gate(read_only=read_only, protected=protected, tell=tell)
@@ -115,14 +115,15 @@ class Store(Share):
             raise StoreError(Reason.UNSUPPORTED, "this system has no descriptors of directories")
         flags = (kernel.O_LOOK & ~kernel.O_NOFOLLOW) | kernel.O_DIRECTORY
         try:
-            descriptor = os.open(os.fsencode(root), flags)
+            if isinstance(root, int):
+                descriptor = _own(root)
+            else:
+                descriptor = os.open(os.fsencode(root), flags)
         except (OSError, ValueError) as error:
             raise store_error(error) from error
         self._root = Held(descriptor)
         self._walk = walk or best_walk(descriptor)
         self._nodes: set[Node] = set()
-        self._moves = 0
-        """Renames of the guest so far."""
         self._lock = allocate_lock()
         self.room = Room(self._root, self.limits)
 
@@ -201,9 +202,25 @@ class Store(Share):
             return None
 
     def told_name(self, node: Node) -> Names | None:
-        """What to call an open file: the name it was opened by, or, if the guest has renamed
-        anything since, what `where` says. A rename by the host is not looked for."""
-        return node.names if node.moves == self._moves else self.where(node)
+        """What to call an open file: the name it was opened by, as the guest has renamed it and the
+        directories above it since. A rename by the host is not looked for."""
+        return names_of(node.path)
+
+    def is_open_below(self, names: Names) -> bool:
+        """Whether something is open below a directory, as `where` has it."""
+        start = b"/".join(host_path(names)) + b"/"
+        with self._lock:
+            nodes = [node for node in self._nodes if node.path.startswith(start)]
+        depth = len(names)
+        return any((self.where(node) or ())[:depth] == names for node in nodes)
+
+    def _renamed(self, old: bytes, new: bytes) -> None:
+        """What is open at or below `old` is known by another name now."""
+        below = old + b"/"
+        with self._lock:
+            for node in self._nodes:
+                if node.path.startswith(below) or node.path == old:
+                    node.path = new + node.path[len(old) :]
 
     # Opening.
 
@@ -215,10 +232,8 @@ class Store(Share):
         Raises NOT_FOUND, NO_PATH, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, NO_SPACE,
         TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
         """
-        moves = self._moves
         node, action = self._open(root, names, wish)
-        node.names = names
-        node.moves = moves
+        node.path = b"/".join(host_path(names))
         if node.kind is not Kind.DIRECTORY and (
             wish.write or wish.append or action is not Action.OPENED
         ):
@@ -420,10 +435,10 @@ class Store(Share):
                     os.rename(old_name, new_name, src_dir_fd=old_parent, dst_dir_fd=new_parent)
                 else:
                     _rename_new(old_parent, old_name, new_parent, new_name)
-                self._moves += 1
                 if self._is_another(kind, new_parent, new_name):
                     _rename_new(new_parent, new_name, old_parent, old_name)
                     raise StoreError(Reason.BUSY)
+                self._renamed(b"/".join(host_path(old)), b"/".join(host_path(new)))
                 self._gate.told(new, kind)
             finally:
                 self._drop(root, new_parent)
@@ -586,6 +601,16 @@ class Store(Share):
             except OSError:
                 return StoreError(Reason.NO_PATH)
         return store_error(error)
+
+
+def _own(directory: int) -> int:
+    """A descriptor that was inherited, for this process alone. Raises OSError."""
+    descriptor = os.dup(directory)
+    os.close(directory)
+    if kernel.stat_of(descriptor).kind is not Kind.DIRECTORY:
+        os.close(descriptor)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return descriptor
 
 
 def _flags(wish: Wish, empties: bool) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from quicksand.errors import ConfigError
 from quicksand.host.files import read_json, write_json
 from quicksand.layout import MachineDir
+from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import NINEP, Mount, decode_mount
 
 
@@ -19,6 +20,8 @@ class Device:
     mount: Mount
     mounted: bool = False
     """Whether we have had the guest mount it."""
+    known: Known | None = None
+    """The directory itself; None in records of older versions."""
 
 
 def ninep_of(mounts: Sequence[Mount]) -> list[Mount]:
@@ -36,7 +39,11 @@ def read(machine: MachineDir) -> list[Device]:
     try:
         values: list[Any] = read_json(machine.ninep)["devices"]
         return [
-            Device(mount=decode_mount(value["mount"]), mounted=value["mounted"] is True)
+            Device(
+                mount=decode_mount(value["mount"]),
+                mounted=value["mounted"] is True,
+                known=Known.from_json(value["known"]) if value.get("known") else None,
+            )
             for value in values
         ]
     except (OSError, ValueError, KeyError, TypeError, ConfigError):

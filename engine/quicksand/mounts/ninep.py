@@ -10,9 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from quicksand.agent.session import Ask
 from quicksand.config import SandboxConfig
@@ -24,10 +23,9 @@ from quicksand.errors import (
     StateError,
 )
 from quicksand.host.findings import Findings, program_key
-from quicksand.host.paths import Paths
 from quicksand.layout import MachineDir
 from quicksand.mounts.devices import Device, ninep_of, note, read
-from quicksand.mounts.directories import check_directory
+from quicksand.mounts.directories import Known, find, opened
 from quicksand.mounts.mount import NINEP, Mount
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
@@ -55,27 +53,32 @@ v9fs_attach)."""
 
 
 def choose(
-    mounts: Sequence[Mount], places: Paths, binaries: QemuBinaries, *, may_leave_out: bool
+    mounts: Sequence[Mount],
+    check: Callable[[Mount], Known],
+    binaries: QemuBinaries,
+    *,
+    may_leave_out: bool,
 ) -> list[Device]:
-    """The devices of a machine that is about to start; with ``may_leave_out`` without those whose
-    directories are gone. Blocks for I/O. Raises MountError if QEMU cannot serve them."""
+    """The devices of a machine that is about to start; ``check`` tells the directory of each. With
+    ``may_leave_out`` without those whose directories are gone. Blocks for I/O. Raises MountError if
+    QEMU cannot serve them."""
     found: list[Device] = []
     for mount in ninep_of(mounts):
         try:
-            check_shareable(mount, places)
+            known = check(mount)
+            check_shareable(mount)
         except MountError:
             if not may_leave_out:
                 raise
         else:
-            found.append(Device(mount=mount))
+            found.append(Device(mount=mount, known=known))
     if found:
         require_server(binaries)
     return found
 
 
-def check_shareable(mount: Mount, places: Paths) -> None:
+def check_shareable(mount: Mount) -> None:
     """Raise MountError if QEMU cannot serve a directory. Blocks for I/O."""
-    check_directory(mount, places)
     if mount.readonly or not hasattr(os, "getxattr"):
         return
     try:
@@ -89,13 +92,17 @@ def check_shareable(mount: Mount, places: Paths) -> None:
             ) from error
 
 
-def require_there(mount: Mount) -> None:
-    """Raise MountError if a directory is gone, which QEMU would not start without. Blocks."""
-    if not Path(mount.host).is_dir():
+def require_there(device: Device) -> None:
+    """Raise MountError if a directory is gone, which QEMU would not start without, or is another
+    than the one that was mounted. Blocks for I/O."""
+    try:
+        with opened(device.mount, device.known or find(device.mount)):
+            return
+    except MountError as error:
         raise MountError(
-            f"{mount.host} is gone, and this machine has a 9p device for it",
-            hint="make the directory again, or stop the sandbox and start it without",
-        )
+            f"{error}; and this machine has a 9p device for it",
+            hint="put the directory back, or stop the sandbox and start it without",
+        ) from error
 
 
 def require_server(binaries: QemuBinaries) -> None:
@@ -133,7 +140,10 @@ def _ask_qemu(binaries: QemuBinaries) -> bool:
 def shared(devices: Sequence[Device]) -> tuple[SharedDirectory, ...]:
     """The devices as QEMU's command line has them."""
     return tuple(
-        SharedDirectory(path=device.mount.host, readonly=device.mount.readonly)
+        SharedDirectory(
+            path=device.known.path if device.known else device.mount.host,
+            readonly=device.mount.readonly,
+        )
         for device in devices
     )
 

@@ -20,6 +20,7 @@ from quicksand.errors import ConfigError, StateError
 from quicksand.host.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.host.processes import holders_of, is_process, send_signal, start_of
 from quicksand.layout import SHARES, MachineDir
+from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import Mount, decode_mount
 from quicksand.text import printable
 
@@ -46,6 +47,8 @@ class Share:
     pid: int
     started: str
     """When the process of that id started, as the system writes it."""
+    known: Known | None = None
+    """The directory itself; None in records of older versions."""
 
     @property
     def is_served(self) -> bool:
@@ -68,6 +71,7 @@ class Share:
                 mount=decode_mount(value["mount"]),
                 pid=int(value["pid"]),
                 started=str(value["started"]),
+                known=Known.from_json(value["known"]) if value.get("known") else None,
             )
         except (KeyError, TypeError, ConfigError) as error:
             raise ValueError(f"bad record of a share: {error!r}") from error

@@ -171,7 +171,7 @@ class Successor:
         MountError."""
         found = machine_devices.read(self._live.machine)
         for device in found:
-            ninep.require_there(device.mount)
+            ninep.require_there(device)
         return [replace(device, mounted=False) for device in found]
 
     async def _connect(self) -> Session:

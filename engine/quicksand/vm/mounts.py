@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.errors import ConfigError, MountError, QuicksandError, StateError
-from quicksand.layout import MachineDir, runtime_dir
+from quicksand.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
+from quicksand.mounts.directories import Directories
+from quicksand.mounts.left_out import note_left_out, read_left_out
 from quicksand.mounts.mount import CIFS, NINEP, Mount
 from quicksand.mounts.shares import (
     MountTraffic,
@@ -55,6 +57,12 @@ class Mounts:
     def _machine(self) -> MachineDir:
         return runtime_dir(self._life.registry.paths, self._life.id).current()
 
+    def _place(self) -> SandboxDir:
+        return sandbox_dir(self._life.registry.paths, self._life.id)
+
+    def _directories(self) -> Directories:
+        return Directories(self._place().mounted, self._life.registry.paths)
+
     def list(self) -> Sequence[MountHandle]:
         machine = self._machine()
         served = [
@@ -78,9 +86,9 @@ class Mounts:
                 hint="mount it without `9p`, or make a sandbox with it: `run -v HOST:GUEST:9p`",
             )
         mounting.check_possible(record.config)
-        places = self._life.registry.paths
         async with self._life.registry.history(self._life.id).locked():
-            share = await mounting.add_mount(self._machine(), mount, places, self._guest.request)
+            known = await asyncio.to_thread(self._directories().choose, mount)
+            share = await mounting.add_mount(self._machine(), mount, known, self._guest.request)
         return _handle_of(share.mount, share.is_served)
 
     async def remove(self, guest: str, *, force: bool) -> None:
@@ -146,26 +154,30 @@ class Mounts:
         AgentError."""
         if not mounts and not is_past:
             return
-        places = self._life.registry.paths
+        directories = self._directories()
         async with self._life.registry.history(self._life.id).locked():
             machine = self._machine()
             stale = await mounting.find_stale(machine, self._guest.request) if is_past else set()
-            failed: list[str] = []
+            failed: dict[str, str] = {}
             for mount in mounts:
                 try:
                     if mount.type == NINEP:
                         await ninep.mount_all(machine, [mount], self._guest.request)
                     else:
+                        known = await asyncio.to_thread(directories.check, mount)
                         await mounting.add_mount(
-                            machine, mount, places, self._guest.request, avoid=stale
+                            machine, mount, known, self._guest.request, avoid=stale
                         )
                 except QuicksandError as error:
-                    failed.append(str(error))
+                    failed[mount.guest] = str(error)
             await mounting.detach_stale(machine, stale, self._guest.request)
             machine.past_shares.unlink(missing_ok=True)
+            if failed:
+                left_out = await asyncio.to_thread(read_left_out, self._place())
+                await asyncio.to_thread(note_left_out, self._place(), left_out | failed)
         if failed:
             raise MountError(
-                f"{what}, but not every mount is there again: {'; '.join(failed)}",
+                f"{what}, but not every mount is there again: {'; '.join(failed.values())}",
                 hint="`quicksand-tui mount` mounts it again",
             )
 

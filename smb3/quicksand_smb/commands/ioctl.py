@@ -184,6 +184,8 @@ def _duplicate(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     source = request.require_session().find_handle(said.file_id, request.require_tree())
     _need_write(handle)
     source.need(READ_DATA)
+    if handle.file.stream or source.file.stream:
+        raise Refusal(Status.NOT_SUPPORTED)
     if max(said.source, said.target) + said.length > _LAST:
         raise Refusal(Status.INVALID_PARAMETER)
     handle.share.changes(handle)
@@ -209,6 +211,8 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     handle.need_writable_share()
     handle.need(WRITE_DATA | 0x100)
     make = _decode_reparse(wanted.input, is_posix=handle.is_posix)
+    if handle.file.stream:
+        raise Refusal(Status.NOT_SUPPORTED)  # its size is not the file's
     stat = handle.node.stat()
     is_directory = handle.node.kind is Kind.DIRECTORY
     if not is_directory and (handle.node.kind is not Kind.FILE or stat.size):
