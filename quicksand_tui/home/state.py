@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import sys
 import threading
 from collections.abc import Collection, Mapping
@@ -54,6 +56,17 @@ def state_dir() -> Path:
     return base_dir("XDG_STATE_HOME", ".local/state") / APP
 
 
+def read_some(path: Path, limit: int) -> bytes:
+    """Returns at most ``limit`` bytes of a regular file. Raises OSError, also for a FIFO, whose
+    writer would be waited for otherwise. (The engine has the same in `host.regular`; importing that
+    would delay the first paint.)"""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "that is no file", os.fspath(path))
+        return file.read(limit)
+
+
 class StateFile:
     """A JSON object on disk."""
 
@@ -66,8 +79,7 @@ class StateFile:
         """Returns the object; an empty one if it cannot be read. Never raises."""
         self.problem = ""
         try:
-            with self.path.open("rb") as file:
-                text = file.read(SIZE_MAX + 1)
+            text = read_some(self.path, SIZE_MAX + 1)
             if len(text) > SIZE_MAX:
                 raise ValueError(f"it is larger than {SIZE_MAX} bytes")
             value = json.loads(text)

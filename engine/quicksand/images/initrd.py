@@ -12,6 +12,7 @@ from quicksand.errors import ImageError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors
 from quicksand.host.paths import make_private_dir
+from quicksand.host.regular import read_file
 from quicksand.images.cpio import CpioEntry, build_cpio
 
 AGENT = "quicksand-agent"
@@ -47,7 +48,7 @@ def compose_initrd(initrd: Path, arch: Architecture, cache: Path) -> Path:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with map_os_errors(target), temporary.open("xb") as file:
-            image = initrd.read_bytes()
+            image = read_file(initrd)
             # An archive has to start on a 4-byte boundary (buffer-format.rst).
             file.write(image + bytes(-len(image) % 4) + archive)
             file.flush()

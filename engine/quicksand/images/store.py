@@ -23,6 +23,7 @@ from typing import Any
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.host.files import map_os_errors, read_json, sync_dir, try_lock, write_json
 from quicksand.host.paths import make_private_dir
+from quicksand.host.regular import open_file, open_regular, read_word
 from quicksand.host.removal import mark, remove
 from quicksand.images.suggested import check_suggested
 
@@ -104,7 +105,7 @@ class ImageStore:
             return None
         place = self.root / name
         try:
-            digest = (place / CURRENT).read_text(encoding="ascii").strip()
+            digest = read_word(place / CURRENT).strip()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
@@ -276,7 +277,7 @@ class ImageStore:
 
 def sha256_file(path: Path) -> str:
     """Return the hexadecimal SHA-256 of a file. Blocks for I/O. Raises OSError."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -340,7 +341,7 @@ def _move_in(staging: Path, target: Path) -> bool:
 
 
 def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = open_regular(path)
     try:
         os.fsync(descriptor)
     finally:

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from quicksand.errors import MachineError
 from quicksand.host.buffers import new_buffer
+from quicksand.host.regular import read_word
 from quicksand.host.threads import in_stoppable_thread
 from quicksand.snapshots.differences import address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
@@ -96,7 +97,7 @@ class Copier:
 
     def _read_mark(self) -> list[str]:
         try:
-            return self._mark.read_text(encoding="ascii").split(" ")
+            return read_word(self._mark).split(" ")
         except (OSError, ValueError):
             return []
 

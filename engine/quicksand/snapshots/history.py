@@ -40,7 +40,7 @@ LAYER_FILES = ("qcow2", "json", "sha256")
 LOCK_WAIT_S = 30.0
 LOCK_POLL_S = 0.01
 
-_LASTING = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EACCES}
+_LASTING = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EINVAL}
 """Read errors that do not go away by themselves."""
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from quicksand.errors import HistoryError
 from quicksand.host.checksum import crc32
 from quicksand.host.files import data_extents, map_os_errors
+from quicksand.host.regular import open_file
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
@@ -296,7 +297,7 @@ class MappedFile:
         self._map: mmap.mmap | None = None
         self.data = memoryview(b"")
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != expected.size:
                     raise HistoryError(

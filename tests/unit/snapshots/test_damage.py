@@ -20,6 +20,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
+from quicksand.sandbox_trash import SandboxTrash
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import History
 from quicksand.snapshots.pages import verify
@@ -248,6 +249,39 @@ def test_a_record_that_is_a_link_or_a_directory_is_an_error(box: Box) -> None:
     seen(box)
     box.history.delete(box.first.id)
     load(box.place, box.second)
+
+
+@pytest.mark.timeout(60)
+def test_a_fifo_in_place_of_any_file_is_an_error_and_hangs_nobody(box: Box) -> None:
+    layer = box.first.layers[0]
+    needed = [*box.files(box.first), box.place.layer(layer), box.place.seal(layer)]
+    needed.append(box.mark(box.first))
+    for path in needed:
+        data = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(HistoryError, match=r"FIFO|regular file"):
+            load(box.place, box.history.get(box.first.id))
+        box.registry.tree(box.record.id)
+        path.unlink()
+        path.write_bytes(data)
+    trash = SandboxTrash(box.registry)
+    uses: dict[Path, Callable[[], object]] = {
+        box.place.head: lambda: start(box),
+        box.place.lock: lambda: box.registry.lock(box.record.id),
+        box.place.history_lock: lambda: trash.put(box.record.id),
+    }
+    for path, use in uses.items():
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        box.registry.list()
+        with pytest.raises((HistoryError, PathError), match="FIFO"):
+            use()
+        path.unlink()
+    box.place.record.unlink()
+    os.mkfifo(box.place.record)
+    (entry,) = box.registry.list()
+    assert entry.error == f"[Errno 22] it is a FIFO, and no file: '{box.place.record}'"
 
 
 # The head
