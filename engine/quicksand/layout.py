@@ -58,13 +58,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import PathError
 from quicksand.host.files import map_os_errors
-from quicksand.host.paths import SOCKET_PATH_MAX, Paths, make_private_dir
+from quicksand.host.paths import (
+    SOCKET_PATH_MAX,
+    Paths,
+    is_for_all,
+    make_private_dir,
+)
 from quicksand.host.removal import make_marked, remove
 from quicksand.mounts.mount import MOUNTS_MAX
 
@@ -311,7 +317,7 @@ class RuntimeDir:
         Raises PathError if the paths of its sockets would be too long, OSError."""
         self.check_length()
         if not self.root.exists():
-            self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_dir(self.root.parent)
             make_marked(self.root, of=self.of)
         found = self.machine(machine)
         found.root.mkdir(mode=0o700)
@@ -334,12 +340,14 @@ class RuntimeDir:
 
 
 def _make_elsewhere(place: Path) -> Path:
-    if not place.is_dir() or place.is_symlink():
-        # Sandboxes of earlier versions may have it where other users can write too.
-        if not place.parent.is_dir():
-            make_private_dir(place.parent)
-        make_marked(place)
-    return place
+    """Make a directory for memory files in another place, unless it exists, and return it. Raises
+    PathError if somebody else has made it or what leads to it, OSError."""
+    if not is_for_all(place.parent):  # as sandboxes of earlier versions had it, in /dev/shm itself
+        make_private_dir(place.parent)
+    if not os.path.lexists(place):
+        with map_os_errors(place):
+            make_marked(place)
+    return make_private_dir(place)
 
 
 def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:

@@ -197,15 +197,28 @@ async def _python() -> list[Check]:
 
 
 async def _places() -> list[Check]:
-    from quicksand.host.paths import make_private_dir, paths
+    from quicksand.host.paths import is_exposed, make_private_dir, paths
     from quicksand.layout import runtime_dir
     from quicksand.sandbox_records import new_id
 
     places = paths()
-    for place in (places.runtime, places.data, places.cache):
+    used = [places.runtime, places.data, places.cache]
+    for place in used:
         make_private_dir(place)
+    used += [places.memory] if places.memory is not None else []
     runtime_dir(places, new_id()).check_length()
-    return [Check("places", Level.OK, f"{places.data}, {places.runtime}")]
+    exposed = [
+        Check(
+            "places",
+            Level.NOTE,
+            f"all users can rename {place}: they may write to {place.parent}, which has no sticky "
+            "bit",
+            f"chmod +t {place.parent}",
+        )
+        for place in used
+        if place.parent.is_dir() and is_exposed(place.parent)
+    ]
+    return [Check("places", Level.OK, f"{places.data}, {places.runtime}"), *exposed]
 
 
 async def _qemu() -> list[Check]:

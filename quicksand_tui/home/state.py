@@ -96,8 +96,9 @@ class StateFile:
         return value
 
     def write(self, value: dict[str, Any]) -> None:
-        """Replaces the file atomically. Raises OSError."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Replaces the file atomically. Raises OSError, also if its directory is another user's or
+        open to others."""
+        _make_own(self.path.parent)
         temporary = self.path.with_name(f".{self.path.name}.{os.urandom(4).hex()}")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -108,6 +109,17 @@ class StateFile:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _make_own(directory: Path) -> None:
+    """Makes a directory for this user only, unless it exists. Raises OSError."""
+    from quicksand.errors import HostError
+    from quicksand.host.paths import make_private_dir
+
+    try:
+        make_private_dir(directory.resolve())  # people keep such directories elsewhere by a link
+    except HostError as error:
+        raise OSError(errno.EACCES, str(error), os.fspath(directory)) from error
 
 
 MEMORY_FILE = "app.json"
