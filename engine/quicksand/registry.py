@@ -34,6 +34,7 @@ from quicksand.host.files import (
 )
 from quicksand.host.paths import Paths, make_private_dir
 from quicksand.host.processes import PROC, Kind, holders_of, is_same_place, processes_of
+from quicksand.host.regular import NotAFileError
 from quicksand.host.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.layout import (
     MachineDir,
@@ -55,6 +56,10 @@ YOUNG_S = 10.0
 NOBODY_TOLD = "it is unknown how it ended: the host went down, or all its processes were killed"
 DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
 PANIC_MARK = "Kernel panic - not syncing"
+
+
+class LockUnusableError(PathError):
+    """What has the name of a sandbox's lock is no file, so nobody holds it."""
 
 
 class Registry:
@@ -145,16 +150,20 @@ class Registry:
     def inspect(self, id_: str) -> Entry | None:
         """The state of one sandbox; None if it does not exist."""
         place = sandbox_dir(self.paths, id_)
+        name = id_
         try:
-            live = is_locked(place.lock)
+            lock = _look_at_lock(place)
             record = Record.from_json(read_json(place.record))
             if record.id != id_:
                 raise ValueError(f"bad record: it is of the sandbox {record.id!r}")
+            name = record.name
+            if isinstance(lock, OSError):
+                raise lock
         except FileNotFoundError:
             return None  # not yet, or being removed
         except (OSError, ValueError) as error:
-            return Entry(id=id_, name=id_, status=Status.BROKEN, record=None, error=str(error))
-        if live:
+            return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=str(error))
+        if lock:
             return self._inspect_live(record)
         if not record.committed:
             return None
@@ -272,7 +281,9 @@ class Registry:
         lock = None
         if place.root.exists():
             with map_os_errors(place.lock):
-                lock = lock_within(place.lock, 0.5)
+                if not place.lock.exists():  # it is about to be made, and never in a stranger's
+                    require_ours(place.root)
+                lock = self._take(place)
         if not place.root.exists():
             if lock is not None:
                 os.close(lock)
@@ -280,6 +291,19 @@ class Registry:
         if lock is None:
             raise StateError("the sandbox is running, or somebody is just starting it")
         return lock
+
+    def _take(self, place: SandboxDir) -> int | None:
+        try:
+            return lock_within(place.lock, 0.5)
+        except NotAFileError as error:
+            name = place.root.name
+            with contextlib.suppress(OSError, ValueError):
+                name = str(read_json(place.record)["name"])
+            raise LockUnusableError(
+                f"{place.lock} cannot be locked: {error.strerror}",
+                hint="move it away, and a new one is made; or remove the sandbox: "
+                f"`quicksand-tui rm -f {name}`",
+            ) from error
 
     def save(self, record: Record) -> None:
         """Write a record to disk. Raises DiskSpaceError, PathError."""
@@ -293,7 +317,7 @@ class Registry:
         lock = None
         try:
             lock = self.lock(id_)
-        except StateError:
+        except (StateError, LockUnusableError):
             if not stuck or processes_of(sandbox_dir(self.paths, id_).root):
                 raise
         try:
@@ -342,7 +366,8 @@ class Registry:
     def _remove_locked(self, id_: str) -> None:
         from quicksand.trash import remove_for_good
 
-        self.clear_runtime(id_)
+        with contextlib.suppress(PathError):  # `doctor` names what is not ours there
+            self.clear_runtime(id_)
         remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
 
     def reap(self) -> builtins.list[str]:
@@ -405,8 +430,10 @@ class Registry:
     def strangers(self) -> dict[Path, str]:
         """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
         are never touched."""
+        from quicksand.trash import trash_dir
+
         found = {}
-        roots = [self.paths.runtime, self.paths.sandboxes]
+        roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
         roots += [self.paths.memory] if self.paths.memory is not None else []
         for root in roots:
             for name in _entries(root):
@@ -446,6 +473,14 @@ class Registry:
             yield
         finally:
             os.close(lock)
+
+
+def _look_at_lock(place: SandboxDir) -> bool | OSError:
+    """Whether a process holds the sandbox's lock; the error if it cannot be opened."""
+    try:
+        return is_locked(place.lock)
+    except OSError as error:
+        return error
 
 
 def taken_hint(name: str) -> str:

@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_listed_and_can_be_deleted(box: Box) -> None:
 def test_one_whose_record_is_broken_is_deleted_by_its_id_and_then_sweeps_go_on(box: Box) -> None:
     box.history.commit(replace(box.second, parent=box.first.id))
     box.mark(box.first).write_bytes(b"{")
-    (box.place.memory / "left-over.pages").touch()
+    (box.place.memory / "0123456789ab.pages").touch()
     before = tree(box.place.root)
     box.history.sweep()
     assert tree(box.place.root) == before, "nobody knows what the broken one needs"
@@ -122,7 +122,7 @@ def test_one_whose_record_is_broken_is_deleted_by_its_id_and_then_sweeps_go_on(b
     assert not any(path.exists() for path in box.files(box.first))
     assert box.history.broken() == {}
     assert (box.history.nodes()[0].parent, box.history.head().node) == (None, None)
-    assert not (box.place.memory / "left-over.pages").exists()
+    assert not (box.place.memory / "0123456789ab.pages").exists()
     load(box.place, box.second)
 
 
@@ -146,7 +146,10 @@ def test_what_cannot_be_read_at_one_moment_is_not_swept_away(
 
 def test_what_a_killed_client_was_writing_is_swept_away(box: Box) -> None:
     before = tree(box.place.root)
-    for name in (box.place.root / ".head.json.ab12", box.mark(box.first).with_name(".node.json.1")):
+    for name in (
+        box.place.root / ".head.json.0123abcd",
+        box.mark(box.first).with_name(".node.json.0123abcd"),
+    ):
         name.write_text("{")
     box.history.sweep()
     assert tree(box.place.root) == before
