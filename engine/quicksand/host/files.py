@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.errors import DiskSpaceError, PathError
-from quicksand.host.regular import open_file, open_regular
+from quicksand.host.regular import create, open_file, open_regular
 from quicksand.host.removal import NotOursError
 
 JSON_MAX = 4 * 1024 * 1024
@@ -40,6 +41,20 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
         pending.drop()
 
 
+def write_word(path: Path, text: str) -> None:
+    """Replace a small ASCII file, so that readers see the old text or the new one. It is not
+    synced. Raises OSError and then leaves the old one."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with create(temporary) as file:
+            file.write(text.encode("ascii"))
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
 class PendingJson:
     """A JSON value written beside its final path, so that `put` needs no more space.
 
@@ -58,8 +73,7 @@ class PendingJson:
             raise
 
     def _write(self, value: Any) -> None:
-        descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with io.TextIOWrapper(create(self._temporary), encoding="utf-8") as file:
             json.dump(value, file, indent=1)
             file.write("\n")
             if self._durable:

@@ -60,9 +60,7 @@ def create(path: str | os.PathLike[str], *, buffering: int = -1) -> BinaryIO:
     """Make a new file for writing, this user's only, whatever the umask says. Raises OSError, also
     if the name is taken."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    os.fchmod(descriptor, 0o600)  # a umask may have taken this user's own rights
-    return os.fdopen(descriptor, "wb", buffering)
+    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering)
 
 
 def append_to(path: str | os.PathLike[str]) -> BinaryIO:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quicksand.host.files import data_extents, map_os_errors
-from quicksand.host.regular import open_file
+from quicksand.host.regular import create, open_file
 
 FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
@@ -72,7 +72,7 @@ def copy_open_file(
     the number of bytes copied and may raise. Raises OSError."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("xb") as new:
+        with create(temporary) as new:
             if not share_blocks(new.fileno(), source):
                 _copy_extents(new.fileno(), source, progress)
             os.fsync(new.fileno())

@@ -19,7 +19,7 @@ from typing import Any
 from quicksand.agent.session import Ask
 from quicksand.errors import ConfigError, ImageError, PathError, QuicksandError
 from quicksand.host.arch import Architecture
-from quicksand.host.files import map_os_errors, sync_dir, write_json
+from quicksand.host.files import map_os_errors, sync_dir, write_json, write_word
 from quicksand.host.paths import Paths
 from quicksand.host.regular import open_regular, read_word
 from quicksand.host.sharing import copy_open_file, link_file
@@ -415,7 +415,7 @@ def _remember(history: History, layer: str, digest: str) -> None:
     ignored."""
     if history.place.layer(layer).exists():
         with contextlib.suppress(OSError):
-            history.place.digest(layer).write_text(f"{digest}\n", encoding="ascii")
+            write_word(history.place.digest(layer), f"{digest}\n")
 
 
 def _publish(

@@ -166,7 +166,7 @@ class SaveStore:
             self._recover_all()
         with staging(self.house, prefix=MAKING, gate=self._locked) as made:
             with map_os_errors(made):
-                (made / OVERLAYS).mkdir()
+                (made / OVERLAYS).mkdir(mode=0o700)
             yield made
 
     def publish(self, made: Path, name: str, *, replace: bool) -> Save:
@@ -256,7 +256,7 @@ class SaveStore:
 
     def _to_trash(self, root: Path, name: str) -> Trashed:
         entry = make_private_dir(self.house / TRASH) / secrets.token_hex(6)
-        about = {"name": name, "removed": time.time(), "save": _is_save(root)}
+        about = {"id": entry.name, "name": name, "removed": time.time(), "save": _is_save(root)}
         try:
             with map_os_errors(entry):
                 make_marked(entry)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from . import FIRST
 from .files import CHUNK, BoundedLog, drain, remove_file, remove_tree, try_lock
-from .launch import inherited_descriptors, launch, monitor_arguments
+from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
 from .space import SpaceWatch
@@ -131,10 +131,16 @@ class Keeper:
     def start(self, name: str, argv: list[str], descriptors: dict[int, int]) -> Machine:
         """Fork a QEMU whose files are in the directory ``name``. Raises OSError."""
         monitor, theirs = socket.socketpair()
-        theirs.set_inheritable(True)
+        try:
+            number = clear_of(theirs.fileno(), descriptors)
+        except OSError:
+            monitor.close()
+            theirs.close()
+            raise
+        os.set_inheritable(number, True)
         try:
             pid, out, err = launch(
-                [*argv, *monitor_arguments(theirs.fileno())],
+                [*argv, *monitor_arguments(number)],
                 self.env,
                 descriptors,
                 os.path.join(self.sandbox_dir, "layers"),
@@ -144,6 +150,8 @@ class Keeper:
             monitor.close()
             raise
         finally:
+            if number != theirs.fileno():
+                os.close(number)
             theirs.close()
         space = SpaceWatch(monitor, self.sandbox_dir, os.path.join(self.runtime_dir, name))
         machine = Machine(name, pid, {out: self.console, err: self.messages}, space)
