@@ -21,6 +21,7 @@ from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
     from quicksand.registry import Registry
+    from quicksand.sandbox_records import Entry
     from quicksand.spares.stock import Stocked
 
 
@@ -341,7 +342,9 @@ async def _leftovers() -> list[Check]:
     bad = (Status.BROKEN, Status.CRASHED, Status.UNREACHABLE)
     broken = [e for e in registry.list() if e.status in bad]
     checks = [
-        Check("leftovers", Level.NOTE, f"{entry.name} is {entry.status}: {entry.error}")
+        Check(
+            "leftovers", Level.NOTE, f"{entry.name} is {entry.status}: {entry.error}", _out(entry)
+        )
         for entry in broken
     ]
     if reaped:
@@ -349,6 +352,22 @@ async def _leftovers() -> list[Check]:
     checks += await asyncio.to_thread(_strangers, registry)
     checks += await asyncio.to_thread(_processes)
     return checks or [Check("leftovers", Level.OK, f"none (user {os.getuid()})")]
+
+
+def _out(entry: Entry) -> str:
+    """What can be done with a sandbox that is in no good state."""
+    from quicksand.sandbox_records import Status
+
+    match entry.status:
+        case Status.BROKEN:
+            return (
+                f"mend that, or `quicksand-tui rm -f {entry.name}`, which moves it to the trash "
+                "(with --now: removes it for good)"
+            )
+        case Status.UNREACHABLE:
+            return f"`quicksand-tui kill {entry.name}`"
+        case _:
+            return ""
 
 
 async def _mounts() -> list[Check]:

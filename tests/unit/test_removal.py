@@ -102,6 +102,52 @@ def test_a_mark_that_says_something_else_proves_nothing(home: Path, content: str
     assert (stranger / "file").exists()
 
 
+def test_a_damaged_mark_beside_a_whole_record_is_in_nobodys_way(home: Path) -> None:
+    """A host that goes down may leave it empty: it is not synced."""
+    ours = make_marked(home / ID)
+    text = (ours / MARK).read_bytes()
+    flips = [text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :] for at in range(len(text) - 1)]
+    for damaged in (b"", text[:-5], b"\0" * len(text), *flips):
+        fill(ours)
+        (ours / MARK).write_bytes(damaged)
+        for record in ("", '{"id": "ffffffffffff"}', '{"id": 1}', "{"):
+            (ours / "sandbox.json").write_text(record)
+            with pytest.raises(NotOursError):
+                remove(ours)
+        (ours / "sandbox.json").write_text(f'{{"id": "{ID}"}}')
+        remove(ours)
+        assert not ours.exists()
+        make_marked(ours)
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "ours"),
+    [
+        ("trash.json", f'{{"removed": 1.5, "id": "{ID}"}}', True),
+        ("trash.json", '{"removed": 1.5}', False),
+        ("manifest.json", f'{{"digest": "{ID}ffff"}}', True),
+        ("sandbox.json", f'{{"id": "{ID}"}}', True),
+    ],
+)
+def test_with_a_damaged_mark_a_record_must_name_its_directory(
+    home: Path, name: str, record: str, ours: bool
+) -> None:
+    damaged = fill(make_marked(home / ID))
+    (damaged / MARK).write_text("")
+    (damaged / name).write_text(record)
+    assert (why_not_ours(damaged) == "") is ours
+
+
+def test_a_template_is_known_without_its_mark_and_a_copy_of_one_is_not(home: Path) -> None:
+    key, other = ID[:8] * 4, ID[4:12] * 4
+    made = make_marked(home / key)
+    (made / "sandbox.json").write_text(f'{{"id": "{ID}"}}')
+    shutil.copytree(made, home / other)
+    assert "is that of" in why_not_ours(home / other)
+    (made / MARK).write_text("")
+    assert why_not_ours(made) == ""
+
+
 @pytest.mark.parametrize("said", ["../../x", "..", "/etc", "0123", "", "0123456789AB", f"{ID}/x"])
 def test_what_is_no_id_is_believed_of_no_mark(home: Path, said: str) -> None:
     """It becomes part of a path: of a directory that is on its way out."""
