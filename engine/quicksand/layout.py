@@ -26,6 +26,7 @@
         exit.json               how the last run ended
         trash.json              in the trash: its name, when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
+    <data>/sandboxes/.trash/overdue.json    since when which of them are known to be due
 
     <runtime>/<id>/             while it runs; 0700, removed by the keeper
         .quicksand              marks it as quicksand's, and names the sandbox's own directory

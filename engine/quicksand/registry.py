@@ -68,6 +68,8 @@ class Registry:
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
         self._histories: dict[str, History] = {}
+        self.expired: tuple[str, ...] = ()
+        """Names of the sandboxes that `reap` has removed from the trash for good."""
 
     def history(self, id_: str) -> History:
         """The history of a sandbox; the same object each time, since it caches what it has read."""
@@ -392,7 +394,7 @@ class Registry:
         with contextlib.suppress(QuicksandError, OSError):
             sweep_staging(self.paths.sandboxes)
         with contextlib.suppress(QuicksandError, OSError):
-            Trash(self.paths).expire()
+            self.expired += tuple(gone.name for gone in Trash(self.paths).expire())
         return reaped
 
     def _reap_one(self, id_: str) -> bool:

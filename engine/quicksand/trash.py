@@ -28,6 +28,7 @@ from quicksand.errors import (
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.host.ageing import confirm, youngest
 from quicksand.host.files import lock_within, map_os_errors, read_json
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
@@ -66,6 +67,16 @@ class TrashedSandbox:
     def until(self) -> float:
         """Unix time after which it may go for good."""
         return self.removed + TRASH_KEPT_S
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether it may go at that time (Unix). Blocks for I/O."""
+        if now <= self.until:
+            return False
+        try:
+            inside = [*self.root.iterdir()]
+        except OSError:  # nobody can tell how old it is
+            return False
+        return now - youngest(self.removed, inside, now) > TRASH_KEPT_S
 
     @property
     def footprint(self) -> Footprint:
@@ -201,9 +212,14 @@ class Trash:
         return gone
 
     def expire(self, now: float | None = None) -> builtins.list[TrashedSandbox]:
-        """Remove for good what has been here for longer than TRASH_KEPT_S. Raises as `empty`."""
+        """Remove for good what has been here for longer than TRASH_KEPT_S, and was found so a day
+        ago, too (host/ageing.py). Raises as `empty`."""
         now = time.time() if now is None else now
-        return self.empty([t.id for t in self.list() if t.is_dated and now > t.until])
+        found = self.list()
+        if not found:
+            return []
+        overdue = [t.id for t in found if t.is_dated and t.is_overdue(now)]
+        return self.empty(confirm(self.root, overdue, now))
 
 
 def trash_dir(paths: Paths) -> Path:

@@ -349,6 +349,10 @@ async def _leftovers() -> list[Check]:
     ]
     if reaped:
         checks.append(Check("leftovers", Level.NOTE, f"removed what {len(reaped)} dead ones left"))
+    if registry.expired:
+        names = ", ".join(registry.expired)
+        found = f"a week in the trash has passed for {names}: gone for good"
+        checks.append(Check("leftovers", Level.NOTE, found))
     checks += await asyncio.to_thread(_strangers, registry)
     checks += await asyncio.to_thread(_processes)
     return checks or [Check("leftovers", Level.OK, f"none (user {os.getuid()})")]

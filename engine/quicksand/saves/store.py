@@ -26,11 +26,12 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from quicksand.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
+from quicksand.host.ageing import confirm
 from quicksand.host.files import (
     exchange,
     lock_within,
@@ -325,6 +326,13 @@ class SaveStore:
                 sync_dir(self.root)
             _remove_tree(found.root)
         return load_save(target)
+
+    def confirm(self, overdue: Collection[str], now: float) -> builtins.list[str]:
+        """Those of the ``overdue`` entries of the trash that were found so a day before ``now``
+        already (host/ageing.py)."""
+        if not self._entries():
+            return []
+        return confirm(self.house / TRASH, overdue, now)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:
         """Remove the entries with these ids for good. Raises HostError, SaveError."""
