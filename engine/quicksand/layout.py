@@ -23,7 +23,7 @@
                                 with a display screen.png, a small picture of it
         console.log[.1]         the guest's console, the last two pieces
         qemu.log[.1]            QEMU's stderr, the last two pieces
-        exit.json               how the last run ended
+        exit.json               how the last run ended; while it runs, exit.json.tmp is its space
         trash.json              in the trash: its name, when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
     <data>/sandboxes/.trash/overdue.json    since when which of them are known to be due
@@ -176,6 +176,11 @@ class SandboxDir:
     @property
     def exit(self) -> Path:
         return self.root / "exit.json"
+
+    @property
+    def reserved_exit(self) -> Path:
+        """Made by the keeper at a start (keeper_parts/files.py): space for `exit`."""
+        return self.root / "exit.json.tmp"
 
     @property
     def trashed(self) -> Path:

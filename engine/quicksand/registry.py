@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import json
 import os
 import signal
 import time
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.config import check_name
 from quicksand.errors import (
+    DiskSpaceError,
     NameTakenError,
     PathError,
     QuicksandError,
@@ -34,7 +36,7 @@ from quicksand.host.files import (
 )
 from quicksand.host.paths import Paths, make_private_dir
 from quicksand.host.processes import PROC, Kind, holders_of, is_same_place, processes_of
-from quicksand.host.regular import NotAFileError
+from quicksand.host.regular import NotAFileError, open_regular
 from quicksand.host.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.layout import (
     MachineDir,
@@ -347,7 +349,7 @@ class Registry:
                 if not place.exit.exists() and place.qemu_log.exists():
                     name = runtime.current().name if runtime.current().root.exists() else ""
                     ended = {"code": None, "asked": True, "machine": name, "unix_time": time.time()}
-                    write_json(place.exit, ended)
+                    _write_end(place, ended)
                 self.clear_runtime(id_)
             finally:
                 os.close(lock)
@@ -488,6 +490,21 @@ def _look_at_lock(place: SandboxDir) -> bool | OSError:
 def taken_hint(name: str) -> str:
     """What to do if a sandbox has the name already."""
     return f"choose another, or `quicksand-tui rm {name}` first"
+
+
+def _write_end(place: SandboxDir, ended: dict[str, Any]) -> None:
+    """Write exit.json; on a full disk into the space that the keeper has reserved for it. Raises
+    DiskSpaceError, PathError."""
+    try:
+        write_json(place.exit, ended)
+    except DiskSpaceError:
+        with map_os_errors(place.exit):
+            descriptor = open_regular(place.reserved_exit, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                os.truncate(descriptor, os.write(descriptor, json.dumps(ended).encode()))
+            finally:
+                os.close(descriptor)
+            place.reserved_exit.replace(place.exit)
 
 
 def _how_it_ended(ended: dict[str, Any]) -> str:

@@ -97,7 +97,6 @@ OF_THE_KERNEL_OR_THE_PROGRAM = {
     "qemu/debs.py",
     "qemu/keeper_parts/adopting.py",
     "qemu/keeper_parts/launch.py",
-    "qemu/keeper_parts/loop.py",
     "qemu/keeper_parts/waiting.py",
     "saves/precious.py",
     "snapshots/guest_ram.py",

@@ -6,6 +6,9 @@ from io import FileIO
 LOG_LIMIT = 512 * 1024
 """Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""
 
+RESERVED = 256
+"""Bytes of the record of how a run ended: more than it ever has."""
+
 CHUNK = 64 * 1024
 """Bytes to read at once."""
 
@@ -40,6 +43,33 @@ class BoundedLog:
         file = self.open()
         self.file.close()
         self.file, self.size = file, 0
+
+
+class Reserved:
+    """A small file that is written at the end, on a disk that may be full by then: its space is
+    taken now, by a file beside it."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.beside = path, path + ".tmp"
+        try:
+            self.write(" " * RESERVED)
+        except OSError:
+            return  # there may be space at the end
+
+    def put(self, text: str) -> None:
+        """Replace the file. Raises OSError."""
+        self.write(text.ljust(RESERVED))
+        os.replace(self.beside, self.path)
+
+    def write(self, text: str) -> None:
+        from regular import open_regular
+
+        descriptor = open_regular(self.beside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+        try:
+            # Not truncated before, so that it keeps its space.
+            os.truncate(descriptor, os.write(descriptor, text.encode("ascii")))
+        finally:
+            os.close(descriptor)
 
 
 def drain(pipe: int, log: BoundedLog) -> None:
