@@ -8,12 +8,12 @@ exhaust it. Whatever is not plainly harmless is refused.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import ImageError
+from quicksand.host.regular import NotAFileError, open_regular
 
 MAGIC = b"QFI\xfb"
 VIRTUAL_SIZE_MAX = 16 * 1024**4
@@ -76,16 +76,14 @@ def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
     Raises ImageError naming the file and what is wrong with it.
     """
     try:
-        # O_NONBLOCK: opening a FIFO must not wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(path)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise ImageError(f"{path} is not a regular file")
-            size = found.st_size
+            size = os.fstat(descriptor).st_size
             head = os.pread(descriptor, HEAD, 0)
         finally:
             os.close(descriptor)
+    except NotAFileError as error:
+        raise ImageError(f"{path} is not a regular file") from error
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from error
     try:

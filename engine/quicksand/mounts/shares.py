@@ -19,6 +19,7 @@ from typing import Any
 from quicksand.errors import ConfigError, StateError
 from quicksand.host.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.host.processes import holders_of, is_process, send_signal, start_of
+from quicksand.host.regular import append_to, open_file
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import Mount, decode_mount
@@ -143,7 +144,7 @@ class MountTraffic:
 def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
     """What a stream has carried; None if nobody counts. Blocks for I/O."""
     try:
-        with machine.share_traffic(number).open("rb") as file:
+        with open_file(machine.share_traffic(number)) as file:
             received, sent = TRAFFIC.unpack(file.read(TRAFFIC.size))
     except (OSError, struct.error):
         return None
@@ -164,7 +165,7 @@ def last_words(machine: MachineDir, number: int) -> str:
 def count_start(machine: MachineDir) -> None:
     """Count one more server beside a QEMU. Raises StateError if there were `STARTS_MAX`,
     HostError."""
-    with map_os_errors(machine.root), machine.share_starts.open("ab") as file:
+    with map_os_errors(machine.root), append_to(machine.share_starts) as file:
         if file.tell() >= STARTS_MAX:
             raise StateError(
                 f"{STARTS_MAX} directories were mounted since this QEMU was started, and it keeps "

@@ -339,6 +339,11 @@ class Life:
         self.run = machine.run
         self.timing = machine.timing
         self.notices = machine.notices
+        if self.registry.expired:
+            names = ", ".join(self.registry.expired)
+            told = f"a week in the trash has passed for {names}: gone for good"
+            self.notices = (*self.notices, told)
+            self.registry.expired = ()
 
     # While it runs
 

@@ -136,8 +136,10 @@ def _go_on(keeper: Keeper, forwards: list[str]) -> None:
     nothing while a client works on the sandbox's history."""
     import json
 
+    from regular import open_file  # type: ignore[import-not-found]
+
     try:
-        with open(os.path.join(keeper.runtime_dir, keeper.current.name, "state.json")) as file:
+        with open_file(os.path.join(keeper.runtime_dir, keeper.current.name, "state.json")) as file:
             paused = bool(json.load(file)["paused"])
     except (OSError, ValueError, KeyError, TypeError):
         return

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 from . import FIRST
-from .files import CHUNK, BoundedLog, drain, remove_file, remove_tree, try_lock
-from .launch import inherited_descriptors, launch, monitor_arguments
+from .files import CHUNK, BoundedLog, Reserved, drain, remove_file, remove_tree, try_lock
+from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
 from .space import SpaceWatch
@@ -91,6 +91,7 @@ class Keeper:
         self.console, self.messages = (
             BoundedLog(os.path.join(self.sandbox_dir, name)) for name in LOGS
         )
+        self.last_words = Reserved(os.path.join(self.sandbox_dir, "exit.json"))
 
     def tell_started(self) -> None:
         try:
@@ -131,10 +132,16 @@ class Keeper:
     def start(self, name: str, argv: list[str], descriptors: dict[int, int]) -> Machine:
         """Fork a QEMU whose files are in the directory ``name``. Raises OSError."""
         monitor, theirs = socket.socketpair()
-        theirs.set_inheritable(True)
+        try:
+            number = clear_of(theirs.fileno(), descriptors)
+        except OSError:
+            monitor.close()
+            theirs.close()
+            raise
+        os.set_inheritable(number, True)
         try:
             pid, out, err = launch(
-                [*argv, *monitor_arguments(theirs.fileno())],
+                [*argv, *monitor_arguments(number)],
                 self.env,
                 descriptors,
                 os.path.join(self.sandbox_dir, "layers"),
@@ -144,6 +151,8 @@ class Keeper:
             monitor.close()
             raise
         finally:
+            if number != theirs.fileno():
+                os.close(number)
             theirs.close()
         space = SpaceWatch(monitor, self.sandbox_dir, os.path.join(self.runtime_dir, name))
         machine = Machine(name, pid, {out: self.console, err: self.messages}, space)
@@ -309,15 +318,12 @@ class Keeper:
             machine.kill()
             machine.wait()
             self.bury(machine)
-        path = os.path.join(self.sandbox_dir, "exit.json")
         asked = "true" if self.asked_to_stop else "false"
         code = "null" if self.current.code is None else self.current.code
         text = f'{{"code": {code}, "asked": {asked}, "machine": "{self.current.name}", '
         text += f'"unix_time": {time.time():.3f}}}\n'
         try:
-            with open(path + ".tmp", "w", encoding="ascii") as file:
-                file.write(text)
-            os.replace(path + ".tmp", path)
+            self.last_words.put(text)
         finally:
             remove_tree(self.runtime_dir)
             if self.discard and not self.owned:

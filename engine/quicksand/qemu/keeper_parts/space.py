@@ -81,7 +81,7 @@ class SpaceWatch:
     def begin(self) -> None:
         self.look_at = time.monotonic() + SPACE_POLL_S
         try:
-            open(self.mark, "wb").close()
+            os.close(os.open(self.mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError:
             return  # no space for the mark either; the guest is still resumed later
 

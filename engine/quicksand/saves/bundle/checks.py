@@ -11,6 +11,7 @@ from typing import Any
 
 from quicksand.config import NetworkMode, SandboxConfig
 from quicksand.errors import BundleError, ImageError
+from quicksand.host.regular import open_file
 from quicksand.images.qcow2 import (
     HEAD,
     L1_SIZE_MAX,
@@ -170,7 +171,7 @@ def check_backing_name(name: str | None) -> None:
 
 
 def _check_snapshots(path: Path) -> None:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = file.seek(0, 2)
         file.seek(60)
         count, offset = struct.unpack(">IQ", file.read(12))
