@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.agent import extents, values
+from quicksand.agent import extents, raw, values
 from quicksand.agent.channel import Channel
 from quicksand.agent.extents import Extent
 from quicksand.agent.session import CODE_MAX, Session
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError, AgentRefusedError, ConfigError
-from quicksand.execution import StdinSource, iterate_chunks
+from quicksand.execution import StdinSource, checked, iterate_chunks
 
 LIST_PAGE = 1000
 LIST_MAX = 1_000_000
@@ -157,6 +157,7 @@ class GuestFiles:
             "append": append,
             "exclusive": exclusive,
         }
+        content = checked(content)
         channel = (await self._session()).open("file_write", params, streams=())
         try:
             await self._send(channel, content)
@@ -252,25 +253,20 @@ async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:
 
 
 def _path(key: str, path: str) -> dict[str, str]:
-    """A path as a parameter: as text, or in base64 if it is not UTF-8."""
+    """A path as a parameter: as text, or in base64 if it is not UTF-8. Raises ConfigError."""
     if not isinstance(path, str) or "\0" in path:
         raise ConfigError(f"{path!r} is no path")
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        raw = path.encode("utf-8", "surrogateescape")
-        return {f"{key}_b64": base64.b64encode(raw).decode("ascii")}
-    return {key: path}
+    return raw.parameter(key, path)
 
 
 def _decode(value: dict[str, Any], key: str) -> str:
     encoded = value.get(f"{key}_b64")
     if isinstance(encoded, str):
         try:
-            raw = base64.b64decode(encoded, validate=True)
+            name = base64.b64decode(encoded, validate=True)
         except binascii.Error as error:
             raise ValueError(str(error)) from error
-        return values.bounded(raw.decode("utf-8", "surrogateescape"))
+        return values.bounded(name.decode("utf-8", "surrogateescape"))
     return values.text(value[key])
 
 

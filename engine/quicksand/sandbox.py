@@ -418,6 +418,7 @@ class Sandbox(Desktop):
         guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
         reverted meanwhile. Cancelling ends the command.
         """
+        source = None if stdin is None else execution.checked(stdin)
         running = await self.spawn(
             command,
             timeout=timeout,
@@ -428,7 +429,7 @@ class Sandbox(Desktop):
             env=env,
             stdin=stdin is not None,
         )
-        return await execution.run(running, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr)
+        return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
 
     async def spawn(
         self,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from quicksand_smb import HANG_UP
 
+from quicksand.agent import raw
 from quicksand.agent.session import Ask
 from quicksand.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
 from quicksand.errors import (
@@ -175,7 +176,7 @@ async def _ask_to_mount(share: Share, secret: str, ask: Ask) -> None:
     for directories in KEPT_DIRECTORIES:
         params = {
             "share": share_name(share.number),
-            "target": share.mount.guest,
+            **raw.parameter("target", share.mount.guest),
             "options": [
                 *OPTIONS,
                 *directories,
@@ -222,7 +223,7 @@ async def add_mount(
 async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bool) -> None:
     """Take a mount away. With ``force`` it is gone whatever the guest does with it; otherwise it is
     refused while a program uses it. Raises MountError, AgentError."""
-    params = {"target": share.mount.guest, "force": force}
+    params = {**raw.parameter("target", share.mount.guest), "force": force}
     try:
         if force:
             # First, so that what the guest still has open is closed here in any case.

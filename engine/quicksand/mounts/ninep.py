@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from quicksand.agent import raw
 from quicksand.agent.session import Ask
 from quicksand.config import SandboxConfig
 from quicksand.errors import (
@@ -162,7 +163,7 @@ async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> N
         params = {
             "type": NINEP,
             "share": ninep_tag(number),
-            "target": mount.guest,
+            **raw.parameter("target", mount.guest),
             "options": [*OPTIONS],
             "read_only": mount.readonly,
         }
@@ -183,7 +184,8 @@ def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
 async def unmount(machine: MachineDir, mount: Mount, ask: Ask, *, force: bool = False) -> None:
     """Have the guest unmount a directory; its device stays. Raises MountError, AgentError."""
     try:
-        await ask("unmount_share", {"target": mount.guest, "force": force}, UNMOUNT_S)
+        params = {**raw.parameter("target", mount.guest), "force": force}
+        await ask("unmount_share", params, UNMOUNT_S)
     except AgentRefusedError as error:
         if error.code == "busy":
             raise MountError(
