@@ -26,6 +26,7 @@ from quicksand.errors import (
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.host.ageing import NOTE
 from quicksand.host.files import (
     is_locked,
     lock_within,
@@ -285,7 +286,9 @@ class Registry:
         lock = None
         if place.root.exists():
             with map_os_errors(place.lock):
-                if not place.lock.exists():  # it is about to be made, and never in a stranger's
+                if not os.path.lexists(
+                    place.lock
+                ):  # it is about to be made, and never in a stranger's
                     require_ours(place.root)
                 lock = self._take(place)
         if not place.root.exists():
@@ -443,6 +446,7 @@ class Registry:
             for name in _entries(root):
                 path = root / name
                 ours = name.startswith(".") and root == self.paths.sandboxes
+                ours = ours or (name == NOTE and root == trash_dir(self.paths))
                 if not ours and (why := why_not_ours(path)):
                     found[path] = why
         return found

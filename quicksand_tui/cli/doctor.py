@@ -204,9 +204,9 @@ async def _places() -> list[Check]:
 
     places = paths()
     used = [places.runtime, places.data, places.cache]
+    used += [places.memory] if places.memory is not None else []
     for place in used:
         make_private_dir(place)
-    used += [places.memory] if places.memory is not None else []
     runtime_dir(places, new_id()).check_length()
     exposed = [
         Check(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.errors import PathError
 from quicksand.host.files import map_os_errors
-from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.paths import Paths, make_private_dir, paths
 from quicksand.host.removal import (
     HEADER,
     MARK,
@@ -565,12 +565,13 @@ def test_where_all_can_rename_what_is_there_nothing_of_ours_is_made(
     assert place.memory.readlink().parent == shared / f"quicksand-{os.getuid()}"
 
 
-def test_a_runtime_directory_that_somebody_has_planted_is_never_used(tmp_path: Path) -> None:
-    (tmp_path / "run").symlink_to(tmp_path)
-    runtime = RuntimeDir(tmp_path / "run" / ID, tmp_path / "sandboxes" / ID)
+def test_a_runtime_directory_that_somebody_has_planted_is_never_used(places: Paths) -> None:
+    root = places.data.parent  # with a short path, for sockets
+    (root / "planted").symlink_to(root)
+    runtime = RuntimeDir(root / "planted" / ID, root / "sandboxes" / ID)
     with pytest.raises(PathError, match="is a link"):
         runtime.make("1")
-    assert not (tmp_path / ID).exists()
+    assert not (root / ID).exists()
 
 
 def test_memory_may_be_named_by_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

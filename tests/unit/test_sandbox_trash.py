@@ -261,6 +261,7 @@ def test_after_a_week_it_is_swept(registry: Registry, trash: SandboxTrash) -> No
     registry.reap()
     assert [found.id for found in trash.list()] == [young.id]
     assert registry.expired == ("old",)
+    assert registry.strangers() == {}
 
 
 def test_a_clock_that_is_ahead_for_one_command_empties_no_trash(

@@ -176,7 +176,8 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
     ``create``, missing. Closing the last copy of the descriptor frees the lock. Raises OSError.
     """
     try:
-        descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0))
+        # No link is followed: it could have the lock made in another place.
+        descriptor = open_regular(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0))
     except FileNotFoundError:
         return None
     try:
@@ -192,7 +193,7 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
 
 def is_locked(path: Path) -> bool:
     """Whether any process holds the exclusive flock on ``path``. Raises OSError."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return False
     descriptor = try_lock(path, shared=True, create=False)
     if descriptor is None:

@@ -23,13 +23,13 @@ KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
-    stat.S_IFLNK: "a symbolic link",
 }
+NO_LINK = "it is a symbolic link, and no file"
 
 
 class NotAFileError(OSError):
-    """What has a file's name is no regular file. Its errno is EISDIR for a directory, otherwise
-    EINVAL."""
+    """What has a file's name is no regular file. Its errno is EISDIR for a directory, ELOOP for a
+    link, otherwise EINVAL."""
 
 
 def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
@@ -41,6 +41,8 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: i
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     except OSError as error:
         # A FIFO without a reader, and a socket; a directory that was to be written.
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+            raise NotAFileError(errno.ELOOP, NO_LINK, os.fspath(path)) from error
         if error.errno in (errno.ENXIO, errno.EISDIR):
             raise _not_a_file(path, os.stat(path).st_mode) from error  # noqa: PTH116
         raise

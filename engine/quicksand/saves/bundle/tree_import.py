@@ -103,7 +103,7 @@ def import_tree(
         base=f"{image.name} {image.digest[:12]}",
         image_added=base.is_new,
         checkpoints=len(nodes),
-        notes=tuple(warnings(bundle.config, trusted=options.trusted)),
+        notes=tuple(warnings(bundle.config, bundle.base.arch, trusted=options.trusted)),
     )
 
 
