@@ -13,10 +13,18 @@ if TYPE_CHECKING:
 
 ROLES = {
     MountState.MOUNTED: "success",
+    MountState.MOUNTING: "warning",
+    MountState.UNFINISHED: "warning",
     MountState.NOT_SERVED: "error",
     MountState.AT_START: "muted",
 }
-GLYPHS = {MountState.MOUNTED: "●", MountState.NOT_SERVED: "✗", MountState.AT_START: "○"}
+GLYPHS = {
+    MountState.MOUNTED: "●",
+    MountState.MOUNTING: "◐",
+    MountState.UNFINISHED: "◌",
+    MountState.NOT_SERVED: "✗",
+    MountState.AT_START: "○",
+}
 _PATH_MIN, _PATH_MAX = 8, 60
 _WITH_RATES = 70
 """Cells from which on there is room for what goes through each mount."""

@@ -21,6 +21,7 @@ from quicksand.host.files import is_locked, map_os_errors, read_json, tail, try_
 from quicksand.host.processes import holders_of, is_process, send_signal, start_of
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts.mount import Mount, decode_mount
+from quicksand.mounts.mounter import Mounter
 from quicksand.text import printable
 
 STARTS_MAX = 1000
@@ -46,6 +47,8 @@ class Share:
     pid: int
     started: str
     """When the process of that id started, as the system writes it."""
+    mounter: Mounter | None = None
+    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
 
     @property
     def is_served(self) -> bool:
@@ -68,6 +71,7 @@ class Share:
                 mount=decode_mount(value["mount"]),
                 pid=int(value["pid"]),
                 started=str(value["started"]),
+                mounter=Mounter.from_json(value.get("mounter")),
             )
         except (KeyError, TypeError, ConfigError) as error:
             raise ValueError(f"bad record of a share: {error!r}") from error
