@@ -343,7 +343,8 @@ class Sandbox(Desktop):
 
     @property
     def active_mounts(self) -> builtins.list[MountHandle]:
-        """The directories that are mounted at this moment. Blocks for a few small files."""
+        """The directories that are mounted at this moment, not those that the guest is still being
+        asked to mount. Blocks for a few small files."""
         return [*self._mounts.list()]
 
     # Finding others

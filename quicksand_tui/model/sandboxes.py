@@ -129,6 +129,10 @@ class MountState(StrEnum):
     """The state of a mount; the values are those of the engine."""
 
     MOUNTED = "mounted"
+    MOUNTING = "mounting"
+    """The guest is being asked to mount it; it is not there yet."""
+    UNFINISHED = "unfinished"
+    """Who asked the guest to mount it has ended; only the guest knows whether it did."""
     NOT_SERVED = "not served"
     """Its server has ended; the guest sees errors there."""
     AT_START = "at its start"

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 ROLES = {
     MountState.MOUNTED: "success",
+    MountState.MOUNTING: "warning",
+    MountState.UNFINISHED: "warning",
     MountState.NOT_SERVED: "error",
     MountState.AT_START: "muted",
     MountState.LEFT_OUT: "error",
 }
 GLYPHS = {
     MountState.MOUNTED: "●",
+    MountState.MOUNTING: "◐",
+    MountState.UNFINISHED: "◌",
     MountState.NOT_SERVED: "✗",
     MountState.AT_START: "○",
     MountState.LEFT_OUT: "⊘",

@@ -16,6 +16,7 @@ import socket
 import sys
 import termios
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from quicksand_smb import HANG_UP
@@ -37,6 +38,7 @@ from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts import shares
 from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import Mount
+from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
 
@@ -160,8 +162,10 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
     """Raises AgentRefusedError if the guest cannot mount it; nothing is served then."""
     try:
         # First, so that no other client takes it for what a killed one left.
-        shares.note(machine, share)
+        shares.note(machine, replace(share, mounter=Mounter.me()))
         await _ask_to_mount(share, secret, ask)
+        await look(share.mount, ask)
+        shares.note(machine, share)
     except AgentRefusedError:
         shares.forget(machine, share)
         raise

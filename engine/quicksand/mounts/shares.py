@@ -23,6 +23,7 @@ from quicksand.host.regular import append_to, open_file
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import Mount, decode_mount
+from quicksand.mounts.mounter import Mounter
 from quicksand.text import printable
 
 STARTS_MAX = 1000
@@ -50,6 +51,8 @@ class Share:
     """When the process of that id started, as the system writes it."""
     known: Known | None = None
     """The directory itself; None in records of older versions."""
+    mounter: Mounter | None = None
+    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
 
     @property
     def is_served(self) -> bool:
@@ -73,6 +76,7 @@ class Share:
                 pid=int(value["pid"]),
                 started=str(value["started"]),
                 known=Known.from_json(value["known"]) if value.get("known") else None,
+                mounter=Mounter.from_json(value.get("mounter")),
             )
         except (KeyError, TypeError, ConfigError) as error:
             raise ValueError(f"bad record of a share: {error!r}") from error
