@@ -111,7 +111,7 @@ impl Agent {
                 "serving_s": self.serving_s.get(),
             },
             "capabilities": [
-                "exec", "command_bytes", "pty", "files", "users", "info", "time", "identity", "renew", "disk", "freeze",
+                "exec", "command_bytes", "pty", "files", "copies", "users", "info", "time", "identity", "renew", "disk", "freeze",
                 "shutdown",
             ],
         })

@@ -50,6 +50,7 @@ mod shares;
 mod shutdown;
 mod signals;
 mod source;
+mod sparse_writer;
 mod spawn;
 mod supervise;
 mod sys;

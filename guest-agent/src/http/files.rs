@@ -21,7 +21,7 @@ use crate::file_writer::{FileWriter, WriteRequest};
 use crate::params::Params;
 
 const CHUNK: usize = 64 * 1024;
-const NUMBERS: [&str; 3] = ["offset", "length", "mode"];
+const NUMBERS: [&str; 4] = ["offset", "length", "mode", "mtime_ns"];
 const FLAGS: [&str; 3] = ["parents", "append", "exclusive"];
 
 /// Sends the contents of a file as they are.
