@@ -4,8 +4,6 @@ worth (qemu/keeper_parts/memory.py)."""
 from __future__ import annotations
 
 from quicksand.layout import MachineDir
-from quicksand.qemu.keeper_parts.bounds import bound_of
-from quicksand.qemu.keeper_parts.memory import memory_of
 from quicksand.text import size_text
 
 MARK_MAX = 64
@@ -16,6 +14,9 @@ def qemu_memory(pid: int, arguments: tuple[str, ...]) -> tuple[int, int | None]:
     """(bytes of memory of its own, in RAM or in swap; bytes beyond which its guest is paused, or
     None if that is unknown) of the QEMU with that process id and these arguments. Linux only; (0,
     None) elsewhere, or if it is gone."""
+    from quicksand.qemu.keeper_parts.bounds import bound_of
+    from quicksand.qemu.keeper_parts.memory import memory_of
+
     found = memory_of(pid)
     bound = bound_of(arguments)
     if found is None:
