@@ -37,6 +37,7 @@
         <number>/               one directory per machine (QEMU): each revert starts a new one
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           exists while the VM waits for space on the host's disk
+            oversized           exists while the VM is paused because QEMU has too much memory
             tracked             the checkpoint since which the kernel tracks written memory
             loading             an overlay to which QEMU writes while it loads a snapshot
             waiting.json        the machine waits to take over, for a revert to this checkpoint
@@ -213,6 +214,10 @@ class MachineDir:
     @property
     def disk_full(self) -> Path:
         return self.root / "disk-full"
+
+    @property
+    def oversized(self) -> Path:
+        return self.root / "oversized"
 
     @property
     def tracked(self) -> Path:

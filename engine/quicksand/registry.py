@@ -14,6 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ from quicksand.layout import (
     runtime_dir,
     sandbox_dir,
 )
+from quicksand.oversized import why_oversized
 from quicksand.sandbox_records import LOCK_WAIT_S, Entry, Record, RunState, Status, is_id
 from quicksand.text import printable
 
@@ -184,6 +186,9 @@ class Registry:
         status, reason = Status.RUNNING, ""
         if run is None:
             status, reason = self._without_state(record)
+        elif why := why_oversized(machine):
+            # Whoever works on it leaves it paused, as if the user had paused it.
+            status, reason, run = Status.PAUSED, why, replace(run, paused=True)
         elif machine.disk_full.exists():
             status, reason = Status.PAUSED, DISK_FULL
         elif run.paused:

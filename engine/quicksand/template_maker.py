@@ -34,6 +34,7 @@ from quicksand.lifecycle import boot
 from quicksand.live_machine import remove_quietly
 from quicksand.planning import gather_parts, identity
 from quicksand.progress import Progress
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
 from quicksand.snapshots.history import History
@@ -277,4 +278,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    no_core_files()
     sys.exit(main())

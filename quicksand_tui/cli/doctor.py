@@ -280,10 +280,25 @@ async def _memory() -> list[Check]:
 
     available = available_memory()
     text = f"{show_size(available)} available"
+    oversized = await asyncio.to_thread(_oversized)
     if available < MEMORY_WANTED:
         hint = "stop something, or start sandboxes with less: --memory 256M"
-        return [Check("memory", Level.NOTE, text, hint)]
-    return [Check("memory", Level.OK, text)]
+        return [Check("memory", Level.NOTE, text, hint), *oversized]
+    return [Check("memory", Level.OK, text), *oversized]
+
+
+def _oversized() -> list[Check]:
+    """Tells of sandboxes whose machine has more of the host's memory than their size allows."""
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.stats import host_usage
+
+    found = []
+    for entry in Registry(paths()).list():
+        if why := host_usage(entry).oversized:
+            hint = f"something in its guest makes QEMU grow: `quicksand-tui stats {entry.name}`"
+            found.append(Check("memory", Level.NOTE, f"{entry.name}: {why}", hint))
+    return found
 
 
 async def _disk() -> list[Check]:

@@ -2,11 +2,11 @@
 
 import errno
 import os
-import resource
 import signal
 import sys
 from collections.abc import Collection
 
+from .bounds import set_limits
 from .leash import put_on
 from .tracking import ASKING, REFUSED, TRACED, find_injection, give_userfaultfd
 
@@ -49,8 +49,7 @@ def launch(
             allow_tracing()
             if is_restored_emulator(argv):
                 use_small_pages()
-            # Guest memory may hold secrets: no core dumps.
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            set_limits(argv)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)

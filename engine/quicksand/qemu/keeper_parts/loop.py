@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 
 from . import FIRST
+from .bounds import bound_of, no_core_files
 from .files import CHUNK, BoundedLog, Reserved, drain, remove_file, remove_tree, try_lock
 from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
+from .memory import MemoryWatch
 from .space import SpaceWatch
 from .waiting import Waiting
 
@@ -154,8 +156,10 @@ class Keeper:
             if number != theirs.fileno():
                 os.close(number)
             theirs.close()
-        space = SpaceWatch(monitor, self.sandbox_dir, os.path.join(self.runtime_dir, name))
-        machine = Machine(name, pid, {out: self.console, err: self.messages}, space)
+        directory = os.path.join(self.runtime_dir, name)
+        space = SpaceWatch(monitor, self.sandbox_dir, directory)
+        memory = MemoryWatch(pid, bound_of(argv), space, directory)
+        machine = Machine(name, pid, {out: self.console, err: self.messages}, space, memory)
         self.add(machine)
         return machine
 
@@ -202,6 +206,7 @@ class Keeper:
             moments = [machine.ends_at for machine in machines]
             if not self.is_guarded():
                 moments += [machine.space.look_at for machine in machines]
+                moments += [machine.memory.look_at for machine in machines]
             look_at = None if self.waiting is None else self.waiting.look_at
             due = [moment for moment in (self.kill_at, look_at, *moments) if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
@@ -210,7 +215,7 @@ class Keeper:
                     handler()
             for machine in self.machines.values():
                 if not self.is_guarded():
-                    machine.space.look()
+                    machine.look_at_host()
                 if machine.ends_at is not None and time.monotonic() >= machine.ends_at:
                     machine.kill()
                     machine.ends_at = None
@@ -363,7 +368,7 @@ class Keeper:
         self.clients.remove(client)
         client.close()
         if client.guards:
-            self.current.space.send("cont")
+            self.current.go_on()
         for machine in self.machines.values():
             if machine.owner is client:
                 machine.took = client.forwards
@@ -471,6 +476,7 @@ class Keeper:
 
 def main() -> None:
     os.umask(0o077)
+    no_core_files()
     # Forked, so that init is its parent and the client never has to wait for it.
     if os.fork():
         os._exit(0)
