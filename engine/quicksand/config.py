@@ -400,9 +400,10 @@ class SandboxConfig:
         (),
         "-v",
         "--mount",
-        metavar="HOST:GUEST[:ro]",
+        metavar="HOST:GUEST[:ro|:protect]",
         label="Mounts",
-        help="Mount a directory of the host; :ro for read-only, :9p for 9p. May be repeated.",
+        help="Mount a directory of the host; :ro for read-only, :protect if what programs here run "
+        "by themselves (git's hooks, …) is to be, :9p for 9p. May be repeated.",
         hint="host:guest, as in ./data:/mnt/data, ~/src:/src:ro",
         limit=4000,
         split=_split_arguments,

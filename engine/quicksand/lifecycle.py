@@ -22,6 +22,7 @@ from quicksand.errors import (
     MachineError,
     QemuDiedError,
 )
+from quicksand.guest_clock import Reading, put_right, read_clock
 from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import make_private_dir
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
@@ -163,14 +164,11 @@ async def _start(
             watch.mode = "checkpoint" if origin is None else "template"
             run = replace(run, token=token)
             link.renew_token(token)
+        clock = None
         if memory is None:
-            await _await_agent(record, place, process, link)
-            if not record.committed:
-                # Its disk may hold the identity of the image, or of the sandbox it was cloned from.
-                params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
-                session = await link.session()
-                await session.request("set_identity", params, timeout=IDENTITY_S)
+            clock = await _meet_agent(record, place, process, link)
         await mounts.finish(machine_dir, link.request)
+        said = "" if clock is None else await put_right(await link.session(), clock)
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, head, node))
         watch.lap("connect_agent_s")
@@ -184,7 +182,7 @@ async def _start(
         process=process,
         link=link,
         image=parts.image,
-        notices=mounts.notices,
+        notices=(*mounts.notices, said) if said else mounts.notices,
     )
 
 
@@ -196,6 +194,21 @@ def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node
     node = import_node(origin, place) if origin is not None else History(place).find(str(at))
     check_disk_and_image(place, node)
     return node
+
+
+async def _meet_agent(
+    record: Record, place: SandboxDir, process: OwnedProcess, link: AgentLink
+) -> Reading:
+    """Wait until the agent of a guest that boots has answered, and give a new sandbox its identity;
+    returns the guest's clock at the agent's answer. Raises as `_await_agent`, AgentError."""
+    await _await_agent(record, place, process, link)
+    session = await link.session()
+    clock = await read_clock(session)
+    if not record.committed:
+        # Its disk may hold the identity of the image, or of the sandbox it was cloned from.
+        params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
+        await session.request("set_identity", params, timeout=IDENTITY_S)
+    return clock
 
 
 async def _await_agent(

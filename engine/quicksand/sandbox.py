@@ -318,6 +318,7 @@ class Sandbox(Desktop):
         *,
         type: str = CIFS,  # noqa: A002 - as the field of Mount
         fsync: bool = True,
+        protect: bool = False,
     ) -> MountHandle:
         """Mount a directory of the host in the running guest, until it is unmounted or the VM
         stops. What was mounted stays so when the sandbox is reverted; what the guest still has open
@@ -325,11 +326,13 @@ class Sandbox(Desktop):
 
         ``guest`` is an absolute path; the directory is made if it is missing. A ``readonly`` mount
         cannot be changed, not even by root in the guest. Without ``fsync`` (`Mount.fsync`) many
-        small files are made faster, and less is safe from a power failure of the host. Raises
+        small files are made faster, and less is safe from a power failure of the host. With
+        ``protect`` (`Mount.protect`) the guest cannot change git's hooks and the like. Raises
         ConfigError, MountError if the directory cannot be served or mounted, StateError if the
         sandbox is not running or has no network card.
         """
-        return await self._mounts.add(Mount(str(host), guest, readonly, type, fsync=fsync))
+        mount = Mount(str(host), guest, readonly, type, fsync=fsync, protect=protect)
+        return await self._mounts.add(mount)
 
     async def unmount(self, handle: MountHandle | str, *, force: bool = False) -> None:
         """Take a mount away, given its handle or the guest's path. With ``force`` it is gone even
@@ -340,7 +343,8 @@ class Sandbox(Desktop):
 
     @property
     def active_mounts(self) -> builtins.list[MountHandle]:
-        """The directories that are mounted at this moment. Blocks for a few small files."""
+        """The directories that are mounted at this moment, not those that the guest is still being
+        asked to mount. Blocks for a few small files."""
         return [*self._mounts.list()]
 
     # Finding others
@@ -415,6 +419,7 @@ class Sandbox(Desktop):
         guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
         reverted meanwhile. Cancelling ends the command.
         """
+        source = None if stdin is None else execution.checked(stdin)
         running = await self.spawn(
             command,
             timeout=timeout,
@@ -425,7 +430,7 @@ class Sandbox(Desktop):
             env=env,
             stdin=stdin is not None,
         )
-        return await execution.run(running, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr)
+        return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
 
     async def spawn(
         self,

@@ -174,7 +174,8 @@ class Entry:
     run: RunState | None = None
     """None unless it is running or paused."""
     error: str = ""
-    """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by a full host disk; "" otherwise."""
+    """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by the keeper: by a full host disk, or
+    for its memory; "" otherwise."""
 
     @property
     def is_live(self) -> bool:

@@ -20,7 +20,10 @@ from quicksand.errors import (
     MachineError,
     QuicksandError,
     StateError,
+    UnfitGuestError,
 )
+from quicksand.guest_clock import read_clock
+from quicksand.guest_fitness import require_fit
 from quicksand.guest_ready import COMMAND_S, READY, run_if_there
 from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
@@ -31,12 +34,13 @@ from quicksand.lifecycle import boot
 from quicksand.live_machine import remove_quietly
 from quicksand.planning import gather_parts, identity
 from quicksand.progress import Progress
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.taking import take_checkpoint
-from quicksand.templates import TAG, Templates, prune
+from quicksand.templates import TAG, Templates, note_checked, prune
 
 NICENESS = 10
 """The nice(2) value of the program, so that it slows nothing else down."""
@@ -60,6 +64,9 @@ IDLE = 0.9
 """The idle share of the guest's CPU time in a window above which the guest counts as idle."""
 
 WAIT_POLL_S = 0.1
+
+ATTEMPTS = 3
+"""How often a template is made anew whose guest is not fit to be one (guest_fitness.py)."""
 
 WARM_UP = ("true", "cat /etc/hostname", "ls /")
 """Commands that leave a shell and the common libraries in the guest's page cache."""
@@ -105,13 +112,13 @@ async def make_template(
         found = await asyncio.to_thread(templates.find)
         if found is not None:
             return found
-        making = templates.root / f".making-{templates.key}"
-        await in_thread_to_the_end(lambda: remove_quietly(making))
-        make_marked(making)
-        try:
-            await _make(registry, record, making, templates, progress)
-        finally:
-            await in_thread_to_the_end(lambda: remove_quietly(making))
+        for attempt in range(ATTEMPTS):
+            try:
+                await _attempt(registry, record, templates, progress)
+                break
+            except UnfitGuestError:
+                if attempt == ATTEMPTS - 1:
+                    raise
         await in_thread_to_the_end(lambda: prune(templates.root))
         found = await asyncio.to_thread(templates.find)
     if found is None:
@@ -130,6 +137,19 @@ async def _locked(templates: Templates, wait: bool) -> AsyncIterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+async def _attempt(
+    registry: Registry, record: Record, templates: Templates, progress: Progress | None
+) -> None:
+    """Make the template, and leave nothing else. Raises as `make_template`."""
+    making = templates.root / f".making-{templates.key}"
+    await in_thread_to_the_end(lambda: remove_quietly(making))
+    make_marked(making)
+    try:
+        await _make(registry, record, making, templates, progress)
+    finally:
+        await in_thread_to_the_end(lambda: remove_quietly(making))
 
 
 async def _make(
@@ -157,10 +177,14 @@ async def _make(
     finally:
         os.close(lock)
     try:
+        if machine.notices:  # such as a clock that had to be replaced
+            raise UnfitGuestError("; ".join(machine.notices))
         session = await machine.link.session()
+        clock = await read_clock(session)
         await _wait_until_ready(session)
         await _settle(session, identity(template))
         await _warm_up(session)
+        await require_fit(session, clock, config.network_mode)
         # Taken while a client is connected: later clients take its place (`restore.wake`).
         node = await take_checkpoint(own, template, TAG)
     finally:
@@ -172,6 +196,7 @@ async def _make(
     def publish() -> None:
         History(place).commit(replace(node, hidden=True))
         with map_os_errors(templates.place.root):
+            note_checked(place.root)
             mark(place.root, as_=templates.key)
             remove(templates.place.root)
             place.root.rename(templates.place.root)
@@ -253,4 +278,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    no_core_files()
     sys.exit(main())

@@ -46,7 +46,7 @@ async def require_tool(
             return Tool(command=(found or program,), env={})
         root = place / f"package-{package}"
         if not root.exists():
-            root.mkdir()
+            root.mkdir(mode=0o755)
             await debs.unpack([package], root, progress=progress)
     except ToolError as error:
         raise HostError(

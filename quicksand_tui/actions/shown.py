@@ -120,7 +120,8 @@ def clone_command(sandbox: str, spec: CloneSpec, checkpoint: CheckpointView | No
 
 
 def mount_command(sandbox: str, spec: MountSpec) -> str:
-    where = f"{spec.host or 'HOST'}:{spec.guest or 'GUEST'}{':ro' if spec.readonly else ''}"
+    mode = ":ro" if spec.readonly else ":protect" if spec.protect else ""
+    where = f"{spec.host or 'HOST'}:{spec.guest or 'GUEST'}{mode}"
     return command_line("mount", name=sandbox, mount=where)
 
 

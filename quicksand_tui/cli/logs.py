@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from quicksand.host.paths import paths
+from quicksand.host.regular import open_file
 from quicksand.registry import Registry
 
 from quicksand_tui.cli.commands import command_of
@@ -59,7 +60,7 @@ class Log:
     def read_all(self) -> Iterator[bytes]:
         """Yields the bytes of both files, the older file first."""
         older = self._path.with_name(self._path.name + ".1")
-        with contextlib.suppress(FileNotFoundError), older.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError), open_file(older) as file:
             while data := file.read(CHUNK):
                 yield data
         yield from self.read_new()
@@ -68,7 +69,7 @@ class Log:
         """Yields the bytes that were written since the last call."""
         if self._file is None:
             try:
-                self._file = self._path.open("rb")
+                self._file = open_file(self._path)
             except FileNotFoundError:
                 return
         while data := self._file.read(CHUNK):

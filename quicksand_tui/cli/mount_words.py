@@ -17,7 +17,7 @@ ORDER = "the directory of this host comes first"
 
 
 def read_mount(word: str) -> Mount:
-    """Reads HOST:GUEST[:ro]. Raises ConfigError, with a hint at what was probably meant."""
+    """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at what was meant."""
     from quicksand.mounts.mount import parse_mount
 
     try:

@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import BinaryIO
 
+from quicksand.host.regular import open_file
+
 FIRST_MAX = 512 * 1024
 """How many bytes from the end the first read begins."""
 
@@ -87,6 +89,6 @@ class FileLog:
     @staticmethod
     def _open(path: Path) -> BinaryIO | None:
         try:
-            return path.open("rb")
+            return open_file(path)
         except OSError:
             return None

@@ -243,6 +243,8 @@ class Reader:
                 type="" if known.mount.type == CIFS else known.mount.type,
                 state=MountState(known.state.value),
                 traffic=meters[known.mount.guest].rates,
+                protect=known.mount.protect,
+                told=tuple(sanitise(written.path, limit=PATH_LIMIT) for written in known.told),
             )
             for known in known_now
         )

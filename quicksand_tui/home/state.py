@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import sys
 import threading
 from collections.abc import Collection, Mapping
@@ -54,6 +56,17 @@ def state_dir() -> Path:
     return base_dir("XDG_STATE_HOME", ".local/state") / APP
 
 
+def read_some(path: Path, limit: int) -> bytes:
+    """Returns at most ``limit`` bytes of a regular file. Raises OSError, also for a FIFO, whose
+    writer would be waited for otherwise. (The engine has the same in `host.regular`; importing that
+    would delay the first paint.)"""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "that is no file", os.fspath(path))
+        return file.read(limit)
+
+
 class StateFile:
     """A JSON object on disk."""
 
@@ -66,8 +79,7 @@ class StateFile:
         """Returns the object; an empty one if it cannot be read. Never raises."""
         self.problem = ""
         try:
-            with self.path.open("rb") as file:
-                text = file.read(SIZE_MAX + 1)
+            text = read_some(self.path, SIZE_MAX + 1)
             if len(text) > SIZE_MAX:
                 raise ValueError(f"it is larger than {SIZE_MAX} bytes")
             value = json.loads(text)
@@ -84,8 +96,9 @@ class StateFile:
         return value
 
     def write(self, value: dict[str, Any]) -> None:
-        """Replaces the file atomically. Raises OSError."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Replaces the file atomically. Raises OSError, also if its directory is another user's or
+        open to others."""
+        _make_own(self.path.parent)
         temporary = self.path.with_name(f".{self.path.name}.{os.urandom(4).hex()}")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -96,6 +109,17 @@ class StateFile:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _make_own(directory: Path) -> None:
+    """Makes a directory for this user only, unless it exists. Raises OSError."""
+    from quicksand.errors import HostError
+    from quicksand.host.paths import make_private_dir
+
+    try:
+        make_private_dir(directory.resolve())  # people keep such directories elsewhere by a link
+    except HostError as error:
+        raise OSError(errno.EACCES, str(error), os.fspath(directory)) from error
 
 
 MEMORY_FILE = "app.json"

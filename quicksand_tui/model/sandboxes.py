@@ -129,6 +129,10 @@ class MountState(StrEnum):
     """The state of a mount; the values are those of the engine."""
 
     MOUNTED = "mounted"
+    MOUNTING = "mounting"
+    """The guest is being asked to mount it; it is not there yet."""
+    UNFINISHED = "unfinished"
+    """Who asked the guest to mount it has ended; only the guest knows whether it did."""
     NOT_SERVED = "not served"
     """Its server has ended; the guest sees errors there."""
     AT_START = "at its start"
@@ -156,6 +160,10 @@ class MountView:
     state: MountState = MountState.MOUNTED
     traffic: TrafficRates | None = None
     """What goes through it; None until it was looked at twice."""
+    protect: bool = False
+    """What programs of this host run by themselves is read-only."""
+    told: tuple[str, ...] = ()
+    """Files of this kind that the guest wrote, below ``host``, the last first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,7 @@ _USE = _section(
         flag("-y --yes", "Ask nothing: copy as much as the disk here can hold.")),
     _verb("mount", "mounts", "Have a directory of this host in a running sandbox.",
         _SANDBOX,
-        argument("mount", Kind.MOUNT, "HOST:GUEST[:ro]", on_line=True)),
+        argument("mount", Kind.MOUNT, "HOST:GUEST[:ro|:protect]", on_line=True)),
     _verb("unmount", "mounts", "Take such a directory away again.",
         _SANDBOX,
         argument("guest", Kind.MOUNTED, "GUEST", on_line=True),

@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.signal import Signal
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.actions.registry import default_keymap, line_keys
 from quicksand_tui.home.config import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
@@ -53,6 +53,7 @@ from quicksand_tui.views.rows import with_jobs
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.registry import Action
     from quicksand_tui.door.protocol import Service
     from quicksand_tui.home.state import CommandHistory
     from quicksand_tui.jobs.saves import SavesOperations
@@ -391,6 +392,7 @@ class QuicksandApp(App[int]):
     def _use_keymap(self) -> None:
         keymap = self.operations.keymap = self.settings.keymap
         self.set_keymap(keymap.changes_from(default_keymap()))
+        self.hands.line_keys = line_keys(keymap)
         if (driver := driver_of(self)) is not None:
             driver.prefix = keymap.prefix.data
 
@@ -491,9 +493,12 @@ class QuicksandApp(App[int]):
             self.hands.meant()
         await super().on_event(event)
 
-    def refuses_text(self) -> bool:
-        """Whether the last key belongs to text that nothing here takes; tells the user once."""
+    def refuses_text(self, action: Action) -> bool:
+        """Whether the last key belongs to text that nothing here takes; tells the user once. A text
+        that begins with the key of ``action`` is taken by the line that it opens."""
         burst = self.hands.burst
+        if action.takes_text and burst.opened.intersection(self.settings.keymap.keys_of(action)):
+            return False
         if burst.is_text:
             self.tell_text(burst)
         return burst.is_text

@@ -55,6 +55,17 @@ def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
         yield f"renamed from {was.name}"
     if was.tree is not view.tree:
         yield from _tree_changes(was.tree, view.tree)
+    if was.mounts is not view.mounts:
+        yield from _written(was, view)
+
+
+def _written(was: SandboxView, view: SandboxView) -> Iterator[str]:
+    """Yields what the guest has written that programs of this host run."""
+    before = {(mount.host, path) for mount in was.mounts for path in mount.told}
+    for mount in view.mounts:
+        for path in mount.told:
+            if (mount.host, path) not in before:
+                yield f"it wrote {path} in {mount.host}, which programs here run"
 
 
 def _tree_changes(was: CheckpointTree, now: CheckpointTree) -> Iterator[str]:

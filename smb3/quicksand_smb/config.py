@@ -1,6 +1,6 @@
 """The configuration: a JSON file that says what is shared.
 
-    {"shares": {"NAME": {"path": "/on/the/host", "read_only": false}},
+    {"shares": {"NAME": {"path": "/on/the/host", "read_only": false, "protect": false}},
      "secret": "password of any user, or null: everybody is a guest",
      "posix": true, "resynchronise": false, "leases": "none"}
 
@@ -30,6 +30,8 @@ class ShareConfig(NamedTuple):
     name: str
     path: str
     is_read_only: bool
+    is_protected: bool = False
+    """What programs of the host run by themselves (triggers.py) is read-only."""
     directory: int | None = None
     """A descriptor that was opened by whoever started the server. None: `path` is opened."""
 
@@ -125,7 +127,7 @@ def _share(name: str, value: Any) -> ShareConfig:
         raise ConfigError(f"no name for a share: {name!r}")
     if not isinstance(value, dict):
         raise ConfigError(f"share {name!r} must be an object")
-    unknown = set(value) - {"path", "host_path", "read_only", "readonly", "directory"}
+    unknown = set(value) - {"path", "host_path", "read_only", "readonly", "protect", "directory"}
     if unknown:
         raise ConfigError(f"share {name!r}: unknown: {', '.join(sorted(unknown))}")
     path = value.get("path", value.get("host_path"))
@@ -135,7 +137,8 @@ def _share(name: str, value: Any) -> ShareConfig:
     directory = value.get("directory")
     if directory is not None and (type(directory) is not int or directory < 3):
         raise ConfigError(f"share {name!r}: no descriptor: {directory!r}")
-    return ShareConfig(name, path, _flag(value, key, default=False), directory)
+    is_protected = _flag(value, "protect", default=False)
+    return ShareConfig(name, path, _flag(value, key, default=False), is_protected, directory)
 
 
 def _flag(values: dict[str, Any], name: str, *, default: bool) -> bool:

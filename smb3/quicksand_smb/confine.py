@@ -90,7 +90,7 @@ def confine(
     shares, also_read = list(shares), list(also_read)
     done = [
         _try("umask", lambda: str(os.umask(0)) and "modes are as the guest says"),
-        _limit("core", "RLIMIT_CORE", 0),
+        no_core_files(),
         _limit("descriptors", "RLIMIT_NOFILE", FILES),
     ]
     if memory is not None:
@@ -102,6 +102,12 @@ def confine(
     done.append(_try("landlock", lambda: _landlock(shares, also_read)))
     done.append(_try("seccomp", _seccomp))
     return done
+
+
+def no_core_files() -> Measure:
+    """Let nothing of this process get into a core file. With a limit of 1 none is written, nor
+    piped to a program, which is done with a limit of 0 (Linux, fs/coredump.c)."""
+    return _limit("core", "RLIMIT_CORE", 1)
 
 
 def _try(name: str, measure: Callable[[], str]) -> Measure:

@@ -91,14 +91,11 @@ class Answer:
         self.async_id = async_id
 
 
-def _check_signature(session: Session, header: Header, message: memoryview) -> None:
+def _is_heard(session: Session, header: Header, message: memoryview) -> bool:
     """[MS-SMB2] 3.3.5.2.4."""
     if header.flags & headers.SIGNED:
-        if signing.is_signed_by(session.key, session.algorithm, message):
-            return
-    elif not session.must_sign:
-        return
-    raise Refusal(Status.ACCESS_DENIED)
+        return signing.is_signed_by(session.key, session.algorithm, message)
+    return not session.must_sign
 
 
 def _nothing() -> None:
@@ -250,8 +247,12 @@ class Connection(Link):
         session = self.sessions.get(header.session_id)
         if session is not None and session.stage is not Stage.ENDED:
             request.session = session
-            if session.key and need >= Need.SESSION:
-                _check_signature(session, header, request.message)
+            is_checked = bool(session.key) and need >= Need.SESSION
+            if is_checked and not _is_heard(session, header, request.message):
+                # Who has other keys has them of another conversation. Told that the session is
+                # gone, Linux begins a new one; denied, it would try with these keys for ever.
+                begins_anew = self.house.config.resynchronise
+                raise Refusal(Status.USER_SESSION_DELETED if begins_anew else Status.ACCESS_DENIED)
         if need >= Need.SESSION and (session is None or session.stage is not Stage.VALID):
             request.session = None
             raise Refusal(Status.USER_SESSION_DELETED)
@@ -317,7 +318,9 @@ class Connection(Link):
     def _grant(self, header: Header) -> int:
         """Credits for the response to a request."""
         charge = header.charge if self.pays_by_size else 1
-        return self.window.grant(charge, header.credits)
+        # Of a NEGOTIATE the client may count what was meant for an earlier one of its connections.
+        is_frugal = self.house.config.resynchronise and header.command == Command.NEGOTIATE
+        return self.window.grant(charge, 0 if is_frugal else header.credits)
 
     def _send(self, answers: list[Answer], session: Session | None) -> None:
         """Join responses to one frame, and sign those whose requests were signed."""

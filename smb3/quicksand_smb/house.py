@@ -12,7 +12,9 @@ from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
+from quicksand_smb.telling import Told
 from quicksand_smb.traffic import unseen
+from quicksand_smb.triggers import KNOWN
 from quicksand_smb.values import Limits
 
 if TYPE_CHECKING:
@@ -42,10 +44,14 @@ class House:
         self.lock = allocate_lock()
         self.config = config
         self.guid = os.urandom(16)
+        self.salt = os.urandom(32)
+        """Of the answers to NEGOTIATE where a stream has no end of connection."""
         self.traffic = unseen()
         """The bytes that the client has received and sent (traffic.py)."""
         self.ledger = Ledger()
         """What all clients together have it keep in memory."""
+        self.told = Told()
+        """Files that the client has written and that programs of the host run (telling.py)."""
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
@@ -53,6 +59,9 @@ class House:
         self.talking: set[Talker] = set()
         """Connections that have something to send."""
         self._next_handle = 0
+        if config.resynchronise:
+            # A client may still ask for a handle of an earlier server on the same stream.
+            self._next_handle = int.from_bytes(os.urandom(6), "little") << 8
         self._complaints = 0
         self.reload(config)
 
@@ -143,7 +152,7 @@ class House:
                 del self.shares[name]
                 share.end()
         for name, one in wanted.items():
-            if name not in self.shares and (made := open_share(one, self.ledger)):
+            if name not in self.shares and (made := open_share(one, self.ledger, self.told)):
                 self.shares[name] = made
 
     def directories(self) -> list[tuple[str, bool]]:
@@ -163,13 +172,19 @@ class House:
             self._host.end()
 
 
-def open_share(wanted: ShareConfig, ledger: Ledger) -> Share | None:
+def open_share(wanted: ShareConfig, ledger: Ledger, told: Told) -> Share | None:
     from quicksand_smb.reasons import StoreError
 
     try:
         root = wanted.path if wanted.directory is None else wanted.directory
         limits = Limits(nodes=min(MOST_OPEN, most_files()))
-        store = Store(root, read_only=wanted.is_read_only, limits=limits)
+        store = Store(
+            root,
+            read_only=wanted.is_read_only,
+            protected=KNOWN if wanted.is_protected else (),
+            limits=limits,
+            tell=told.tell,
+        )
     except (StoreError, OSError):
         return None
     return Share(wanted.name, wanted.path, store, ledger, is_read_only=wanted.is_read_only)

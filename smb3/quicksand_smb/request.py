@@ -6,7 +6,7 @@ from time import thread_time
 
 from quicksand_smb import header as headers
 from quicksand_smb import signing
-from quicksand_smb.credits import FEWER, MOST, Window
+from quicksand_smb.credits import FEWER, MOST, SPARE, Window
 from quicksand_smb.fscc import View
 from quicksand_smb.header import Header
 from quicksand_smb.house import House
@@ -128,7 +128,8 @@ class Link:
         self.signs_with = signing.Algorithm.HMAC_SHA256
         self.handshake = signing.NO_HANDSHAKE
         self.largest = 1 << 16
-        self.window = Window(FEWER if self.house.config.resynchronise else MOST)
+        joins = self.house.config.resynchronise
+        self.window = Window(FEWER, SPARE) if joins else Window(MOST)
         self.sessions: dict[int, Session] = {}
         self.pending: dict[int, Pending] = {}
         self._async = int.from_bytes(os.urandom(2), "little")

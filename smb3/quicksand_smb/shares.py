@@ -375,6 +375,24 @@ class Share:
         handle.file.add(handle)
         self.files[handle.file.key] = handle.file
 
+    def replace(self, handle: Handle, node: Node) -> None:
+        """Have a handle stand for another file, which takes the place of its own."""
+        file, old = handle.file, handle.node
+        file.remove(handle)
+        file.locks.remove_all(handle.id)
+        if handle.grant:
+            handle.grant.let_go(handle)
+            handle.grant = None
+        if not file.handles:
+            self.files.pop(file.key, None)
+            file.end_watch()
+        handle.node = node
+        stat = node.stat()
+        handle.file = self.file_of(stat) or File(stat)
+        self.ledger.give(handle.cost)
+        self.add(handle)
+        old.close()
+
     def admit_listing(self, handle: Handle, pattern: str) -> Listing:
         """A search of a directory, which costs a descriptor and 32 KiB until its handle is closed.
         Raises Refusal."""

@@ -99,7 +99,35 @@ def _runtime_default() -> Path:
 
 
 def _can_be_used(directory: Path) -> bool:
-    return os.access(directory, os.W_OK | os.X_OK) and directory.is_dir()
+    if not os.access(directory, os.W_OK | os.X_OK) or not directory.is_dir():
+        return False
+    return not is_exposed(directory)
+
+
+def is_exposed(directory: Path) -> bool:
+    """Whether all may rename and remove what others have in a directory, unlike in /tmp, whose
+    sticky bit forbids that (inode(7)). Raises OSError."""
+    mode = directory.stat().st_mode
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+
+
+def is_for_all(directory: Path) -> bool:
+    """Whether a directory is meant for everybody's files, as /tmp and /dev/shm are: all may write
+    to it, the sticky bit protects what is there, and it is not a link."""
+    try:
+        mode = directory.lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_IWOTH) and bool(mode & stat.S_ISVTX)
+
+
+def require_protected(directory: Path) -> None:
+    """Raise NotOursError if others could replace what this user makes in a directory. Raises
+    OSError."""
+    if is_exposed(directory):
+        mode = stat.S_IMODE(directory.stat().st_mode)
+        why = f"all can rename what is in {directory} (mode {mode:o}, without the sticky bit)"
+        raise NotOursError(directory, why)
 
 
 def _is_ours(directory: Path) -> bool:
@@ -135,15 +163,17 @@ def _place(variable: str, default: Path) -> Path:
 
 
 def make_private_dir(path: Path) -> Path:
-    """Make ``path`` and its parents for this user only, unless they exist, and return it.
+    """Make ``path`` and its parents for this user only, unless they exist, and return it. Every
+    place of ours is opened by this function.
 
     Raises PathError if it cannot be made or written, is a link, belongs to another user or can be
-    written by others (in /tmp, somebody else could make the runtime directory first), and
-    DiskSpaceError if the disk is full.
+    written by others (in /tmp, somebody else could make the runtime directory first), or if it
+    would be made where others could replace it, and DiskSpaceError if the disk is full.
     """
     try:
         for place in (*reversed(path.parents), path):
             if not place.exists():
+                require_protected(place.parent)
                 place.mkdir(mode=0o700, exist_ok=True)
         os.close(open_own(path))
     except NotOursError as error:

@@ -69,6 +69,11 @@ class ImageInfo:
     """Why it cannot be used; "" if it can."""
 
 
+def _require_file(name: str, path: Path) -> None:
+    if not path.is_file():
+        raise ImageError(f"the image {name!r} is incomplete: {path} does not exist")
+
+
 class ImageResolver:
     """Finds images by name."""
 
@@ -86,13 +91,14 @@ class ImageResolver:
                 f"the image {name!r} is for {image.guest_arch.value}, not for {arch.value}",
                 hint=f"leave arch away or set it to {image.guest_arch.value!r}",
             )
-        for path in (*image.chain, image.kernel, image.initrd):
-            if not path.is_file():
-                raise ImageError(f"the image {name!r} is incomplete: {path} does not exist")
         for number, disk in enumerate(image.chain):
+            _require_file(name, disk)
             # QEMU gets the whole block graph from us, so the backing file that an upper layer names
             # is never opened; the lowest layer must not name one.
             check_qcow2(disk, allow_backing=number > 0)
+        # After the disks: what is wrong with those says more.
+        for path in (image.kernel, image.initrd):
+            _require_file(name, path)
         # Resolve links, since headers of upper layers name their base that way (layout.layer_name).
         return replace(image, chain=tuple(path.resolve() for path in image.chain))
 

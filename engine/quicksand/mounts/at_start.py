@@ -55,7 +55,7 @@ class MountsAtStart:
         if self._devices:
             devices.note(machine, self._devices)
         if self._is_past:
-            machine.past_shares.touch()
+            machine.past_shares.touch(mode=0o600)
 
     async def begin(self, machine: MachineDir) -> None:
         """Begin to serve what quicksand serves itself."""

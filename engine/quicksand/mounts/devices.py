@@ -11,6 +11,7 @@ from quicksand.host.files import read_json, write_json
 from quicksand.layout import MachineDir
 from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import NINEP, Mount, decode_mount
+from quicksand.mounts.mounter import Mounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,9 @@ class Device:
 
     mount: Mount
     mounted: bool = False
-    """Whether we have had the guest mount it."""
+    """Whether we have had the guest mount it, or are at it."""
+    mounter: Mounter | None = None
+    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
     known: Known | None = None
     """The directory itself; None in records of older versions."""
 
@@ -43,6 +46,7 @@ def read(machine: MachineDir) -> list[Device]:
                 mount=decode_mount(value["mount"]),
                 mounted=value["mounted"] is True,
                 known=Known.from_json(value["known"]) if value.get("known") else None,
+                mounter=Mounter.from_json(value.get("mounter")),
             )
             for value in values
         ]

@@ -16,10 +16,12 @@ import socket
 import sys
 import termios
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from quicksand_smb import HANG_UP
 
+from quicksand.agent import raw
 from quicksand.agent.session import Ask
 from quicksand.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
 from quicksand.errors import (
@@ -36,6 +38,7 @@ from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts import shares
 from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import Mount
+from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
 
@@ -159,8 +162,10 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
     """Raises AgentRefusedError if the guest cannot mount it; nothing is served then."""
     try:
         # First, so that no other client takes it for what a killed one left.
-        shares.note(machine, share)
+        shares.note(machine, replace(share, mounter=Mounter.me()))
         await _ask_to_mount(share, secret, ask)
+        await look(share.mount, ask)
+        shares.note(machine, share)
     except AgentRefusedError:
         shares.forget(machine, share)
         raise
@@ -175,7 +180,7 @@ async def _ask_to_mount(share: Share, secret: str, ask: Ask) -> None:
     for directories in KEPT_DIRECTORIES:
         params = {
             "share": share_name(share.number),
-            "target": share.mount.guest,
+            **raw.parameter("target", share.mount.guest),
             "options": [
                 *OPTIONS,
                 *directories,
@@ -222,7 +227,7 @@ async def add_mount(
 async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bool) -> None:
     """Take a mount away. With ``force`` it is gone whatever the guest does with it; otherwise it is
     refused while a program uses it. Raises MountError, AgentError."""
-    params = {"target": share.mount.guest, "force": force}
+    params = {**raw.parameter("target", share.mount.guest), "force": force}
     try:
         if force:
             # First, so that what the guest still has open is closed here in any case.

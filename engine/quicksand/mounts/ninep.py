@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from quicksand.agent import raw
 from quicksand.agent.session import Ask
 from quicksand.config import SandboxConfig
 from quicksand.errors import (
@@ -27,6 +28,7 @@ from quicksand.layout import MachineDir
 from quicksand.mounts.devices import Device, ninep_of, note, read
 from quicksand.mounts.directories import Known, find, opened
 from quicksand.mounts.mount import NINEP, Mount
+from quicksand.mounts.mounter import NOBODY, Mounter, look
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
 from quicksand.qemu.qmp import Monitor
@@ -162,17 +164,23 @@ async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> N
         params = {
             "type": NINEP,
             "share": ninep_tag(number),
-            "target": mount.guest,
+            **raw.parameter("target", mount.guest),
             "options": [*OPTIONS],
             "read_only": mount.readonly,
         }
         # First: what may be mounted must not be taken for what is not.
-        _mark(machine, mount, mounted=True)
+        _mark(machine, mount, mounted=True, mounter=Mounter.me())
         try:
             await ask("mount_share", params, MOUNT_S)
         except AgentRefusedError as error:
             _mark(machine, mount, mounted=False)
             raise _explain(mount, error) from error
+        try:
+            await look(mount, ask)
+        except MountError:
+            _mark(machine, mount, mounted=True, mounter=NOBODY)
+            raise
+        _mark(machine, mount, mounted=True)
 
 
 def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
@@ -183,7 +191,8 @@ def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
 async def unmount(machine: MachineDir, mount: Mount, ask: Ask, *, force: bool = False) -> None:
     """Have the guest unmount a directory; its device stays. Raises MountError, AgentError."""
     try:
-        await ask("unmount_share", {"target": mount.guest, "force": force}, UNMOUNT_S)
+        params = {**raw.parameter("target", mount.guest), "force": force}
+        await ask("unmount_share", params, UNMOUNT_S)
     except AgentRefusedError as error:
         if error.code == "busy":
             raise MountError(
@@ -195,11 +204,13 @@ async def unmount(machine: MachineDir, mount: Mount, ask: Ask, *, force: bool = 
     _mark(machine, mount, mounted=False)
 
 
-def _mark(machine: MachineDir, mount: Mount, *, mounted: bool) -> None:
+def _mark(
+    machine: MachineDir, mount: Mount, *, mounted: bool, mounter: Mounter | None = None
+) -> None:
     note(
         machine,
         [
-            replace(device, mounted=mounted) if device.mount == mount else device
+            replace(device, mounted=mounted, mounter=mounter) if device.mount == mount else device
             for device in read(machine)
         ],
     )

@@ -67,7 +67,12 @@ async def start_server(
         known = await asyncio.to_thread(find, mount)
     with a_stream(machine, avoid) as (number, lock), opened(mount, known) as directory:
         count_start(machine)
-        share = {"path": mount.host, "directory": directory, "read_only": mount.readonly}
+        share = {
+            "path": mount.host,
+            "directory": directory,
+            "read_only": mount.readonly,
+            "protect": mount.protect,
+        }
         config = {
             "shares": {share_name(number): share},
             "secret": secret,

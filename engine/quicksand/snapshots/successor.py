@@ -31,9 +31,10 @@ from quicksand.snapshots.taking import Live
 from quicksand.snapshots.tiers import way_of
 from quicksand.stopping import end_strays
 
-FIRST_DESCRIPTOR = 300
-"""The first number for descriptors passed to a QEMU that the keeper launches: higher than any that
-the keeper itself has open."""
+FIRST_DESCRIPTOR = 128
+"""The first number for descriptors passed to a QEMU that the keeper launches: usually higher than
+any that the keeper itself has open, and so low that all are below 256, which is as many as a
+process of macOS may have open (`ulimit -n`)."""
 
 
 class Successor:
@@ -141,7 +142,7 @@ class Successor:
             if devices:
                 machine_devices.note(made, devices)
             if self._node.shares:
-                made.past_shares.touch()
+                made.past_shares.touch(mode=0o600)
             numbers = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(listeners.descriptors))
             listeners.renumber(numbers)
             binaries = parts.binaries

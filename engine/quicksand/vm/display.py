@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.errors import AgentError, ConfigError, NoDisplayError, StateError
+from quicksand.host.regular import read_word
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, runtime_dir
 from quicksand.vm.life import Life
@@ -79,7 +80,7 @@ class Display:
         if self.vnc_port() is None:
             return None
         with contextlib.suppress(OSError):
-            return self.machine().vnc_password.read_text("ascii")
+            return read_word(self.machine().vnc_password)
         return None
 
     # The screen

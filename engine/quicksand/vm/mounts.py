@@ -14,6 +14,7 @@ from quicksand.mounts import mounting, ninep
 from quicksand.mounts.directories import Directories
 from quicksand.mounts.left_out import note_left_out, read_left_out
 from quicksand.mounts.mount import CIFS, NINEP, Mount
+from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import (
     MountTraffic,
     Share,
@@ -22,6 +23,7 @@ from quicksand.mounts.shares import (
     read_shares,
     traffic_of,
 )
+from quicksand.mounts.told import Written, read_told
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
 
@@ -38,8 +40,15 @@ class MountHandle:
     """False once its server has ended; the guest then sees errors there."""
     reason: str = ""
     """What its server last said when it ended; "" if it never has."""
+    is_seen: bool = True
+    """False if who asked the guest to mount it has ended since: only the guest knows whether it is
+    there."""
     traffic: MountTraffic | None = None
     """What it has carried since it was mounted; None for 9p, and if nobody counts."""
+    protect: bool = False
+    """Whether the guest cannot change what programs of the host run or obey (`Mount.protect`)."""
+    told: Sequence[Written] = ()
+    """What the guest wrote of that, the last first."""
 
 
 class Mounts:
@@ -62,13 +71,20 @@ class Mounts:
         machine = self._machine()
         served = [
             replace(
-                _handle_of(share.mount, share.is_served),
+                _handle_of(share.mount, share.is_served, is_seen=share.mounter is None),
                 reason=last_words(machine, share.number),
                 traffic=traffic_of(machine, share.number) if share.is_served else None,
+                told=read_told(machine, share.number),
             )
             for share in read_shares(machine)
+            if not _is_under_way(share.mounter)
         ]
-        return [*served, *(_handle_of(mount) for mount in machine_devices.mounted(machine))]
+        devices = [
+            _handle_of(device.mount, is_seen=device.mounter is None)
+            for device in machine_devices.read(machine)
+            if device.mounted and not _is_under_way(device.mounter)
+        ]
+        return [*served, *devices]
 
     async def add(self, mount: Mount) -> MountHandle:
         record = self._life.require_record()
@@ -176,11 +192,17 @@ class Mounts:
             )
 
 
-def _handle_of(mount: Mount, is_served: bool = True) -> MountHandle:
+def _is_under_way(mounter: Mounter | None) -> bool:
+    return mounter is not None and mounter.is_at_it
+
+
+def _handle_of(mount: Mount, is_served: bool = True, *, is_seen: bool = True) -> MountHandle:
     return MountHandle(
         host=mount.host,
         guest=mount.guest,
         readonly=mount.readonly,
         type=mount.type,
+        protect=mount.protect,
         is_served=is_served,
+        is_seen=is_seen,
     )

@@ -19,10 +19,12 @@ from quicksand_smb.shares import (
     Handle,
 )
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind
+from quicksand_smb.values import Kind, Wish
 from quicksand_smb.wire import ProtocolError, encode_text
 
 _LAST = (1 << 63) - 1
+_RELATIVE = 1
+"""Of a link's record: its target is not absolute ([MS-FSCC] 2.1.2.4)."""
 
 
 # [MS-SMB2] 3.3.5.15
@@ -195,7 +197,7 @@ def _duplicate(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 def _get_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     if handle.node.kind is Kind.SYMLINK:
         target = handle.node.read_link()
-        text = encode_text(names.target_to_wire(target, posix=handle.is_posix))
+        text = encode_text(names.target_to_wire(target))
         return _reply(wanted, reparse_symlink(text, relative=not target.startswith("/")))
     tag = posix.reparse_tag(handle.node.kind)
     if not tag:
@@ -223,6 +225,10 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         store.symlink(make, where)
     else:
         store.make_node(where, make, stat.mode & 0o777)
+    # What is asked of the handle from now on is asked of what is there, not of what it was made of.
+    made = store.open(where, Wish())[0]
+    handle.share.replace(handle, made)
+    handle.share.changed(where)
     return _reply(wanted)
 
 
@@ -238,7 +244,8 @@ def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | Kind:
         text = bytes(data[20 + at : 20 + at + length]).decode("utf-16-le", "replace")
         if not is_posix:
             text = text.replace("\\", "/")
-        return names.target_from_wire(text, posix=is_posix)
+        is_relative = data[16] & _RELATIVE
+        return names.target_from_wire(text, posix=is_posix, absolute=not is_relative)
     if tag in (0x80000023, 0x80000024):
         return Kind.SOCKET if tag == 0x80000023 else Kind.FIFO
     if tag == 0x80000014 and size >= 8 and len(data) >= 16:

@@ -8,7 +8,7 @@ from quicksand_tui.model.checkpoints import CheckpointTree
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.world import World
 from quicksand_tui.views.happenings import happenings
-from tests.unit.app.fakes import AGENT, DB, NOW, PAST, WEB, WEB_PAST, kept
+from tests.unit.app.fakes import AGENT, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
 
 
 def texts(before: tuple[SandboxView, ...], after: tuple[SandboxView, ...]) -> list[str]:
@@ -35,6 +35,16 @@ def test_checkpoints_and_going_back_to_one() -> None:
         "3f went back to clean",
     ]
     assert texts((WEB_PAST,), (replace(WEB_PAST, tree=CheckpointTree()),))[0].endswith("is gone")
+
+
+def test_what_a_guest_wrote_that_programs_here_run_is_told_once() -> None:
+    one = replace(SRC, told=(".envrc",))
+    two = replace(SRC, told=(".git/config", ".envrc"))
+    before, after = replace(WEB, mounts=(one,)), replace(WEB, mounts=(two,))
+    said = f"in {SRC.host}, which programs here run"
+    assert texts((WEB,), (before,)) == [f"3f it wrote .envrc {said}"]
+    assert texts((before,), (after,)) == [f"3f it wrote .git/config {said}"]
+    assert texts((after,), (replace(after, cpu_percent=9.0),)) == []
 
 
 def test_the_first_look_tells_nothing() -> None:

@@ -66,7 +66,7 @@ class Guest:
         self.asked.append((method, params))
         if method in self.refusals:
             raise self.refusals[method]
-        return {}
+        return {"type": "dir"} if method == "file_stat" else {}
 
 
 # What may be said
@@ -195,8 +195,9 @@ async def test_what_is_mounted_is_written_down(machine: MachineDir, data: Mount)
     guest = Guest()
     await ninep.mount_all(machine, [other], guest.ask)
     assert devices.mounted(machine) == [other]
-    ((method, params),) = guest.asked
+    (method, params), look = guest.asked
     assert method == "mount_share"
+    assert look == ("file_stat", {"path": "/mnt/other"})
     assert params["share"] == "quicksand9p1"
     assert params["read_only"] is True
     await ninep.unmount(machine, other, guest.ask)

@@ -382,8 +382,9 @@ async def test_the_last_words_of_a_server_are_kept_and_bounded(
                 pass
         stream = qemu.accept()
         wait_for(lambda: machine.share_log(0).exists(), what="its last words")
-    stream.close()
+    # The server that is there now would end, and say so, with its stream.
     wait_for(lambda: "signal 11" in shares.last_words(machine, 0), what="how it ended")
+    stream.close()
     assert machine.share_log(0).stat().st_mode & 0o777 == 0o600
 
 
