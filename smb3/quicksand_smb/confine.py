@@ -21,8 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-FILES = 8192
-"""Open descriptors: the limit of nodes of a share, and as many again for listings and walks."""
+FILES = 20480
+"""Open descriptors: the files of a share, and those beside them."""
+BESIDE_FILES = 1536
+"""Descriptors that are left for listings, walks and all else."""
 
 MEMORY = 2 << 30
 """Bytes of address space, far above what a server in good order takes (threads reserve much)."""
@@ -126,6 +128,19 @@ def _limit(name: str, which: str, value: int) -> Measure:
         return str(wanted)
 
     return _try(name, lower)
+
+
+def most_files() -> int:
+    """How many files may be open with the descriptors that `confine` will leave."""
+    there = FILES
+    try:
+        import resource
+    except ImportError:
+        return there
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY:
+        there = min(there, hard)
+    return max(there - BESIDE_FILES, there // 2)
 
 
 def module_directories() -> list[str]:

@@ -74,8 +74,6 @@ class Frame:
         """Bytes of memory until it is sent."""
 
 
-LARGEST_REST: Final = 64 << 10
-"""Bytes of a chain that wait for the open at its beginning."""
 COST: Final = 512
 """Bytes that a reply takes beside its own."""
 
@@ -98,12 +96,6 @@ def _is_heard(session: Session, header: Header, message: memoryview) -> bool:
     if header.flags & headers.SIGNED:
         return signing.is_signed_by(session.key, session.algorithm, message)
     return not session.must_sign
-
-
-def _kept(rest: list[memoryview]) -> list[bytes]:
-    if sum(map(len, rest)) > LARGEST_REST:
-        raise ProtocolError("too much behind a request that has to wait")
-    return [bytes(one) for one in rest]
 
 
 def _nothing() -> None:
@@ -171,7 +163,7 @@ class Connection(Link):
                 self._put_off(outcome)
                 if outcome.opens and header.next:
                     # Those behind it need what it opens.
-                    outcome.rest = _kept(messages[number + 1 :])
+                    outcome.keep(messages[number + 1 :])
                     outcome.chain = chain
                     break
                 continue
@@ -276,6 +268,7 @@ class Connection(Link):
     def finish(self, pending: Pending, status: Status, body: bytes) -> None:
         if self.pending.pop(pending.async_id, None) is None:
             return
+        self.house.ledger.give(pending.cost)
         reply = Reply(headers.encode_error() if headers.is_error(status) else body, status)
         # The interim response has granted what there was.
         self._send([Answer(pending.header, reply, 0, pending.async_id)], pending.session)
@@ -394,6 +387,7 @@ class Connection(Link):
         """The stream is gone: everything of it ends. Done twice, it does nothing."""
         self.phase = Phase.CLOSED
         self.conversation += 1
+        self.house.ledger.give(sum(one.cost for one in self.pending.values()))
         self.pending.clear()
         sessions, self.sessions = list(self.sessions.values()), {}
         for session in sessions:

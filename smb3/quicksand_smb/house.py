@@ -4,8 +4,10 @@ import os
 from _thread import allocate_lock
 
 from quicksand_smb.config import Config, ShareConfig
+from quicksand_smb.confine import most_files
 from quicksand_smb.kept import ask_back
 from quicksand_smb.leases import PATIENCE_S
+from quicksand_smb.ledger import Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
@@ -13,6 +15,7 @@ from quicksand_smb.store import Node, Store
 from quicksand_smb.telling import Told
 from quicksand_smb.traffic import unseen
 from quicksand_smb.triggers import KNOWN
+from quicksand_smb.values import Limits
 
 if TYPE_CHECKING:
     from quicksand_smb.hostwatch import HostWatch
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from quicksand_smb.shares import File
 
 
+MOST_OPEN: Final = 16384
+"""Open files of a share, if the system gives a process so many descriptors."""
 MOST_COMPLAINTS: Final = 20
 """Errors that are told in full, of a server; a guest may know how to make them."""
 
@@ -43,6 +48,8 @@ class House:
         """Of the answers to NEGOTIATE where a stream has no end of connection."""
         self.traffic = unseen()
         """The bytes that the client has received and sent (traffic.py)."""
+        self.ledger = Ledger()
+        """What all clients together have it keep in memory."""
         self.told = Told()
         """Files that the client has written and that programs of the host run (telling.py)."""
         self.shares: dict[str, Share] = {}
@@ -145,7 +152,7 @@ class House:
                 del self.shares[name]
                 share.end()
         for name, one in wanted.items():
-            if name not in self.shares and (made := open_share(one, self.told)):
+            if name not in self.shares and (made := open_share(one, self.ledger, self.told)):
                 self.shares[name] = made
 
     def directories(self) -> list[tuple[str, bool]]:
@@ -165,17 +172,19 @@ class House:
             self._host.end()
 
 
-def open_share(wanted: ShareConfig, told: Told) -> Share | None:
+def open_share(wanted: ShareConfig, ledger: Ledger, told: Told) -> Share | None:
     from quicksand_smb.reasons import StoreError
 
     try:
         root = wanted.path if wanted.directory is None else wanted.directory
+        limits = Limits(nodes=min(MOST_OPEN, most_files()))
         store = Store(
             root,
             read_only=wanted.is_read_only,
             protected=KNOWN if wanted.is_protected else (),
+            limits=limits,
             tell=told.tell,
         )
     except (StoreError, OSError):
         return None
-    return Share(wanted.name, wanted.path, store, is_read_only=wanted.is_read_only)
+    return Share(wanted.name, wanted.path, store, ledger, is_read_only=wanted.is_read_only)

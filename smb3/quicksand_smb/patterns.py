@@ -18,16 +18,16 @@ _WILD = frozenset('*?<>"')
 
 def is_literal(pattern: str) -> bool:
     """Whether only a file of exactly this name can match."""
-    return bool(pattern) and _WILD.isdisjoint(pattern)
+    return bool(pattern) and pattern != NO_NAME and _WILD.isdisjoint(pattern)
 
 
 def matcher(pattern: str) -> Callable[[str], bool] | None:
     """A function that tells whether a name matches; None if every name does. A pattern
     that is too long for any name, even with a star between all characters, matches nothing."""
-    pattern = _without_double_stars(pattern)
+    pattern = short(pattern)
     if pattern in ("", "*"):
         return None
-    if len(pattern) > 2 * NAME_MAX + 1:
+    if pattern == NO_NAME:
         return _nothing
     if is_literal(pattern):
         return pattern.__eq__
@@ -36,10 +36,15 @@ def matcher(pattern: str) -> Callable[[str], bool] | None:
     return _Automaton(pattern).matches
 
 
-def _without_double_stars(pattern: str) -> str:
+NO_NAME = "/"
+"""A pattern that no name matches."""
+
+
+def short(pattern: str) -> str:
+    """The same pattern as short as it can be, since it is kept as long as the search."""
     while "**" in pattern:
         pattern = pattern.replace("**", "*")
-    return pattern
+    return pattern if len(pattern) <= 2 * NAME_MAX + 1 else NO_NAME
 
 
 def _nothing(_name: str) -> bool:

@@ -2,8 +2,9 @@
 
 import os
 
-from quicksand_smb import fscc
+from quicksand_smb import fscc, ledger
 from quicksand_smb.kept import Kept
+from quicksand_smb.ledger import Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Iterator
 from quicksand_smb.locks import Locks
 from quicksand_smb.messages.session import DISK, PIPE
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from quicksand_smb.leases import Grant
     from quicksand_smb.notify import Watch
 
-MOST_LISTINGS: Final = 1024
+MOST_LISTINGS: Final = 512
 """Searches under way in a share."""
 MOST_SEARCHING: Final = 2
 """Searches of a share that find nothing for so long that others are let in meanwhile."""
@@ -62,7 +63,8 @@ class Remembered:
         self.changed_ns = 0
         """The time of change a client has set, true until the file's own is not `as_of_ns`."""
         self.as_of_ns = -1
-        self.security: Descriptor | None = None
+        self.security = b""
+        """Who may do what, if that was set: encoded, for it takes ten times as much decoded."""
 
 
 class File:
@@ -156,11 +158,13 @@ def _hinders(access: int, sharing: int) -> bool:
 class Listing:
     """A search of a directory under way."""
 
-    __slots__ = ("dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
+    __slots__ = ("cost", "dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
 
-    def __init__(self, pattern: str, entries: Iterator[Entry | None]) -> None:
+    def __init__(self, pattern: str, cost: int) -> None:
         self.pattern = pattern
-        self.entries = entries
+        self.cost = cost
+        """Bytes that were taken of the ledger."""
+        self.entries: Iterator[Entry | None] = iter(())
         """None: nothing was found for a while."""
         self.is_busy = False
         """Somebody searches on without the lock."""
@@ -183,13 +187,17 @@ class Handle:
     """What a FileId stands for."""
 
     __slots__ = (
-        "access", "deletes", "file", "grant", "id", "is_posix", "listing", "mode", "node",
-        "position", "share", "sharing", "tree", "watch",
+        "access", "cost", "deletes", "file", "grant", "id", "is_posix", "listing", "mode", "node",
+        "position", "process", "share", "sharing", "tree", "watch",
     )  # fmt: skip
 
     def __init__(self, tree: "Tree", node: Node, file: File, access: int, sharing: int) -> None:
         assert tree.share is not None, "handles are on disks"
         self.id = 0
+        self.process = 0
+        """The client's process that has opened it, as the client says."""
+        self.cost = 0
+        """Bytes that were taken of the ledger."""
         self.tree = tree
         self.share = tree.share
         self.node = node
@@ -231,8 +239,11 @@ class Handle:
 class Share:
     """A directory of the host under a name."""
 
-    def __init__(self, name: str, path: str, store: Store, *, is_read_only: bool) -> None:
+    def __init__(
+        self, name: str, path: str, store: Store, ledger: Ledger, *, is_read_only: bool
+    ) -> None:
         self.name = name
+        self.ledger = ledger
         self.path = path
         self.store = store
         self.is_read_only = is_read_only
@@ -259,17 +270,27 @@ class Share:
         found = self._remembered.get(key)
         if found is None:
             if len(self._remembered) >= MOST_REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
+                self.forget(next(iter(self._remembered)))
             found = self._remembered[key] = Remembered()
         return found
 
     def security_of(self, stat: Stat) -> "Descriptor | None":
         """Who may do what, if that was set."""
         known = self._remembered.get((stat.device, stat.inode))
-        return known.security if known else None
+        if known is None or not known.security:
+            return None
+        from quicksand_smb import access
+
+        return access.read_back(known.security)
 
     def protect(self, stat: Stat, security: "Descriptor") -> None:
-        self.remember(stat).security = security
+        from quicksand_smb import access
+
+        known = self.remember(stat)
+        encoded = access.encode(security, access.OWNER | access.GROUP | access.DACL)
+        self.ledger.take(len(encoded))
+        self.ledger.give(len(known.security))
+        known.security = encoded
         self.has_security = True
 
     def allowed(self, stat: Stat, names: Names) -> int:
@@ -296,7 +317,9 @@ class Share:
         return known is not None and known.as_of_ns == stat.changed_ns
 
     def forget(self, key: tuple[int, int]) -> None:
-        self._remembered.pop(key, None)
+        known = self._remembered.pop(key, None)
+        if known:
+            self.ledger.give(len(known.security))
 
     def _known(self, stat: Stat) -> Remembered | None:
         return self._remembered.get((stat.device, stat.inode)) if self._remembered else None
@@ -338,6 +361,17 @@ class Share:
             self.kept.changed_in(names[:-1])
 
     def add(self, handle: Handle) -> None:
+        """A handle is open. Raises Refusal if there is no memory for it."""
+        path = handle.node.path
+        handle.cost = ledger.OF_HANDLE + len(path)
+        if handle.grant:
+            # A directory that is kept is known by its names.
+            names = path.count(b"/") + 1
+            handle.cost += ledger.OF_GRANT + names * ledger.OF_NAME + 4 * len(path)
+        if not self.ledger.has(handle.cost):
+            if handle.grant:
+                handle.grant.let_go(handle)
+            raise Refusal(Status.TOO_MANY_OPENED_FILES)
         handle.file.add(handle)
         self.files[handle.file.key] = handle.file
 
@@ -355,15 +389,23 @@ class Share:
         handle.node = node
         stat = node.stat()
         handle.file = self.file_of(stat) or File(stat)
+        self.ledger.give(handle.cost)
         self.add(handle)
         old.close()
 
-    def admit_listing(self) -> None:
-        """One more search of a directory, which costs a descriptor and 32 KiB until its handle is
-        closed."""
-        if self._listings >= MOST_LISTINGS:
+    def admit_listing(self, handle: Handle, pattern: str) -> Listing:
+        """A search of a directory, which costs a descriptor and 32 KiB until its handle is closed.
+        Raises Refusal."""
+        if not handle.listing and self._listings >= MOST_LISTINGS:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
-        self._listings += 1
+        cost = ledger.OF_LISTING + len(pattern) * ledger.OF_PATTERN
+        self.ledger.take(cost)
+        if handle.listing:
+            self.ledger.give(handle.listing.cost)
+        else:
+            self._listings += 1
+        handle.listing = Listing(pattern, cost)
+        return handle.listing
 
     def remove(self, handle: Handle, *, deletes_at_once: bool) -> None:
         """A handle is closed: its locks end, and the file, if it was to go."""
@@ -387,8 +429,11 @@ class Share:
                 file.end_watch()
             if handle.listing:
                 self._listings -= 1
+                self.ledger.give(handle.listing.cost)
                 handle.listing.end()
             handle.node.close()
+            self.ledger.give(handle.cost)
+            handle.cost = 0
             file.retry_opens()
 
     def _unlink(self, handle: Handle) -> None:
@@ -442,6 +487,8 @@ class Share:
         """The share is taken away: from now on every handle on it is dead."""
         self.is_gone = True
         self.files.clear()
+        for key in list(self._remembered):
+            self.forget(key)
         self.store.close()
 
 

@@ -146,7 +146,8 @@ def _session_of(request: Request) -> Session:
         del connection.sessions[ended.id]
     if len(connection.sessions) >= MOST_SESSIONS:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
-    session = Session(connection.house.new_session_id(), connection)
+    house = connection.house
+    session = Session(house.new_session_id(), connection, house.ledger)
     session.handshake = connection.handshake
     connection.sessions[session.id] = session
     connection.house.sessions[session.id] = session

@@ -6,7 +6,7 @@ from quicksand_smb import fscc, notify
 from quicksand_smb.light import Final, Iterator
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
-from quicksand_smb.patterns import matcher
+from quicksand_smb.patterns import matcher, short
 from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Pending, Reply, Request
 from quicksand_smb.shares import MOST_SEARCHING, READ_DATA, Handle, Listing
@@ -70,18 +70,17 @@ def _listing(handle: Handle, wanted: wire.DirectoryRequest) -> Listing:
     listing = handle.listing
     if listing and not wanted.flags & (wire.RESTART | wire.REOPEN):
         return listing
-    pattern = wanted.pattern
+    pattern = short(wanted.pattern)
     if listing:
         listing.end()
         if not wanted.flags & wire.REOPEN:
             pattern = pattern or listing.pattern
     if not pattern:
         raise Refusal(Status.OBJECT_NAME_INVALID)
-    if not listing:
-        handle.share.admit_listing()
-    handle.listing = Listing(pattern, handle.node.search(pattern, posix=handle.is_posix))
-    handle.listing.dots = _dots(handle, pattern)
-    return handle.listing
+    listing = handle.share.admit_listing(handle, pattern)
+    listing.entries = handle.node.search(pattern, posix=handle.is_posix)
+    listing.dots = _dots(handle, pattern)
+    return listing
 
 
 def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
@@ -140,7 +139,11 @@ def change_notify(request: Request) -> Reply | Pending:
         if len(handle.share.watches) >= notify.MOST_WATCHES:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
         handle.watch = notify.Watch(
-            handle.names(), wanted.wanted, recursive=wanted.recursive, most=wanted.most
+            handle.names(),
+            wanted.wanted,
+            handle.share.ledger,
+            recursive=wanted.recursive,
+            most=wanted.most,
         )
         handle.share.watches.append(handle.watch)
     watch = handle.watch

@@ -8,6 +8,7 @@ import os
 import signal
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -217,7 +218,7 @@ def test_a_share_that_is_taken_away_is_gone_at_once(server: Server, guest: Guest
 
 # Sessions
 
-SECRET = {"secret": "open sesame"}
+SECRET: dict[str, Any] = {"secret": "open sesame"}
 
 
 def test_numbers_of_sessions_cannot_be_guessed(server: Server) -> None:
