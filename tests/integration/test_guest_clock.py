@@ -126,7 +126,7 @@ async def test_a_guest_that_nobody_talks_to_has_the_right_time_soon_after_a_paus
         await vm.execute(f"({lines}) < /dev/null > /dev/null 2>&1 &")
         session = await vm._life.session()
         began = await read_clock(session)
-        assert (await compare(session, began, TOLERANCE, window_s=6.0)).is_right(TOLERANCE)
+        assert (await compare(session, began, TOLERANCE, window_s=5.0)).is_right(TOLERANCE)
         vm.disconnect()
         monitor = await Monitor.connect(runtime_dir(places, vm.id).current())
         try:
@@ -139,12 +139,15 @@ async def test_a_guest_that_nobody_talks_to_has_the_right_time_soon_after_a_paus
         await asyncio.sleep(3)  # and that nobody asks meanwhile
         watcher = Sandbox.attach("served", set_clock=False)
         try:
-            assert await is_on_time(watcher)
+            before = time.time()
+            guest = float(await say(watcher, "date +%s.%N"))
+            # It has known its RTC for a few seconds only, which says so many tenths of one.
+            assert before - 0.6 <= guest <= time.time() + 0.6
             times = [float(line) for line in (await say(watcher, "cat /root/log")).split()]
         finally:
             watcher.close()
     (jump,) = [(a, b) for a, b in itertools.pairwise(times) if b - a > 3]
-    assert resumed - 1.5 <= jump[1] <= resumed + 2.0
+    assert resumed - 1.0 <= jump[1] <= resumed + 3.0
 
 
 async def test_a_resume_sets_the_clock_at_once(places: Paths) -> None:
