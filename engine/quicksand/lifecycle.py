@@ -90,7 +90,7 @@ async def boot(
     else:
         watch.note = templates.refusal or "there was no template of this machine yet"
     machine = await _start(registry, record, lock, watch, parts)
-    await make_in_background(templates)
+    await make_in_background(templates, beside=machine.run.qemu_pid)
     return machine
 
 
