@@ -17,6 +17,7 @@ from quicksand.host.processes import processes_of
 from quicksand.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import wait_for
+from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
 
@@ -158,6 +159,44 @@ print("up", flush=True)
 connection, _ = listener.accept()
 connection.send(b"hello")
 """
+
+
+ANSWERING = """
+import socket
+listener = socket.create_server(("", 8080), backlog=1000)
+print("up", flush=True)
+while True:
+    connection, _ = listener.accept()
+    connection.send(b"hello")
+    connection.close()
+"""
+
+
+async def ask(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_each_of_a_burst_of_connections_to_a_forwarded_port_is_answered(
+    places: Paths,
+) -> None:
+    """QEMU's network listens with room for one, and the kernel drops what comes meanwhile."""
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080)])
+    async with sandbox:
+        await sandbox.files.write("/root/answering.py", ANSWERING)
+        # A program of its own, which goes on after a revert.
+        await say(sandbox, "mkfifo /root/said; setsid python3 /root/answering.py > /root/said &")
+        assert await say(sandbox, "head -1 /root/said") == "up"
+        port = sandbox.port_forwards[8080]
+        await sandbox.checkpoint("up")
+        for _ in range(2):
+            async with asyncio.timeout(120):
+                answers = await asyncio.gather(*(ask(port) for _ in range(200)))
+            assert {a: answers.count(a) for a in answers} == {b"hello": 200}
+            await sandbox.revert("up")
 
 
 async def test_a_port_forward_leads_into_the_guest(places: Paths) -> None:

@@ -18,6 +18,7 @@ from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.live_machine import LiveMachine, why_gone
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.planning import Parts, hostname, pick_ports
+from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.qmp import Monitor, human
 from quicksand.registry import Registry, publish_state
@@ -110,6 +111,7 @@ async def _hand_over(
         async with asyncio.timeout(LIMIT_S):
             for rule in forward_rules(run.forwards, None):
                 await human(monitor, f"hostfwd_add net0 {rule}")
+            await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
             if size := growth(spare, record):
                 await monitor.execute("block_resize", **{"node-name": "disk"}, size=size)
             watch.lap("launch_process_s")
