@@ -22,6 +22,7 @@ from quicksand.errors import (
     MachineError,
     QemuDiedError,
 )
+from quicksand.guest_network import network_notices
 from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import make_private_dir
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
@@ -190,7 +191,7 @@ async def _start(
         process=process,
         link=link,
         image=parts.image,
-        notices=mounts.notices,
+        notices=(*mounts.notices, *network_notices(record.config.network_mode)),
     )
 
 

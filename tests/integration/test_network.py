@@ -12,6 +12,7 @@ from typing import Self
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
+from quicksand.guest_network import unreached_ports
 from quicksand.host.paths import Paths
 from quicksand.host.processes import processes_of
 from quicksand.layout import runtime_dir, sandbox_dir
@@ -209,3 +210,23 @@ async def test_a_port_forward_leads_into_the_guest(places: Paths) -> None:
         assert await reader.read() == b"hello"
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_program_that_listens_on_the_guests_loopback_is_told_of(places: Paths) -> None:
+    """No forward leads there: a connection is closed at once."""
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080), PortForward(0, 8081)])
+    local, everywhere = (
+        SERVER.replace('"", 8080', '"127.0.0.1", 8080'),
+        SERVER.replace("80)", "81)"),
+    )
+    async with (
+        sandbox,
+        await sandbox.spawn(["python3", "-c", local]) as one,
+        await sandbox.spawn(["python3", "-c", everywhere]) as other,
+    ):
+        for command in (one, other):
+            async for _, data in command.output():
+                if b"up" in data:
+                    break
+        assert await ask(sandbox.port_forwards[8080]) == b""
+        assert await unreached_ports(sandbox.files, [8080, 8081, 8082]) == [8080]

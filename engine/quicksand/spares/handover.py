@@ -13,6 +13,7 @@ from quicksand.agent.link import AgentLink
 from quicksand.boot_timing import Stopwatch
 from quicksand.config import PortForward
 from quicksand.errors import QuicksandError
+from quicksand.guest_network import network_notices
 from quicksand.host.threads import to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.live_machine import LiveMachine, why_gone
@@ -135,5 +136,5 @@ async def _hand_over(
         process=claimed.process,
         link=link,
         image=parts.image,
-        notices=mounts.notices,
+        notices=(*mounts.notices, *network_notices(record.config.network_mode)),
     )
