@@ -36,6 +36,8 @@ class LiveMachine:
     image: ResolvedImage
     notices: tuple[str, ...] = ()
     """What the start could not do, in words: a mount, or the desktop that did not come in time."""
+    clock: str = ""
+    """What was wrong with the guest's clock, in words, which are one of the notices, too."""
 
 
 def remove_quietly(path: Path) -> None:

@@ -801,7 +801,7 @@ class Sandbox(Desktop):
     def notices(self) -> tuple[str, ...]:
         """Warnings: about the save that ``image`` names, that this user did not make it on this
         host, and which of its options were left out; after a start, which directories could not be
-        mounted because they are gone."""
+        mounted because they are gone, and that a guest with the full network finds no names."""
         return (*self._notices, *self._life.notices)
 
     @property

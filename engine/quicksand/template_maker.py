@@ -178,8 +178,8 @@ async def _make(
     finally:
         os.close(lock)
     try:
-        if machine.notices:  # such as a clock that had to be replaced
-            raise UnfitGuestError("; ".join(machine.notices))
+        if machine.clock:
+            raise UnfitGuestError(machine.clock)
         session = await machine.link.session()
         clock = await read_clock(session)
         await _wait_until_ready(session)
