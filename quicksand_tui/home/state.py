@@ -112,14 +112,12 @@ class StateFile:
 
 
 def _make_own(directory: Path) -> None:
-    """Makes a directory for this user only, unless it exists. Raises OSError."""
-    from quicksand.errors import HostError
-    from quicksand.host.paths import make_private_dir
-
-    try:
-        make_private_dir(directory.resolve())  # people keep such directories elsewhere by a link
-    except HostError as error:
-        raise OSError(errno.EACCES, str(error), os.fspath(directory)) from error
+    """Makes a directory for this user only, unless it exists. Raises OSError, also if it is another
+    user's or all may write to it. (People keep such directories elsewhere by a link.)"""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+        raise OSError(errno.EACCES, "it is another user's, or open to others", os.fspath(directory))
 
 
 MEMORY_FILE = "app.json"
