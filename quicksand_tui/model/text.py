@@ -260,6 +260,16 @@ def plain(text: str) -> str:
     return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
 
 
+def similar(text: str) -> str:
+    """Returns ``text`` in ASCII: the app's own glyphs become similar characters, all others are
+    escaped as Python does.
+
+    >>> similar("→ 你")
+    '> \\\\u4f60'
+    """
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
 class _State(Enum):
     """The position of `Plain` in an escape sequence (ECMA-48, as terminals read it)."""
 

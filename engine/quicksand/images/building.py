@@ -10,11 +10,11 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from quicksand.config import SandboxConfig
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
+from quicksand.host.home import expand
 from quicksand.host.paths import Paths
 from quicksand.images.resolve import ImageResolver, is_file
 from quicksand.images.store import ImageStore
@@ -51,7 +51,7 @@ def find_suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
 
 def _suggestions(name: str, store: ImageStore) -> Mapping[str, Any]:
     if is_file(name):
-        path = Path(name).expanduser()
+        path = expand(name)
         return store.load(path).machine if path.is_dir() else {}
     image = store.get(name)
     if image is not None and image.errors:
