@@ -30,13 +30,15 @@ def config_file() -> Path:
 def base_dir(variable: str, usual: str) -> Path:
     """Returns a base directory of the XDG specification: that in ``variable``, else ``usual`` in
     the home directory; on macOS, Application Support. (platformdirs would delay the first
-    paint.)"""
+    paint.) Raises OSError if the system knows no home directory."""
     base = os.environ.get(variable, "")
     if base.startswith("/"):  # the specification says to ignore relative paths
         return Path(base)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    return Path.home() / usual
+    try:
+        home = Path.home()
+    except RuntimeError as error:  # no entry in passwd, and no HOME
+        raise OSError(errno.ENOENT, "this user has no home directory: set HOME") from error
+    return home / ("Library/Application Support" if sys.platform == "darwin" else usual)
 
 
 def is_config_named() -> bool:
