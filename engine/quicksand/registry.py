@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import json
 import os
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from quicksand.config import check_name
+from quicksand.ends import crash_reason, write_end
 from quicksand.errors import (
-    DiskSpaceError,
     NameTakenError,
     PathError,
     QuicksandError,
@@ -33,12 +31,11 @@ from quicksand.host.files import (
     lock_within,
     map_os_errors,
     read_json,
-    tail,
     write_json,
 )
 from quicksand.host.paths import Paths, make_private_dir
 from quicksand.host.processes import PROC, Kind, holders_of, is_same_place, processes_of
-from quicksand.host.regular import NotAFileError, open_regular
+from quicksand.host.regular import NotAFileError
 from quicksand.host.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.layout import (
     MachineDir,
@@ -49,7 +46,6 @@ from quicksand.layout import (
 )
 from quicksand.oversized import why_oversized
 from quicksand.sandbox_records import LOCK_WAIT_S, Entry, Record, RunState, Status, is_id
-from quicksand.text import printable
 
 if TYPE_CHECKING:
     from quicksand.snapshots.checkpoint import Checkpoint
@@ -58,9 +54,7 @@ if TYPE_CHECKING:
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""
-NOBODY_TOLD = "it is unknown how it ended: the host went down, or all its processes were killed"
 DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
-PANIC_MARK = "Kernel panic - not syncing"
 
 
 class LockUnusableError(PathError):
@@ -174,7 +168,7 @@ class Registry:
             return self._inspect_live(record)
         if not record.committed:
             return None
-        reason = self._crash_reason(place)
+        reason = crash_reason(place)
         status = Status.CRASHED if reason else Status.STOPPED
         return Entry(id=id_, name=record.name, status=status, record=record, error=reason)
 
@@ -216,19 +210,6 @@ class Registry:
         return Status.UNREACHABLE, (
             f"QEMU runs, but its sockets in {runtime.root} are gone; `kill` ends it"
         )
-
-    @staticmethod
-    def _crash_reason(place: SandboxDir) -> str:
-        """Why the last run ended without being asked to; "" if it ended well."""
-        try:
-            ended = read_json(place.exit)
-            panic = find_panic(place)
-        except FileNotFoundError:
-            # Every run creates logs, and its keeper finally writes exit.json.
-            return NOBODY_TOLD if place.qemu_log.exists() else ""
-        except (OSError, ValueError) as error:
-            return f"how it ended cannot be read: {error}"
-        return panic or _how_it_ended(ended)
 
     # Making and removing
 
@@ -291,9 +272,8 @@ class Registry:
         lock = None
         if place.root.exists():
             with map_os_errors(place.lock):
-                if not os.path.lexists(
-                    place.lock
-                ):  # it is about to be made, and never in a stranger's
+                # It would be made, and that never in a stranger's directory.
+                if not os.path.lexists(place.lock):
                     require_ours(place.root)
                 lock = self._take(place)
         if not place.root.exists():
@@ -357,7 +337,7 @@ class Registry:
                 if not place.exit.exists() and place.qemu_log.exists():
                     name = runtime.current().name if runtime.current().root.exists() else ""
                     ended = {"code": None, "asked": True, "machine": name, "unix_time": time.time()}
-                    _write_end(place, ended)
+                    write_end(place, ended)
                 self.clear_runtime(id_)
             finally:
                 os.close(lock)
@@ -499,43 +479,6 @@ def _look_at_lock(place: SandboxDir) -> bool | OSError:
 def taken_hint(name: str) -> str:
     """What to do if a sandbox has the name already."""
     return f"choose another, or `quicksand-tui rm {name}` first"
-
-
-def _write_end(place: SandboxDir, ended: dict[str, Any]) -> None:
-    """Write exit.json; on a full disk into the space that the keeper has reserved for it. Raises
-    DiskSpaceError, PathError."""
-    try:
-        write_json(place.exit, ended)
-    except DiskSpaceError:
-        with map_os_errors(place.exit):
-            descriptor = open_regular(place.reserved_exit, os.O_WRONLY | os.O_NOFOLLOW)
-            try:
-                os.truncate(descriptor, os.write(descriptor, json.dumps(ended).encode()))
-            finally:
-                os.close(descriptor)
-            place.reserved_exit.replace(place.exit)
-
-
-def _how_it_ended(ended: dict[str, Any]) -> str:
-    """Why QEMU ended, from the keeper's exit.json; "" if it was asked to or ended normally."""
-    code = ended.get("code")
-    if ended.get("asked") or code == 0:
-        return ""
-    if code is None:
-        return "QEMU ended with an unknown status, since its keeper was killed"
-    if isinstance(code, int) and code < 0:
-        with contextlib.suppress(ValueError):
-            return f"QEMU was ended by {signal.Signals(-code).name}"
-    return f"QEMU ended with status {code}"
-
-
-def find_panic(place: SandboxDir) -> str:
-    """The guest kernel's panic message on the console, or "" if there is none."""
-    log = tail(place.console_log, limit=16 * 1024)
-    if PANIC_MARK not in log:
-        return ""
-    line = log[log.rindex(PANIC_MARK) :].splitlines()[0]
-    return printable(line[:200])
 
 
 def _entries(path: Path) -> list[str]:

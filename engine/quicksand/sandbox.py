@@ -412,7 +412,9 @@ class Sandbox(Desktop):
         its processes are killed and the result has ``timed_out`` set and the output so far. The
         callbacks receive decoded text as it arrives and may be coroutine functions. An
         ``exclusive`` command is refused while another command runs. At most `KEEP_MAX` bytes of
-        each stream are kept in the result (quicksand/execution.py).
+        each stream are kept in the result (quicksand/execution.py). Bytes that are not UTF-8, in
+        the command, ``cwd``, ``shell``, ``env`` and a text for ``stdin``, are written as
+        `os.fsdecode` makes them.
 
         Raises ConfigError for a bad command or timeout, AgentRefusedError if the command cannot be
         started (no such user or directory), StateError, MachineError, AgentUnreachableError if the
@@ -799,7 +801,7 @@ class Sandbox(Desktop):
     def notices(self) -> tuple[str, ...]:
         """Warnings: about the save that ``image`` names, that this user did not make it on this
         host, and which of its options were left out; after a start, which directories could not be
-        mounted because they are gone."""
+        mounted because they are gone, and that a guest with the full network finds no names."""
         return (*self._notices, *self._life.notices)
 
     @property

@@ -1,5 +1,5 @@
 """Making a template: boot a machine, wait until it is idle, take its checkpoint. Run as a program
-(by `make_in_background`), this makes the template for the record on its stdin."""
+(by `make_in_background`), this makes the template that is ordered on its stdin."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
 from quicksand.host.removal import make_marked, mark, remove
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
+from quicksand.idle_machine import until_idle
 from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import boot
 from quicksand.live_machine import remove_quietly
@@ -40,7 +41,7 @@ from quicksand.sandbox_records import Record, new_id
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.taking import take_checkpoint
-from quicksand.templates import TAG, Templates, note_checked, prune
+from quicksand.templates import TAG, Order, Templates, note_checked, prune
 
 NICENESS = 10
 """The nice(2) value of the program, so that it slows nothing else down."""
@@ -177,8 +178,8 @@ async def _make(
     finally:
         os.close(lock)
     try:
-        if machine.notices:  # such as a clock that had to be replaced
-            raise UnfitGuestError("; ".join(machine.notices))
+        if machine.clock:
+            raise UnfitGuestError(machine.clock)
         session = await machine.link.session()
         clock = await read_clock(session)
         await _wait_until_ready(session)
@@ -266,12 +267,17 @@ async def _say(session: Session, command: str) -> str:
     return str(reply.get("stdout", ""))
 
 
+async def _fulfil(order: Order) -> None:
+    if order.beside is not None:
+        await until_idle(*order.beside)
+    await make_template(Registry(paths()), order.record, wait=False)
+
+
 def main() -> int:
-    """Make the template for the record on stdin. Prints nothing; returns the exit code."""
+    """Make the template that is ordered on stdin. Prints nothing; returns the exit code."""
     os.nice(NICENESS)
     try:
-        record = Record.from_json(json.loads(sys.stdin.buffer.read()))
-        asyncio.run(make_template(Registry(paths()), record, wait=False))
+        asyncio.run(_fulfil(Order.from_json(json.loads(sys.stdin.buffer.read()))))
     except (QuicksandError, ValueError):
         return 1
     return 0

@@ -26,6 +26,7 @@ from quicksand.host.files import is_locked, map_os_errors, read_json
 from quicksand.host.footprint import allocated_size
 from quicksand.host.listing import ANY_ID, own_directories
 from quicksand.host.paths import Paths
+from quicksand.host.processes import start_of
 from quicksand.host.removal import remove, require_ours
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.mounts.devices import ninep_of
@@ -137,15 +138,38 @@ class Templates:
         return is_locked(self.lock)
 
 
-async def make_in_background(templates: Templates) -> None:
-    """Start a separate process that makes the template, without waiting for it.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a process that makes a template is told."""
+
+    record: Record
+    beside: tuple[int, str] | None = None
+    """The process id of the QEMU that is to become idle first, and when that started."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"record": self.record.to_json(), "beside": self.beside}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Order:
+        """Raises ValueError."""
+        try:
+            record, beside = Record.from_json(value["record"]), value["beside"]
+            return cls(record, None if beside is None else (int(beside[0]), str(beside[1])))
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"not an order: {error!r}") from error
+
+
+async def make_in_background(templates: Templates, *, beside: int) -> None:
+    """Start a separate process that makes the template, without waiting for it. It begins when the
+    QEMU with the process id ``beside``, which somebody uses, is idle or has ended.
 
     Does nothing if a process is making it already. Its errors are not reported;
     `quicksand-tui images warm` does the same in the foreground and reports them.
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return
-    await run_later(MAKER, templates.record.to_json())
+    order = Order(templates.record, beside=(beside, start_of(beside)))
+    await run_later(MAKER, order.to_json())
 
 
 async def make_apart(templates: Templates) -> None:
@@ -154,7 +178,7 @@ async def make_apart(templates: Templates) -> None:
     if templates.refusal or TEMPLATES.read() == USE:
         return
     if not templates.is_being_made:
-        await run_to_its_end(MAKER, templates.record.to_json())
+        await run_to_its_end(MAKER, Order(templates.record).to_json())
     while templates.is_being_made:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(LOCK_POLL_S)
 

@@ -20,9 +20,9 @@ use crate::sys;
 /// The RTC's time in whole seconds since 1970. The device itself can be opened only once, which is left
 /// to the guest's programs.
 const RTC: &CStr = c"/sys/class/rtc/rtc0/since_epoch";
-/// How often to look. By the golden ratio each look is at another part of a second, far from those
-/// of the looks before it.
-const EVERY: Duration = Duration::from_millis(618);
+/// How often to look: a look takes an emulated guest two milliseconds. By the golden ratio each is at
+/// another part of a second, far from those of the looks before it.
+const EVERY: Duration = Duration::from_millis(1236);
 /// How often, while the length of a pause is being measured.
 const SOON: Duration = Duration::from_millis(20);
 /// After so many looks the measuring ends, as exact as it is then.
@@ -249,10 +249,10 @@ mod tests {
         for lag in [0, 1, 120, 500, 800, 999] {
             for pause in [300, 900, 1500, 2500, 22_000, 86_400_000] {
                 let mut guest = Guest::new(lag * MS);
-                guest.run(20_000);
+                guest.run(60_000);
                 guest.host += pause * MS;
                 // A pause of less than a second shows only in some looks.
-                guest.run(if pause > 1000 { 2000 } else { 8000 });
+                guest.run(if pause > 1000 { 2500 } else { 16_000 });
                 assert!(
                     guest.late_ms().abs() <= 60,
                     "{lag} {pause}: {} ms late",
@@ -268,7 +268,7 @@ mod tests {
         let mut guest = Guest::new(400 * MS);
         guest.run(20_000);
         guest.host += 22_000 * MS;
-        guest.run(618);
+        guest.run(1236);
         assert!(guest.late_ms().abs() <= 600, "{} ms late", guest.late_ms());
     }
 

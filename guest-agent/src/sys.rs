@@ -319,6 +319,26 @@ pub fn statfs(path: &Path) -> io::Result<libc::statfs> {
     Ok(result)
 }
 
+/// How many files programs may open at most, if they ask for it: what systemd gives
+/// (systemd-system.conf(5), DefaultLimitNOFILE). The kernel gives 4096.
+const FILES_AT_MOST: libc::rlim_t = 524_288;
+
+/// Lets this process and those that it starts raise their limit of open files to
+/// [`FILES_AT_MOST`]. The limit itself stays, because some programs rely on it: select(2) knows a
+/// thousand.
+pub fn allow_many_files() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: one rlimit is stored.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 && limit.rlim_max < FILES_AT_MOST {
+        limit.rlim_max = FILES_AT_MOST;
+        // SAFETY: one rlimit is read.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
 /// The limit of open files that the process was started with, set when it was raised.
 static INHERITED_FILE_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
 

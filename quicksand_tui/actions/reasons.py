@@ -305,6 +305,8 @@ def to_tree(world: World, selection: Selection) -> str | None:
         when = "" if sandbox.is_live else " while it runs"
         checkpoint_ = world.keymap.hint("checkpoint")
         return f"{sandbox.name} has no checkpoint: {checkpoint_} takes one{when}"
+    if selection.in_tree:
+        return "choose a checkpoint here: enter goes to it"
     return None
 
 

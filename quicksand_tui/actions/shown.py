@@ -34,6 +34,8 @@ class CommandRecord:
     outcome: str = "running"
     """ "running", "done", "failed" or "cancelled"."""
     seconds: float | None = None
+    about: frozenset[str] = frozenset()
+    """The ids of the sandboxes that it is about; none if it is about saves or images."""
 
 
 ENTER = "as enter does"

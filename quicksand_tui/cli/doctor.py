@@ -313,15 +313,9 @@ async def _disk() -> list[Check]:
 
 
 async def _network() -> list[Check]:
-    return [
-        Check(
-            "network",
-            Level.NOTE,
-            "with --network full a guest reaches what this host reaches, its own loopback services "
-            "included (as 10.0.2.2)",
-            "the default, mounts_only, lets a guest open no connection at all",
-        )
-    ]
+    from quicksand_tui.cli.doctor_network import network_findings
+
+    return [Check("network", Level.NOTE, *words) for words in await network_findings()]
 
 
 async def _terminal() -> list[Check]:

@@ -23,17 +23,18 @@ CHUNK = 64 * 1024
 
 
 @command_of("logs")
-def logs_command(name: str, follow: bool, qemu: bool, lines: int | None) -> int:
+def logs_command(name: str, follow: bool, qemu: bool, lines: int | None, plain: bool) -> int:
     """Show a sandbox's console.
 
     The last megabyte is kept, also after the sandbox ended. On a terminal only text, line breaks
-    and tabs are shown; elsewhere the bytes are as the guest wrote them.
+    and tabs are shown. Into a pipe or a file go the bytes as the guest wrote them, escape
+    sequences too, which a terminal would act on later; --plain leaves them out there as well.
     """
     registry = Registry(paths())
     sandbox = registry.find(name).id
     place = registry.place(sandbox)
     path = place.qemu_log if qemu else place.console_log
-    write = _plain_writer() if sys.stdout.isatty() else _raw_writer()
+    write = _plain_writer() if plain or sys.stdout.isatty() else _raw_writer()
 
     with contextlib.closing(Log(path)) as log:
         for data in last_lines(log.read_all(), lines):

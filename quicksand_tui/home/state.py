@@ -30,13 +30,15 @@ def config_file() -> Path:
 def base_dir(variable: str, usual: str) -> Path:
     """Returns a base directory of the XDG specification: that in ``variable``, else ``usual`` in
     the home directory; on macOS, Application Support. (platformdirs would delay the first
-    paint.)"""
+    paint.) Raises OSError if the system knows no home directory."""
     base = os.environ.get(variable, "")
     if base.startswith("/"):  # the specification says to ignore relative paths
         return Path(base)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    return Path.home() / usual
+    try:
+        home = Path.home()
+    except RuntimeError as error:  # no entry in passwd, and no HOME
+        raise OSError(errno.ENOENT, "this user has no home directory: set HOME") from error
+    return home / ("Library/Application Support" if sys.platform == "darwin" else usual)
 
 
 def is_config_named() -> bool:
@@ -112,14 +114,12 @@ class StateFile:
 
 
 def _make_own(directory: Path) -> None:
-    """Makes a directory for this user only, unless it exists. Raises OSError."""
-    from quicksand.errors import HostError
-    from quicksand.host.paths import make_private_dir
-
-    try:
-        make_private_dir(directory.resolve())  # people keep such directories elsewhere by a link
-    except HostError as error:
-        raise OSError(errno.EACCES, str(error), os.fspath(directory)) from error
+    """Makes a directory for this user only, unless it exists. Raises OSError, also if it is another
+    user's or all may write to it. (People keep such directories elsewhere by a link.)"""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+        raise OSError(errno.EACCES, "it is another user's, or open to others", os.fspath(directory))
 
 
 MEMORY_FILE = "app.json"

@@ -88,6 +88,7 @@ class RunMany:
             verb=JobVerb.RUN,
             started=self._clock(),
             command=exec_command(names, command),
+            about=frozenset(run.sandbox_id for run in chosen),
         )
         self._operations.begin_work(job, lambda report: self._run_all(chosen, command, report))
         self.watcher()

@@ -194,6 +194,10 @@ class SandboxView:
     """Unix time."""
     started: float | None = None
     """Unix time of the present run."""
+    run: str = ""
+    """Identifies its QEMU, of which a revert starts another one; "" if there is none."""
+    origin: str = ""
+    """The tag of the checkpoint from which that QEMU went on; "" if it booted."""
     memory_limit: int | None = None
     """Bytes."""
     memory_used: int | None = None

@@ -319,6 +319,7 @@ _LOOK = _section(
         flag("-f --follow", "Go on until the sandbox ends."),
         flag("--qemu", "What QEMU said instead of the guest."),
         option("-n --lines", Kind.COUNT, "N", "The last N lines.", least=0),
+        flag("--plain", "Only text, line breaks and tabs, wherever it goes."),
         reads=True),
     _verb("stats", "stats", "Show what sandboxes use, of the host and inside.",
         _MAYBE_SANDBOXES,

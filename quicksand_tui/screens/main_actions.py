@@ -312,7 +312,7 @@ class MainActions:
             return
         screen = self._screen
         screen.choose_tab(Tab.SHELLS)
-        self._begin.note_command(find_action("shell").command_for(sandbox.name))
+        self._begin.note_command(find_action("shell").command_for(sandbox.name), sandbox.id)
         if why := waits_for(screen.world, sandbox):
             self._app.tell(f"{why}: the shell opens then, and gets what you type; esc leaves")
         screen.area.shells.open(sandbox)
@@ -320,7 +320,7 @@ class MainActions:
     def do_desktop(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        self._begin.note_command(find_action("desktop").command_for(sandbox.name))
+        self._begin.note_command(find_action("desktop").command_for(sandbox.name), sandbox.id)
         self._screen.choose_tab(Tab.DESKTOP)
         self._screen.go_to(Part.AREA)
 
@@ -337,7 +337,7 @@ class MainActions:
     def do_log(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        self._begin.note_command(find_action("log").command_for(sandbox.name))
+        self._begin.note_command(find_action("log").command_for(sandbox.name), sandbox.id)
         self._screen.choose_tab(Tab.LOG)
         self._screen.go_to(Part.AREA)
 
@@ -348,7 +348,7 @@ class MainActions:
     def do_mounts(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        self._begin.note_command(find_action("mounts").command_for(sandbox.name))
+        self._begin.note_command(find_action("mounts").command_for(sandbox.name), sandbox.id)
         self._screen.choose_tab(Tab.MOUNTS)
         self._screen.go_to(Part.AREA)
 

@@ -120,7 +120,7 @@ class BrowsingScreen(ActionScreen, Generic[T]):
             self._show()
 
     def _show(self) -> None:
-        self.browser.show(self.things(), self.world, self.empty_text)
+        self.browser.show(self.things(), self.world, self.empty_text, self.world.saves.error)
         self._show_counts()
         self._show_selection()
         log = self.host.operations.log

@@ -26,7 +26,9 @@ from quicksand_tui.actions.registry import default_keymap, line_keys
 from quicksand_tui.home.config import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
+from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import error_text
 from quicksand_tui.model.world import World
 from quicksand_tui.opening import outline
 from quicksand_tui.opening.probe import UNKNOWN, in_multiplexer
@@ -318,7 +320,7 @@ class QuicksandApp(App[int]):
             visible, network = main.visible_sandboxes, main.sandboxes_with_network
             if is_batching(self):
                 network = frozenset()  # a shell has the terminal
-            world = await asyncio.to_thread(self._look_at_disk, visible, network, fresh)
+            world = await self._look_once(visible, network, fresh)
             self._take_config()
             before = replace(self._world, taken=world.taken)
             self.events.extend(happenings(self._world, world))
@@ -335,6 +337,18 @@ class QuicksandApp(App[int]):
             with contextlib.suppress(TimeoutError):
                 every_s = max(self._look_at_least_s, self.settings.config.look_every_s)
                 await asyncio.wait_for(self._look_again.wait(), every_s)
+
+    async def _look_once(
+        self, visible: frozenset[str], network: frozenset[str], fresh: bool
+    ) -> World:
+        """Looks at the disk. If the host lets it read nothing now, the world stays as it was, with
+        an error that is shown, until a later look."""
+        try:
+            return await asyncio.to_thread(self._look_at_disk, visible, network, fresh)
+        except (OSError, OperationError) as error:
+            self._look_fresh = self._look_fresh or fresh
+            why = error_text(error)
+            return replace(self._world, taken=self._clock(), loaded=True, error=why)
 
     def _look_at_disk(self, visible: frozenset[str], network: frozenset[str], fresh: bool) -> World:
         self.settings.look()

@@ -32,6 +32,9 @@ from tests.integration.guests import is_on_time, say
 
 pytestmark = pytest.mark.vm
 
+BUSY = 12
+"""Programs that make the load of a busy host."""
+
 WRONG_KHZ = 925_000
 """A rate that a guest has found on a busy host; its clock ran three times too fast."""
 
@@ -123,7 +126,7 @@ async def test_a_guest_that_nobody_talks_to_has_the_right_time_soon_after_a_paus
         await vm.execute(f"({lines}) < /dev/null > /dev/null 2>&1 &")
         session = await vm._life.session()
         began = await read_clock(session)
-        assert (await compare(session, began, TOLERANCE, window_s=6.0)).is_right(TOLERANCE)
+        assert (await compare(session, began, TOLERANCE, window_s=5.0)).is_right(TOLERANCE)
         vm.disconnect()
         monitor = await Monitor.connect(runtime_dir(places, vm.id).current())
         try:
@@ -136,12 +139,15 @@ async def test_a_guest_that_nobody_talks_to_has_the_right_time_soon_after_a_paus
         await asyncio.sleep(3)  # and that nobody asks meanwhile
         watcher = Sandbox.attach("served", set_clock=False)
         try:
-            assert await is_on_time(watcher)
+            before = time.time()
+            guest = float(await say(watcher, "date +%s.%N"))
+            # It has known its RTC for a few seconds only, which says so many tenths of one.
+            assert before - 0.6 <= guest <= time.time() + 0.6
             times = [float(line) for line in (await say(watcher, "cat /root/log")).split()]
         finally:
             watcher.close()
     (jump,) = [(a, b) for a, b in itertools.pairwise(times) if b - a > 3]
-    assert resumed - 1.5 <= jump[1] <= resumed + 2.0
+    assert resumed - 1.0 <= jump[1] <= resumed + 3.0
 
 
 async def test_a_resume_sets_the_clock_at_once(places: Paths) -> None:
@@ -174,7 +180,7 @@ def busy(count: int) -> Iterator[None]:
 @pytest.mark.timeout(3600)
 async def test_thirty_boots_on_a_busy_host_have_a_right_clock(own_cache: Path) -> None:
     rates = []
-    with busy(12 * len(os.sched_getaffinity(0))):
+    with busy(BUSY):
         for _ in range(30):
             async with Sandbox(image="debian", warm=False, accel=None, boot_timeout=600) as vm:
                 assert vm.notices == ()
@@ -187,7 +193,7 @@ async def test_thirty_boots_on_a_busy_host_have_a_right_clock(own_cache: Path) -
 @pytest.mark.timeout(3600)
 async def test_templates_that_are_made_on_a_busy_host_have_a_right_clock(own_cache: Path) -> None:
     rates = []
-    with busy(12 * len(os.sched_getaffinity(0))):
+    with busy(BUSY):
         for number in range(5):
             config = {"image": "debian", "accel": None, "memory": f"{400 + number}M"}
             await warm(Registry(paths()), SandboxConfig.parse({**config, "boot_timeout": 600}))

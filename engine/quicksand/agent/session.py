@@ -156,7 +156,7 @@ class Session(asyncio.Protocol):
             frame = wire.encode_message({"id": number, "method": method, "params": params})
         except UnicodeEncodeError as error:
             raise raw.no_bytes(_unreadable(method, params), error) from None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise AgentRefusedError(str(error), code="too_large") from None
         self.send(frame)
 

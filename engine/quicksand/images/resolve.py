@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.host.arch import Architecture
+from quicksand.host.home import expand
 from quicksand.host.paths import Paths
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.store import ImageStore, StoredImage
@@ -110,7 +111,7 @@ class ImageResolver:
 
     def _find(self, name: str, arch: Architecture) -> ResolvedImage:
         if is_file(name):
-            return _from_path(Path(name).expanduser(), arch)
+            return _from_path(expand(name), arch)
         stored = self.store.get(name)
         if stored is not None:
             return _from_store(stored)

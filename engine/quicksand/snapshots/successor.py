@@ -19,6 +19,7 @@ from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
+from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules, plan
 from quicksand.qemu.process import Listeners
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human
@@ -222,6 +223,7 @@ class Successor:
             http_port=live.run.http_port,
             vnc_port=live.run.vnc_port,
         )
+        await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
         publish_state(self._directory, run)
         await in_thread_to_the_end(self._reserved.put)
         try:

@@ -290,6 +290,13 @@ async def test_what_cannot_start_says_why(vm: Sandbox, options: dict[str, str], 
     assert caught.value.code == "not_found"
 
 
+@pytest.mark.parametrize("user", ["root", "nobody"])
+async def test_programs_may_open_as_many_files_as_systemd_lets_them(vm: Sandbox, user: str) -> None:
+    """The limit itself is the usual one: some programs rely on it."""
+    result = await vm.execute("ulimit -Sn; ulimit -Hn; ulimit -n 65536 && ulimit -n", user=user)
+    assert result.stdout == "1024\n524288\n65536\n", result.stderr
+
+
 @pytest.mark.parametrize("bad", [{"timeout": 0}, {"timeout": -1}, {"cwd": "/\0"}], ids=repr)
 async def test_nonsense_is_refused_before_it_is_sent(vm: Sandbox, bad: dict[str, object]) -> None:
     with pytest.raises(ConfigError):

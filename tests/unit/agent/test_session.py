@@ -333,3 +333,17 @@ async def test_why_an_agent_ended_the_session_is_told_in_words() -> None:
         with pytest.raises(AgentUnreachableError) as caught:
             await session.request("ping")
         assert str(caught.value).endswith("ended the session: not a request: EOF")
+
+
+async def test_what_json_cannot_hold_is_refused_and_the_session_goes_on() -> None:
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {})
+
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    async with session_with(handler) as session:
+        for value in (deep, object(), float("nan"), "x" * wire.JSON_MAX):
+            with pytest.raises(AgentRefusedError):
+                await session.request("ping", {"a": value})
+        assert await session.request("ping") == {}
