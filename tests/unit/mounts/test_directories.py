@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from quicksand.errors import MountError
 from quicksand.host.paths import Paths
-from quicksand.layout import MachineDir
+from quicksand.layout import MachineDir, SandboxDir
 from quicksand.mounts import directories
 from quicksand.mounts.directories import Directories, check_directory, find, opened
+from quicksand.mounts.left_out import note_left_out, read_left_out
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
@@ -233,6 +234,7 @@ from pathlib import Path
 from quicksand.errors import MountError
 from quicksand.host.paths import Paths
 from quicksand.mounts.directories import check_directory
+from quicksand.mounts.left_out import note_left_out, read_left_out
 from quicksand.mounts.mount import Mount
 root = Path(sys.argv[1])
 places = Paths(runtime=root / "run", data=root / "data", cache=root / "cache")
@@ -261,3 +263,16 @@ def test_what_is_no_directory_or_not_there_is_named(places: Paths, tmp_path: Pat
         find(Mount(str(tmp_path / "file"), "/mnt"))
     with pytest.raises(MountError, match="No such file"):
         find(Mount(str(tmp_path / "missing"), "/mnt"))
+
+
+def test_why_a_mount_was_left_out_is_kept_until_the_next_start(tmp_path: Path) -> None:
+    place = SandboxDir(tmp_path)
+    assert read_left_out(place) == {}
+    note_left_out(place, {"/mnt/below": "a link\x1b"})
+    assert read_left_out(place) == {"/mnt/below": "a link\x1b"}
+    for text in ("no JSON", "{}", '{"left_out": 5}', '{"left_out": [1, 2]}'):
+        place.left_out.write_text(text)
+        assert read_left_out(place) == {}
+    note_left_out(place, {})
+    note_left_out(place, {})
+    assert not place.left_out.exists()
