@@ -100,10 +100,11 @@ def _wait_on(socket: _socket.socket, house: House, path: str, report: int) -> No
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
+    attendant = os.getpid()
     ended: list[float] = []
     while len(ended) <= RESTARTS:
         heard, said = os.pipe()
-        server = _in_child(lambda: _serve(socket, house, report, said))  # noqa: B023 - at once
+        server = _in_child(lambda: _serve(socket, house, report, said, attendant))  # noqa: B023 - at once
         os.close(said)
         if report >= 0:
             os.close(report)
@@ -155,13 +156,13 @@ def _write(path: str, words: bytes) -> None:
         pass
 
 
-def _serve(socket: _socket.socket, house: House, report: int, said: int) -> None:
+def _serve(socket: _socket.socket, house: House, report: int, said: int, attendant: int) -> None:
     """The server proper; its standard error is the pipe `said`."""
     from quicksand_smb.server import serve_socket
 
     os.dup2(said, 2)
     os.close(said)
-    _die_with_parent()
+    _die_with(attendant)
     gc.freeze()  # what is loaded stays
     gc.enable()
     confine.confine(house.directories())
@@ -174,11 +175,11 @@ def _serve(socket: _socket.socket, house: House, report: int, said: int) -> None
     serve_socket(socket, house)
 
 
-def _die_with_parent() -> None:
+def _die_with(attendant: int) -> None:
+    """End with the attendant, which may have ended since it made this process."""
     if sys.platform.startswith("linux"):
         import ctypes
 
-        parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
+        if os.getppid() != attendant:
             os._exit(0)

@@ -8,6 +8,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -203,6 +205,20 @@ async def test_without_its_attendant_there_is_no_server(
         assert stream.recv(1) == b""
     wait_for(lambda: not is_process(server, started), what="its end")
     share.end()  # once more: nothing happens
+
+
+def test_a_server_whose_attendant_has_ended_before_it_began_serves_nobody() -> None:
+    """By then its parent is another, whose end tells nothing."""
+    code = """
+import os
+from quicksand_smb import attend
+attend._die_with({})
+os.write(1, b"serves")
+"""
+    for attendant, said in (("os.getppid()", "serves"), ("os.getpid()", "")):
+        command = [sys.executable, "-c", code.format(attendant)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout == said, done.stderr
 
 
 async def test_a_server_that_ends_again_and_again_is_given_up(
