@@ -4,6 +4,7 @@ from quicksand_smb import access, fscc, leases, notify, streams
 from quicksand_smb.commands.directory import is_empty
 from quicksand_smb.commands.granting import HeldUp, wait_for_grants
 from quicksand_smb.commands.opening import parse
+from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
 from quicksand_smb.reasons import Reason, StoreError
@@ -32,6 +33,8 @@ _UNCHANGED = (0, (1 << 64) - 1, (1 << 64) - 2)
 EXTENDED_ATTRIBUTES = 15
 SHORT_NAME = 21
 STREAMS = 22
+_SIZED = (18, 34, 100)
+"""Levels whose size Linux takes for that of the file (`cifs_fattr_to_inode`)."""
 
 
 def query_info(request: Request) -> Reply:
@@ -79,6 +82,8 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
     if level.access:
         handle.need(level.access)
     view = request.chain.view(handle)
+    if handle.file.guard is not None and wanted.level in _SIZED:
+        handle.file.guard.told(view.stat.size)
     if wanted.level in (18, 48):
         names = handle.share.store.told_name(handle.node) or ()
         view.path = "\\" + "\\".join([to_wire(name, posix=handle.is_posix) for name in names])
@@ -222,7 +227,8 @@ def _set_basic(_: Request, handle: Handle, data: memoryview) -> None:
         if node.kind is Kind.FILE:
             _set_read_only(handle, stat.mode, bool(change.attributes & fscc.READ_ONLY))
     if accessed is not None or written is not None:
-        node.set_times(accessed_ns=accessed, written_ns=written)
+        with Sizing(handle.file.guard, node):
+            node.set_times(accessed_ns=accessed, written_ns=written)
     if change.changed not in _UNCHANGED:
         share.remember(stat).changed_ns = from_filetime(change.changed)
     if keeps_change or change.changed not in _UNCHANGED:
@@ -398,7 +404,8 @@ def _set_allocation(_: Request, handle: Handle, data: memoryview) -> None:
     handle.share.changes(handle)
     now = handle.node.stat().size
     if size < now:
-        handle.node.resize(size)
+        with Sizing(handle.guard, handle.node, is_set=True):
+            handle.node.resize(size)
     elif size > now:
         try:
             handle.node.allocate(now, size - now, keep_size=True)
@@ -410,7 +417,8 @@ def _set_allocation(_: Request, handle: Handle, data: memoryview) -> None:
 def _set_end(_: Request, handle: Handle, data: memoryview) -> None:
     handle.need(WRITE_DATA | APPEND_DATA)
     handle.share.changes(handle)
-    handle.node.resize(Cursor(data).u64())
+    with Sizing(handle.guard, handle.node, is_set=True):
+        handle.node.resize(Cursor(data).u64())
     _tell(handle, notify.MODIFIED, notify.SIZE)
 
 

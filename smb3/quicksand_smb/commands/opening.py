@@ -6,6 +6,7 @@ from quicksand_smb import fscc, leases, names, posix, streams
 from quicksand_smb.commands.granting import (
     HeldUp,
     check_others,
+    guard_written,
     level_of,
     may_keep,
     most_kept,
@@ -29,6 +30,7 @@ from quicksand_smb.commands.plan import (
     SUPERSEDE,
     Plan,
 )
+from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.light import Final, Sequence
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
@@ -119,6 +121,7 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
         is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or is_misjudged:
             share.kept.changed_in(plan.names[:-1])
+    guard_written(request, plan, handle, action, stat)
     view = share.view(stat)
     request.chain.seen = handle, view
     return Reply(
@@ -344,7 +347,8 @@ def _admit(
     if action is Action.CREATED:
         finish_new(share, plan, node, stat)
     elif wanted.disposition in EMPTYING:
-        empty_file(share, plan, node, stat)
+        with Sizing(file.guard, node):
+            empty_file(share, plan, node, stat)
         supersedes = wanted.disposition == SUPERSEDE
         action = Action.SUPERSEDED if supersedes else Action.OVERWRITTEN
     if action is not Action.OPENED and (given := wanted.contexts.get(wire.EXTENDED_ATTRIBUTES)):
