@@ -72,8 +72,8 @@ class File:
     """A file with at least one handle on it."""
 
     __slots__ = (
-        "_uses", "grants", "guard", "handles", "held_up", "is_removed", "key", "locks", "stream",
-        "to_delete", "unwatch", "waiting",
+        "_uses", "grants", "guard", "handles", "held_up", "is_misjudged", "is_removed", "key",
+        "locks", "stream", "to_delete", "unwatch", "waiting",
     )  # fmt: skip
 
     def __init__(self, stat: Stat, stream: str = "") -> None:
@@ -99,6 +99,9 @@ class File:
         self.to_delete = False
         """The name goes with the last handle; until then nobody may open it."""
         self.is_removed = False
+        self.is_misjudged = False
+        """A client with POSIX extensions was told of it without its mode, and takes another one
+        for it until it asks again."""
 
     def add(self, handle: "Handle") -> None:
         self.handles[handle] = None

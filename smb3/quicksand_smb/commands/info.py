@@ -1,6 +1,6 @@
 """QUERY_INFO and SET_INFO ([MS-SMB2] 3.3.5.20, 3.3.5.21)."""
 
-from quicksand_smb import access, fscc, leases, notify, streams
+from quicksand_smb import access, fscc, leases, notify, posix, streams
 from quicksand_smb.commands.directory import is_empty
 from quicksand_smb.commands.granting import HeldUp, wait_for_grants
 from quicksand_smb.commands.opening import parse
@@ -31,9 +31,10 @@ LARGEST_CHANGE = 72 << 10
 """Bytes: a name, a descriptor or all attributes of a file have 64 KiB."""
 _UNCHANGED = (0, (1 << 64) - 1, (1 << 64) - 2)
 EXTENDED_ATTRIBUTES = 15
+ALL = 18
 SHORT_NAME = 21
 STREAMS = 22
-_SIZED = (18, 34, 100)
+_SIZED = (ALL, 34, 100)
 """Levels whose size Linux takes for that of the file (`cifs_fattr_to_inode`)."""
 
 
@@ -84,7 +85,12 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
     view = request.chain.view(handle)
     if handle.file.guard is not None and wanted.level in _SIZED:
         handle.file.guard.told(view.stat.size)
-    if wanted.level in (18, 48):
+    if handle.is_posix and wanted.level in (ALL, posix.LEVEL):
+        # Linux asks so at a seek to the end and for a mapping (`cifs_get_file_info` in
+        # fs/smb/client/inode.c), and then believes in the mode that its mounts have for all files.
+        is_plain = wanted.level == ALL and request.is_alone
+        handle.file.is_misjudged = is_plain and handle.node.kind is Kind.FILE
+    if wanted.level in (ALL, 48):
         names = handle.share.store.told_name(handle.node) or ()
         view.path = "\\" + "\\".join([to_wire(name, posix=handle.is_posix) for name in names])
     view.access = handle.access

@@ -110,6 +110,8 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
     handle.id = request.connection.house.new_handle_id()
     handle.process = request.header.process
     session.add_handle(handle)
+    if plan.access & _OF_BYTES:
+        handle.file.is_misjudged = False  # Linux asks for the mode of what it opens
     request.chain.file_id = handle.id, handle.id
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
     node.first = None
@@ -437,9 +439,14 @@ def close(request: Request) -> Reply:
     wants_attributes, file_id = wire.decode_close(request.message)
     handle = request.handle(file_id)
     body = wire.CLOSED
+    is_misjudged = handle.file.is_misjudged and request.is_alone
     if wants_attributes:
         view = request.chain.view(handle)
         size = fscc.size_of(view.stat)
         body = wire.encode_close(view.times, view.allocated, size, view.attributes)
     request.require_session().close_handle(handle)
+    if is_misjudged and wants_attributes:
+        # It is closed. But told so, Linux would believe what it knows of the file for another
+        # second, the wrong mode too (`smb2_close_getattr` in fs/smb/client/smb2ops.c).
+        raise Refusal(Status.FILE_CLOSED)
     return Reply(body)
