@@ -405,8 +405,7 @@ def _check_mounts(registry: Registry) -> list[Check]:
                 checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.state is MountState.LEFT_OUT:
                 found = f"{where} is not mounted: {known.reason}"
-                again = f"{known.mount.host}:{known.mount.guest}"
-                hint = f"if that is meant, `quicksand-tui mount {entry.name} {again}` mounts it"
+                hint = f"if that is meant, `quicksand-tui mount {entry.name} HOST:GUEST` mounts it"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.reason:
                 checks.append(Check("mounts", Level.NOTE, f"{where} is served anew: {why}"))

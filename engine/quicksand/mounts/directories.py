@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from quicksand.host.files import read_json, write_json
 from quicksand.host.paths import Paths
 from quicksand.mounts.mount import Mount
 
+LINKS_MAX = 40
+"""Links in a path, as Linux has it (path_resolution(7))."""
 REMEMBERED_MAX = 256
 """Directories that are remembered of one sandbox; of more, the first are forgotten."""
 DEPTH_MAX = 2048
@@ -64,11 +66,12 @@ class Known:
         return cls(path=path, device=device, inode=inode, boot=boot)
 
 
-def find(mount: Mount) -> Known:
-    """The directory that a person has just named, wherever the links in its path lead. Blocks for
-    I/O. Raises MountError."""
+def find(mount: Mount, written: Collection[str] = ()) -> Known:
+    """The directory that a person has just named, wherever the links in its path lead. A link that
+    lies in one of the directories ``written``, which a guest may write (paths without links), is
+    not followed: nobody knows whose it is. Blocks for I/O. Raises MountError."""
     try:
-        path = os.path.realpath(mount.host, strict=True)
+        path = _resolve(mount, written)
         descriptor = _walk(path)
     except OSError as error:
         raise _not_possible(mount, error) from error
@@ -77,6 +80,37 @@ def find(mount: Mount) -> Known:
     finally:
         os.close(descriptor)
     return Known(path=path, device=found.st_dev, inode=found.st_ino, boot=boot_id())
+
+
+def _resolve(mount: Mount, written: Collection[str]) -> str:
+    """The path of a mount without links. Raises OSError, MountError."""
+    left = mount.host.split("/")[::-1]
+    at, links = "/", 0
+    while left:
+        name = left.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = os.path.dirname(at)  # noqa: PTH120 - a text
+            continue
+        below = os.path.join(at, name)  # noqa: PTH118 - a text
+        if not os.path.islink(below):  # noqa: PTH114 - a text
+            at = below
+            continue
+        links += 1
+        if links > LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = os.readlink(below)  # noqa: PTH115 - a text
+        for place in written:
+            if f"{at}/".startswith(f"{place.rstrip('/')}/"):
+                raise MountError(
+                    f"{mount.host} leads through {below}, a link in a directory that the sandbox "
+                    f"may write: it may have made it. It leads to {target}",
+                    hint="name the directory itself, if that is meant",
+                )
+        left += target.split("/")[::-1]
+        at = "/" if target.startswith("/") else at
+    return at
 
 
 def _not_possible(mount: Mount, error: OSError) -> MountError:
@@ -101,7 +135,7 @@ def opened(mount: Mount, known: Known) -> Iterator[int]:
             raise MountError(
                 f"{mount.host} is not what was mounted: {link} is a link now, which a guest may "
                 "have made, and is not followed",
-                hint="look where it leads; if that is meant, `quicksand-tui mount` mounts it",
+                hint="look where it leads; if that is meant, `quicksand-tui mount` mounts that one",
             ) from error
         raise _not_possible(mount, error) from error
     try:
@@ -139,14 +173,16 @@ def _first_link(path: str) -> str:
 # Our own directories
 
 
-def check_directory(mount: Mount, places: Paths, known: Known | None = None) -> Known:
-    """The directory of a mount: ``known``, or else what its path leads to. Blocks for I/O.
+def check_directory(
+    mount: Mount, places: Paths, known: Known | None = None, *, written: Collection[str] = ()
+) -> Known:
+    """The directory of a mount: ``known``, or else what its path leads to (`find`). Blocks for I/O.
 
     Raises MountError if there is none, if it is another than ``known``, and if it is ours: nothing
     at or below our own directories is given to a guest, and what holds them only to be read. They
     are told by what they are, not by their names.
     """
-    wanted = known or find(mount)
+    wanted = known or find(mount, written)
     with opened(mount, wanted) as descriptor:
         line = list(_upwards(descriptor))
     for place in filter(None, (places.data, places.cache, places.runtime, places.memory)):
@@ -232,10 +268,11 @@ class Directories:
             self._write(mount, known)
         return known
 
-    def choose(self, mount: Mount) -> Known:
+    def choose(self, mount: Mount, written: Collection[str] = ()) -> Known:
         """The directory of a mount that a person asks for at this moment; it is what is meant by
-        its path from now on. Blocks for I/O. Raises MountError, HostError."""
-        known = check_directory(mount, self._places)
+        its path from now on. ``written``: what the sandbox may write just now. Blocks for I/O.
+        Raises MountError, HostError."""
+        known = check_directory(mount, self._places, written=written)
         if self._read().get(mount.host) != known:
             self._write(mount, known)
         return known

@@ -11,7 +11,7 @@ from quicksand.errors import ConfigError, MountError, QuicksandError, StateError
 from quicksand.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
-from quicksand.mounts.directories import Directories
+from quicksand.mounts.directories import Directories, Known
 from quicksand.mounts.left_out import note_left_out, read_left_out
 from quicksand.mounts.mount import CIFS, NINEP, Mount
 from quicksand.mounts.mounter import Mounter
@@ -67,6 +67,12 @@ class Mounts:
     def _directories(self) -> Directories:
         return Directories(self._place().mounted, self._life.registry.paths)
 
+    def _choose(self, mount: Mount) -> Known:
+        """Blocks for I/O. Raises MountError, HostError."""
+        shares = read_shares(self._machine())
+        written = [one.known.path for one in shares if one.known and not one.mount.readonly]
+        return self._directories().choose(mount, written)
+
     def list(self) -> Sequence[MountHandle]:
         machine = self._machine()
         served = [
@@ -97,7 +103,7 @@ class Mounts:
             )
         mounting.check_possible(record.config)
         async with self._life.registry.history(self._life.id).locked():
-            known = await asyncio.to_thread(self._directories().choose, mount)
+            known = await asyncio.to_thread(self._choose, mount)
             share = await mounting.add_mount(self._machine(), mount, known, self._guest.request)
         return _handle_of(share.mount, share.is_served)
 

@@ -53,6 +53,8 @@ async def test_a_link_that_the_guest_put_in_place_of_a_mount_is_never_followed(
         state, reason = states(vm)[BELOW]
         assert state == MountState.LEFT_OUT
         assert f"{above}/sub is a link" in reason
+        with pytest.raises(MountError, match=f"leads through {above}/sub, a link"):
+            await vm.mount(above / "sub", "/mnt/other")
 
         await vm.stop()
         await vm.start()

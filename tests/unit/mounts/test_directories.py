@@ -66,6 +66,33 @@ def test_a_link_above_it_is_not_followed(known: Directories, nested: Mount, tmp_
         known.check(nested)
 
 
+def test_a_link_that_the_sandbox_may_have_made_is_not_followed_at_a_persons_word(
+    known: Directories, nested: Mount, tmp_path: Path
+) -> None:
+    plant(nested)
+    above = str(tmp_path / "above")
+    for link in ("../outside", str(tmp_path / "outside"), "sub-moved/../../outside"):
+        Path(nested.host).unlink()
+        Path(nested.host).symlink_to(link)
+        with pytest.raises(MountError, match=f"{nested.host}, a link.* leads to {link}"):
+            known.choose(nested, [above])
+    assert known.choose(nested, [f"{above}-other"]).path == str(tmp_path / "outside")
+    (tmp_path / "way").symlink_to("above/sub-moved")
+    by_link = replace(nested, host=str(tmp_path / "way"))
+    assert known.choose(by_link, [above]).path == f"{nested.host}-moved", "a link of the host's"
+
+
+@pytest.mark.parametrize("link", ["loop", ".", "above/../above", "//", "/./tmp/.."])
+def test_links_are_resolved_as_the_system_does(nested: Mount, tmp_path: Path, link: str) -> None:
+    (tmp_path / "loop").symlink_to(link)
+    mount = replace(nested, host=str(tmp_path / "loop"))
+    if link == "loop":
+        with pytest.raises(MountError, match="cannot be mounted"):
+            find(mount)
+    else:
+        assert find(mount).path == os.path.realpath(tmp_path / "loop")
+
+
 def test_another_directory_in_its_place_is_not_it_until_a_person_says_so(
     known: Directories, nested: Mount
 ) -> None:
