@@ -38,9 +38,10 @@ tools: setup
 agent:           ## build the guest agent (needs Rust; users do not)
 	@sh guest-agent/build.sh
 
-soak: tools      ## the tests that take longer than CI allows, and fresh draws for property tests
+soak: tools      ## what takes longer than CI allows: slow tests, fresh draws for property tests, all as a plain user
 	@$(VENV_PYTHON) -m pytest -m soak tests
 	@$(VENV_PYTHON) -m pytest -n 2 --hypothesis-profile=fresh -m hypothesis tests/unit
+	@$(VENV_PYTHON) scripts/plain_user.py
 
 screenshots: setup ## the README's pictures, from real sandboxes
 	@$(VENV_PYTHON) scripts/screenshots.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import sys
 
 YOUNG_MAX = 20_000
@@ -10,9 +11,18 @@ YOUNG_MAX = 20_000
 importing what a command needs makes fifty thousand, none of them garbage."""
 
 
+def no_core_files() -> None:
+    """Let nothing of this process, nor of those that it starts, get into a core file: there are
+    tokens in it. (quicksand.qemu.keeper_parts.bounds has the same; the engine is imported later.)
+    """
+    most = 0 if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+
+
 def main() -> None:
     """Run the command line; without arguments on a terminal, the app."""
     gc.set_threshold(YOUNG_MAX)
+    no_core_files()
     from quicksand_tui.cli.main import run
 
     code = run(sys.argv[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,8 +12,10 @@ from pathlib import Path
 from quicksand.errors import QuicksandError
 from quicksand.host.files import is_locked
 from quicksand.host.footprint import Footprint
+from quicksand.host.listing import ANY_ID, own_directories, own_files
 from quicksand.host.paths import Paths
-from quicksand.host.removal import id_of, remove
+from quicksand.host.removal import id_of, remove, why_not_ours
+from quicksand.images.initrd import list_initrds, set_aside
 from quicksand.images.store import REMOVED
 from quicksand.layout import sandbox_dir
 from quicksand.registry import Registry
@@ -49,8 +51,12 @@ COST = {
 }
 """What removing each kind costs, for people."""
 
-CACHED_VERDICTS = ("accelerators.json", "qemu-versions.json", "verified")
-INITRDS = "initrd"
+VERDICTS = re.compile(r"(?:accelerators|qemu-versions)\.json")
+CHECKED = "verified"
+"""Files with verdicts in the cache, and the directory with one of those for each boot."""
+
+DOOMED = re.compile(rf"{re.escape(REMOVED)}[0-9a-f]{{8,64}}")
+LOCKS = re.compile(r"[0-9a-f]{32}\.lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +87,19 @@ class Cleaner:
         """What could be removed, and the space it would free. Blocks for I/O."""
         cache, starting = self._paths.cache, self._why_not()
         trash = [found.root for store in self._stores for found in store.trash()]
-        trash += [place for found in self._removed.list() for place in found.places]
-        found = [
+        for found in self._removed.list():
+            if not why_not_ours(found.root):
+                trash += found.places
+        verdicts = own_files(cache, VERDICTS) + own_directories(cache / CHECKED, ANY_ID)
+        heaps = [
             self._heap(Waste.TEMPLATES, self._templates(), starting),
             self._heap(Waste.SPARES, self._spares()),
             self._heap(Waste.INITRDS, self._initrds(), starting),
-            self._heap(Waste.VERDICTS, [cache / name for name in CACHED_VERDICTS]),
+            self._heap(Waste.VERDICTS, verdicts),
             self._heap(Waste.TRASH, trash),
-            self._heap(Waste.LEFTOVERS, _inside(self._paths.images, REMOVED)),
+            self._heap(Waste.LEFTOVERS, own_directories(self._paths.images, DOOMED)),
         ]
-        return [heap for heap in found if heap.paths]
+        return [heap for heap in heaps if heap.paths]
 
     @staticmethod
     def _heap(kind: Waste, paths: Sequence[Path], kept: str = "") -> Heap:
@@ -104,7 +113,7 @@ class Cleaner:
             if entry.status is Status.STARTING:
                 return f"the sandbox {entry.name!r} is just starting"
         root = templates_dir(self._paths)
-        if any(is_locked(lock) for lock in _inside(root, suffix=".lock")):
+        if any(is_locked(lock) for lock in own_files(root, LOCKS)):
             return "a template is being made"
         return ""
 
@@ -123,7 +132,7 @@ class Cleaner:
             if entry.run is not None
             for word in entry.run.qemu_command
         }
-        return [p for p in _inside(self._paths.cache / INITRDS) if str(p) not in used]
+        return [p for p in list_initrds(self._paths.cache) if str(p) not in used]
 
     def clean(self, heaps: Sequence[Heap]) -> int:
         """Remove these; returns the bytes that were freed. What cannot be removed stays."""
@@ -172,9 +181,10 @@ class Cleaner:
     def _clean_initrds(self, heap: Heap) -> None:
         """Rename the initrds first, then look for starts: a start that begins later makes a new
         initrd, and one that began before is seen, so its initrd is renamed back."""
-        aside = {path: path.with_name(f".{secrets.token_hex(8)}") for path in heap.paths}
-        for path, new in aside.items():
-            path.rename(new)
+        aside = {}
+        for path in set(heap.paths) & set(list_initrds(self._paths.cache)):
+            aside[path] = set_aside(path)
+            path.rename(aside[path])
         is_used = self._why_not() != ""
         for path, new in aside.items():
             if is_used:
@@ -199,19 +209,7 @@ def _empty(store: SaveStore, ids: set[str]) -> None:
 def _remove(heap: Heap) -> None:
     for path in heap.paths:
         with contextlib.suppress(OSError):  # the others are still removed
-            if not path.is_dir() or path.is_symlink():
-                path.unlink(missing_ok=True)
-            elif id_of(path.name):
+            if id_of(path.name):
                 remove(path)
             else:
-                for inner in path.iterdir():
-                    remove(inner)
-                path.rmdir()
-
-
-def _inside(directory: Path, prefix: str = "", suffix: str = "") -> list[Path]:
-    try:
-        found = sorted(directory.iterdir())
-    except OSError:
-        return []
-    return [p for p in found if p.name.startswith(prefix) and p.name.endswith(suffix)]
+                path.unlink()

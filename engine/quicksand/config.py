@@ -386,7 +386,8 @@ class SandboxConfig:
         "--publish",
         metavar="HOST:GUEST",
         label="Ports",
-        help="Forward a TCP port of 127.0.0.1; HOST 0 takes a free one. May be repeated.",
+        help="Forward a TCP port of 127.0.0.1 (not of ::1) to one at which the guest listens on "
+        "all addresses, not on its own 127.0.0.1; HOST 0 takes a free one. May be repeated.",
         hint="host:guest, as in 8080:80, 0:22; host 0 takes a free one",
         is_usual=True,
         split=lambda text: re.findall(r"[^,\s]+", text),
@@ -400,9 +401,10 @@ class SandboxConfig:
         (),
         "-v",
         "--mount",
-        metavar="HOST:GUEST[:ro]",
+        metavar="HOST:GUEST[:ro|:protect]",
         label="Mounts",
-        help="Mount a directory of the host; :ro for read-only, :9p for 9p. May be repeated.",
+        help="Mount a directory of the host; :ro for read-only, :protect if what programs here run "
+        "by themselves (git's hooks, …) is to be, :9p for 9p. May be repeated.",
         hint="host:guest, as in ./data:/mnt/data, ~/src:/src:ro",
         limit=4000,
         split=_split_arguments,

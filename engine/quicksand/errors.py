@@ -24,6 +24,7 @@
     │   └── ImageNotFound (RuntimeError)
     ├── MachineError                      the VM failed
     │   ├── QemuDiedError                 QEMU ended by itself
+    │   ├── UnfitGuestError               others were to start from it, and it is unfit
     │   ├── GuestPanicError               the guest's kernel panicked
     │   ├── BootTimeoutError (TimeoutError)
     │   └── DisplayError                  its screen cannot be reached, or says what makes no sense
@@ -184,6 +185,10 @@ class MachineError(QuicksandError):
     def __str__(self) -> str:
         text = super().__str__()
         return f"{text}\n{self.log.rstrip()}" if self.log.strip() else text
+
+
+class UnfitGuestError(MachineError):
+    """A guest that others were to start from is not what it must be."""
 
 
 class QemuDiedError(MachineError):

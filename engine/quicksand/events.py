@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from quicksand.errors import QemuDiedError, QuicksandError
-from quicksand.layout import runtime_dir
+from quicksand.layout import MachineDir, runtime_dir
+from quicksand.oversized import why_oversized
 from quicksand.qemu.qmp import Monitor
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Status
@@ -24,6 +25,9 @@ class EventKind(StrEnum):
     DISK_FULL = "disk_full"
     """The host's disk is full. The VM is paused and loses nothing; it resumes when there is
     space."""
+    OVERSIZED = "oversized"
+    """QEMU has taken more of the host's memory than the sandbox may have. The VM is paused and
+    loses nothing; ``detail`` says how much it is."""
     DISK_ERROR = "disk_error"
     RESET = "reset"
     """The guest rebooted."""
@@ -72,7 +76,7 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
         else:
             try:
                 async for message in monitor.events():
-                    event = _translate(message)
+                    event = _translate(message, machine)
                     if event is not None:
                         yield event
             finally:
@@ -90,8 +94,10 @@ def _reverted(registry: Registry, sandbox_id: str) -> Event:
     return Event(kind=EventKind.REVERTED, time=time.time(), detail=origin)
 
 
-def _translate(message: dict[str, Any]) -> Event | None:
+def _translate(message: dict[str, Any], machine: MachineDir) -> Event | None:
     name, data = message.get("event"), message.get("data") or {}
+    if name == "STOP" and (why := why_oversized(machine)):
+        return Event(kind=EventKind.OVERSIZED, time=time.time(), detail=why)
     if name == "BLOCK_IO_ERROR":
         kind = EventKind.DISK_FULL if data.get("nospace") else EventKind.DISK_ERROR
         return Event(kind=kind, time=time.time(), detail=str(data.get("reason", ""))[:200])

@@ -10,11 +10,17 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from quicksand.agent import values
-from quicksand.agent.channel import Channel
+from quicksand.agent import raw, values
+from quicksand.agent.channel import ALL_OUTPUT, Channel
 from quicksand.agent.session import Session
 from quicksand.agent.wire import Stream
-from quicksand.errors import AgentProtocolError, AgentUnreachableError, ConfigError, QuicksandError
+from quicksand.errors import (
+    AgentProtocolError,
+    AgentUnreachableError,
+    ConfigError,
+    QuicksandError,
+    StateError,
+)
 
 KEEP_MAX = 64 * 1024 * 1024
 """Bytes of each stream that `Sandbox.execute` keeps; callbacks get all of it."""
@@ -30,7 +36,8 @@ STDIN_CHUNK = 256 * 1024
 """Bytes of a file that are read at once."""
 
 StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
-"""What can be sent to a command's stdin or written to a file; text is encoded as UTF-8."""
+"""What can be sent to a command's stdin or written to a file. Text is encoded as UTF-8; what
+`os.fsdecode` has made of other bytes becomes these bytes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,45 +188,76 @@ def command_params(
     env: Mapping[str, str] | None,
     exclusive: bool = False,
 ) -> dict[str, Any]:
-    """The agent's parameters for a command or terminal. Raises ConfigError for a bad one."""
+    """The agent's parameters for a command or terminal: as text, or in base64 where that is not
+    UTF-8. Raises ConfigError for a bad one."""
+    variables = dict(env or {})
+    words = [command] if isinstance(command, str) else list(command)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise ConfigError(f"command must be a string or a list of strings, not {command!r:.200}")
+    for text in (*words, shell, cwd or "", user or "", *variables, *variables.values()):
+        if not isinstance(text, str):
+            raise ConfigError(f"what a command gets must be text, not {text!r:.200}")
+        if "\0" in text:
+            raise ConfigError(
+                "a command, its directory and its environment must not contain a NUL character"
+            )
     params: dict[str, Any] = {"exclusive": True} if exclusive else {}
     if isinstance(command, str):
-        params |= {"command": command, "shell": shell}
-    elif command and all(isinstance(word, str) for word in command):
-        params["argv"] = list(command)
+        params |= raw.parameter("command", command) | raw.parameter("shell", shell)
     else:
-        raise ConfigError(f"command must be a string or a list of strings, not {command!r:.200}")
+        params |= _words(words)
+    if cwd is not None:
+        params |= raw.parameter("cwd", cwd)
+    if user is not None:
+        params["user"] = user
+    params |= _variables(variables)
     if timeout is not None:
         if not timeout > 0:
             raise ConfigError(f"timeout must be above 0 seconds or None, not {timeout!r}")
         if timeout != float("inf"):
             params["timeout"] = timeout
-    optional = {"cwd": cwd, "user": user, "env": dict(env) if env else None}
-    params |= {key: value for key, value in optional.items() if value is not None}
-    if any("\0" in text for text in _texts(params)):
-        raise ConfigError(
-            "a command, its directory and its environment must not contain a NUL character"
-        )
     return params
 
 
-def _texts(value: object) -> list[str]:
-    match value:
-        case str():
-            return [value]
-        case list():
-            return [text for item in value for text in _texts(item)]
-        case dict():
-            return [text for pair in value.items() for item in pair for text in _texts(item)]
-        case _:
-            return []
+def _words(command: Sequence[str]) -> dict[str, list[str]]:
+    if all(map(raw.is_utf8, command)):
+        return {"argv": list(command)}
+    return {"argv_b64": [raw.coded(word, "a word of the command") for word in command]}
+
+
+def _variables(env: Mapping[str, str]) -> dict[str, Any]:
+    params: dict[str, Any] = {}
+    for name, value in env.items():
+        if raw.is_utf8(name) and raw.is_utf8(value):
+            params.setdefault("env", {})[name] = value
+        elif not name or "=" in name:
+            raise ConfigError(f"{name!r} is not a name of a variable")
+        else:
+            item = raw.coded(f"{name}={value}", f"the variable {name!r}")
+            params.setdefault("env_b64", []).append(item)
+    return params
+
+
+def open_command(
+    session: Session, method: str, params: dict[str, Any], *, streams: tuple[Stream, ...]
+) -> Channel:
+    """Send a request with `command_params`. Raises as `Session.open`; StateError for bytes that are
+    not UTF-8 if the guest's agent is too old for them: it would take no notice of them."""
+    if any(key.endswith("_b64") for key in params) and not session.can("command_bytes"):
+        raise StateError(
+            "the guest's agent is older than commands that are not UTF-8",
+            hint="stop the sandbox and start it again",
+        )
+    return session.open(method, params, streams=streams)
 
 
 async def spawn(
     session: Session, params: dict[str, Any], *, stdin: bool, detach: bool = False
 ) -> Command:
-    """Start a command. Raises AgentRefusedError when it cannot be started."""
-    channel = session.open("execute_stream", {**params, "stdin": stdin, "detach": detach})
+    """Start a command. Raises AgentRefusedError when it cannot be started, and as
+    `open_command`."""
+    params = {**params, "stdin": stdin, "detach": detach}
+    channel = open_command(session, "execute_stream", params, streams=ALL_OUTPUT)
     try:
         reply = await channel.opened()
     except BaseException:
@@ -310,17 +348,34 @@ async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterato
 
 
 async def iterate_chunks(source: StdinSource) -> AsyncIterator[bytes]:
-    """Yield the bytes of a source in pieces. Files are read in a thread."""
-    if isinstance(source, str):
-        yield source.encode()
-    elif isinstance(source, bytes | bytearray | memoryview):
-        yield bytes(source)
+    """Yield the bytes of a source in pieces. Files are read in a thread. Raises ConfigError for
+    what is neither text nor bytes."""
+    if isinstance(source, str | bytes | bytearray | memoryview):
+        yield to_bytes(source)
     elif isinstance(source, AsyncIterable):
         async for chunk in source:
-            yield chunk
+            yield to_bytes(chunk)
     elif isinstance(source, io.IOBase) or hasattr(source, "read"):
         while chunk := await asyncio.to_thread(source.read, STDIN_CHUNK):
-            yield chunk
+            yield to_bytes(chunk)
     else:
         for chunk in source:
-            yield chunk
+            yield to_bytes(chunk)
+
+
+def to_bytes(chunk: object) -> bytes:
+    """Return text or bytes as bytes. Raises ConfigError for text that no bytes stand for, and for
+    any other type."""
+    if isinstance(chunk, str):
+        return raw.encode(chunk, "the input")
+    if isinstance(chunk, bytes):
+        return chunk
+    if isinstance(chunk, bytearray | memoryview):
+        return bytes(chunk)
+    raise ConfigError(f"input must be bytes or text, not {type(chunk).__name__}")
+
+
+def checked(source: StdinSource) -> StdinSource:
+    """Return a source whose text is encoded, so that this does not fail halfway. Raises as
+    `to_bytes`."""
+    return to_bytes(source) if isinstance(source, str) else source

@@ -6,22 +6,28 @@ from __future__ import annotations
 import base64
 import binascii
 import builtins
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.agent import extents, values
+from quicksand.agent import extents, raw, values
 from quicksand.agent.channel import Channel
 from quicksand.agent.extents import Extent
 from quicksand.agent.session import CODE_MAX, Session
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError, AgentRefusedError, ConfigError
-from quicksand.execution import StdinSource, iterate_chunks
+from quicksand.execution import StdinSource, checked, iterate_chunks
+
+COPIES = "copies"
+"""The capability of agents that write files without their holes, set times and make hard links."""
 
 LIST_PAGE = 1000
 LIST_MAX = 1_000_000
 LIST_TEXT_MAX = 64 * 1024 * 1024
 """Bytes of all names and link targets that `list` returns, at most."""
+
+IDENTITY_MAX = 40
+"""Bytes: two hexadecimal numbers of 64 bits and a colon are 33."""
 
 READ_MAX = 256 * 1024 * 1024
 """Bytes that `read` returns, at most; `stream` has no limit."""
@@ -48,6 +54,13 @@ class GuestFile:
     """Unix time."""
     target: str | None = None
     """Where a symlink points."""
+    mtime_ns: int = 0
+    """Unix time in nanoseconds."""
+    identity: str = ""
+    """The same for all hard links to one file; "" for a file with one name, and if the agent is too
+    old to report it."""
+    links: int = 1
+    """Its hard links; 1 if the agent is too old to report them."""
 
     @property
     def is_dir(self) -> bool:
@@ -69,6 +82,9 @@ class GuestFile:
                 gid=values.whole(value["gid"]),
                 mtime=values.whole(value["mtime_ns"]) / 1e9,
                 target=target,
+                mtime_ns=values.whole(value["mtime_ns"]),
+                identity=values.text(value.get("identity", ""), IDENTITY_MAX),
+                links=values.whole(value.get("links", 1)),
             )
         except (AssertionError, KeyError, ValueError) as error:
             raise AgentProtocolError(
@@ -143,11 +159,13 @@ class GuestFiles:
         parents: bool = False,
         append: bool = False,
         exclusive: bool = False,
+        mtime_ns: int | None = None,
     ) -> int:
         """Write a file; returns the bytes written. An old file stays until all has arrived.
 
         ``content`` may be bytes, text, an open file or an (async) iterable of bytes. ``parents``
-        creates missing directories, ``exclusive`` refuses to replace a file.
+        creates missing directories, ``exclusive`` refuses to replace a file. ``mtime_ns`` is the
+        time of its last change, in nanoseconds since 1970; an older agent leaves it out.
         """
         params: dict[str, Any] = {
             **_path("path", path),
@@ -156,8 +174,29 @@ class GuestFiles:
             "parents": parents,
             "append": append,
             "exclusive": exclusive,
+            "mtime_ns": mtime_ns,
         }
-        channel = (await self._session()).open("file_write", params, streams=())
+        return await self._write(await self._session(), params, checked(content))
+
+    async def write_extents(
+        self,
+        path: str,
+        content: AsyncIterable[Extent],
+        *,
+        mode: int | None = None,
+        mtime_ns: int | None = None,
+    ) -> int:
+        """Write a file of which only what is not holes is sent, in rising order; the last extent
+        marks its end. Returns the bytes of data. An old file stays until all has arrived. An older
+        agent gets zeros for the holes, and leaves the time out."""
+        session = await self._session()
+        params: dict[str, Any] = {**_path("path", path), "mode": mode, "mtime_ns": mtime_ns}
+        if not session.can(COPIES):
+            return await self._write(session, params, extents.with_zeros(content))
+        return await self._write(session, {**params, "sparse": True}, extents.encode(content))
+
+    async def _write(self, session: Session, params: dict[str, Any], content: StdinSource) -> int:
+        channel = session.open("file_write", params, streams=())
         try:
             await self._send(channel, content)
             reply = await channel.reply
@@ -225,9 +264,24 @@ class GuestFiles:
         flags = {"mode": mode, "parents": parents, "exist_ok": exist_ok}
         await self._request("file_mkdir", {**_path("path", path), **flags})
 
-    async def symlink(self, path: str, target: str) -> None:
-        """Make ``path`` a symlink to ``target``."""
-        await self._request("file_symlink", {**_path("path", path), **_path("target", target)})
+    async def symlink(self, path: str, target: str, *, mtime_ns: int | None = None) -> None:
+        """Make ``path`` a symlink to ``target``; ``mtime_ns`` is that of `write`."""
+        params = {**_path("path", path), **_path("target", target), "mtime_ns": mtime_ns}
+        await self._request("file_symlink", params)
+
+    async def link(
+        self, path: str, existing: str, *, overwrite: bool = True, follow: bool = False
+    ) -> None:
+        """Make ``path`` a hard link to the file ``existing``, or to what that leads to if it is a
+        symlink and ``follow`` is set. Code "not_found" if the agent is too old for it."""
+        names = {**_path("from", existing), **_path("to", path)}
+        await self._request("file_link", {**names, "overwrite": overwrite, "follow": follow})
+
+    async def set_mtime(self, path: str, mtime_ns: int) -> None:
+        """Set when a file, a directory or a symlink itself was last changed, in nanoseconds since
+        1970. An older agent leaves it as it is."""
+        if (await self._session()).can(COPIES):
+            await self._request("file_set_time", {**_path("path", path), "mtime_ns": mtime_ns})
 
     async def chmod(self, path: str, mode: int) -> None:
         """Set permission bits."""
@@ -252,25 +306,20 @@ async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:
 
 
 def _path(key: str, path: str) -> dict[str, str]:
-    """A path as a parameter: as text, or in base64 if it is not UTF-8."""
+    """A path as a parameter: as text, or in base64 if it is not UTF-8. Raises ConfigError."""
     if not isinstance(path, str) or "\0" in path:
         raise ConfigError(f"{path!r} is no path")
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        raw = path.encode("utf-8", "surrogateescape")
-        return {f"{key}_b64": base64.b64encode(raw).decode("ascii")}
-    return {key: path}
+    return raw.parameter(key, path)
 
 
 def _decode(value: dict[str, Any], key: str) -> str:
     encoded = value.get(f"{key}_b64")
     if isinstance(encoded, str):
         try:
-            raw = base64.b64decode(encoded, validate=True)
+            name = base64.b64decode(encoded, validate=True)
         except binascii.Error as error:
             raise ValueError(str(error)) from error
-        return values.bounded(raw.decode("utf-8", "surrogateescape"))
+        return values.bounded(name.decode("utf-8", "surrogateescape"))
     return values.text(value[key])
 
 

@@ -51,6 +51,7 @@ class KeeperCheck:
 
 def _adopt(registry: Registry, record: Record, runtime: RuntimeDir, run: RunState) -> bool:
     """Start a keeper that adopts the QEMU of ``run``; returns whether there is a keeper now."""
+    from quicksand.qemu.backlog import widen_backlogs
     from quicksand.qemu.binaries import find_binaries
     from quicksand.qemu.process import LAUNCH_TIMEOUT_S, LEAN, LINE_MAX, keeper_environment
 
@@ -73,6 +74,7 @@ def _adopt(registry: Registry, record: Record, runtime: RuntimeDir, run: RunStat
         if select.select([process.stdout], [], [], LAUNCH_TIMEOUT_S)[0]:
             words = os.read(process.stdout.fileno(), LINE_MAX).split()
     if words[:1] == [b"started"]:
+        widen_backlogs(run.qemu_pid, run.forwarded)
         publish_state(runtime.current(), replace(run, keeper_pid=int(words[1])))
     return is_locked(runtime.keeper_lock)
 

@@ -23,9 +23,10 @@
                                 with a display screen.png, a small picture of it
         console.log[.1]         the guest's console, the last two pieces
         qemu.log[.1]            QEMU's stderr, the last two pieces
-        exit.json               how the last run ended
+        exit.json               how the last run ended; while it runs, exit.json.tmp is its space
         trash.json              in the trash: its name, when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
+    <data>/sandboxes/.trash/overdue.json    since when which of them are known to be due
 
     <runtime>/<id>/             while it runs; 0700, removed by the keeper
         .quicksand              marks it as quicksand's, and names the sandbox's own directory
@@ -36,6 +37,7 @@
         <number>/               one directory per machine (QEMU): each revert starts a new one
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           exists while the VM waits for space on the host's disk
+            oversized           exists while the VM is paused because QEMU has too much memory
             tracked             the checkpoint since which the kernel tracks written memory
             loading             an overlay to which QEMU writes while it loads a snapshot
             waiting.json        the machine waits to take over, for a revert to this checkpoint
@@ -49,6 +51,7 @@
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
             smbN.sock.log  the last words of servers of the share that ended
+            smbN.sock.told     what the guest wrote there that programs of the host run
             smbN.sock.traffic  the bytes that the stream has carried
             smb.starts  a byte for each server that was started
             smb.past    its guest may have shares mounted from before its checkpoint
@@ -58,13 +61,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import PathError
 from quicksand.host.files import map_os_errors
-from quicksand.host.paths import SOCKET_PATH_MAX, Paths, make_private_dir
+from quicksand.host.paths import (
+    SOCKET_PATH_MAX,
+    Paths,
+    is_for_all,
+    make_private_dir,
+)
 from quicksand.host.removal import make_marked, remove
 from quicksand.mounts.mount import MOUNTS_MAX
 
@@ -171,8 +180,21 @@ class SandboxDir:
         return self.root / "exit.json"
 
     @property
+    def reserved_exit(self) -> Path:
+        """Made by the keeper at a start (keeper_parts/files.py): space for `exit`."""
+        return self.root / "exit.json.tmp"
+
+    @property
     def trashed(self) -> Path:
         return self.root / "trash.json"
+
+    @property
+    def mounted(self) -> Path:
+        return self.root / "mounted.json"
+
+    @property
+    def left_out(self) -> Path:
+        return self.root / "left-out.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +214,10 @@ class MachineDir:
     @property
     def disk_full(self) -> Path:
         return self.root / "disk-full"
+
+    @property
+    def oversized(self) -> Path:
+        return self.root / "oversized"
 
     @property
     def tracked(self) -> Path:
@@ -243,6 +269,9 @@ class MachineDir:
 
     def share_traffic(self, number: int) -> Path:
         return self.root / f"smb{number}.sock.traffic"
+
+    def share_told(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock.told"
 
     def share_record(self, number: int) -> Path:
         return self.root / f"smb{number}.json"
@@ -311,7 +340,7 @@ class RuntimeDir:
         Raises PathError if the paths of its sockets would be too long, OSError."""
         self.check_length()
         if not self.root.exists():
-            self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_dir(self.root.parent)
             make_marked(self.root, of=self.of)
         found = self.machine(machine)
         found.root.mkdir(mode=0o700)
@@ -334,12 +363,14 @@ class RuntimeDir:
 
 
 def _make_elsewhere(place: Path) -> Path:
-    if not place.is_dir() or place.is_symlink():
-        # Sandboxes of earlier versions may have it where other users can write too.
-        if not place.parent.is_dir():
-            make_private_dir(place.parent)
-        make_marked(place)
-    return place
+    """Make a directory for memory files in another place, unless it exists, and return it. Raises
+    PathError if somebody else has made it or what leads to it, OSError."""
+    if not is_for_all(place.parent):  # as sandboxes of earlier versions had it, in /dev/shm itself
+        make_private_dir(place.parent)
+    if not os.path.lexists(place):
+        with map_os_errors(place):
+            make_marked(place)
+    return make_private_dir(place)
 
 
 def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:

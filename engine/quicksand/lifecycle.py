@@ -22,10 +22,12 @@ from quicksand.errors import (
     MachineError,
     QemuDiedError,
 )
+from quicksand.guest_clock import Reading, put_right, read_clock
+from quicksand.guest_network import network_notices
 from quicksand.host.files import map_os_errors, tail
 from quicksand.host.paths import make_private_dir
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.live_machine import LiveMachine, remove_quietly, why_gone
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.planning import (
@@ -38,11 +40,12 @@ from quicksand.planning import (
     plan_machine,
 )
 from quicksand.progress import Progress
+from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import plan
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
 from quicksand.registry import Registry, publish_state
-from quicksand.sandbox_records import Record
+from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.records import Node, new_id
@@ -89,8 +92,13 @@ async def boot(
     else:
         watch.note = templates.refusal or "there was no template of this machine yet"
     machine = await _start(registry, record, lock, watch, parts)
-    await make_in_background(templates)
+    await make_in_background(templates, beside=machine.run.qemu_pid)
     return machine
+
+
+def _publish(machine: MachineDir, run: RunState) -> None:
+    widen_backlogs(run.qemu_pid, run.forwarded)
+    publish_state(machine, run)
 
 
 async def _start(
@@ -163,18 +171,15 @@ async def _start(
             watch.mode = "checkpoint" if origin is None else "template"
             run = replace(run, token=token)
             link.renew_token(token)
+        clock = None
         if memory is None:
-            await _await_agent(record, place, process, link)
-            if not record.committed:
-                # Its disk may hold the identity of the image, or of the sandbox it was cloned from.
-                params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
-                session = await link.session()
-                await session.request("set_identity", params, timeout=IDENTITY_S)
+            clock = await _meet_agent(record, place, process, link)
         await mounts.finish(machine_dir, link.request)
+        said = "" if clock is None else await put_right(await link.session(), clock)
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, head, node))
         watch.lap("connect_agent_s")
-        publish_state(machine_dir, run)
+        await asyncio.to_thread(_publish, machine_dir, run)
         watch.lap("post_boot_s")
         undo.pop_all()
     return LiveMachine(
@@ -184,7 +189,12 @@ async def _start(
         process=process,
         link=link,
         image=parts.image,
-        notices=mounts.notices,
+        notices=(
+            *mounts.notices,
+            *network_notices(record.config.network_mode),
+            *([said] if said else []),
+        ),
+        clock=said,
     )
 
 
@@ -196,6 +206,21 @@ def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node
     node = import_node(origin, place) if origin is not None else History(place).find(str(at))
     check_disk_and_image(place, node)
     return node
+
+
+async def _meet_agent(
+    record: Record, place: SandboxDir, process: OwnedProcess, link: AgentLink
+) -> Reading:
+    """Wait until the agent of a guest that boots has answered, and give a new sandbox its identity;
+    returns the guest's clock at the agent's answer. Raises as `_await_agent`, AgentError."""
+    await _await_agent(record, place, process, link)
+    session = await link.session()
+    clock = await read_clock(session)
+    if not record.committed:
+        # Its disk may hold the identity of the image, or of the sandbox it was cloned from.
+        params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
+        await session.request("set_identity", params, timeout=IDENTITY_S)
+    return clock
 
 
 async def _await_agent(

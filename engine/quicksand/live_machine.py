@@ -11,13 +11,13 @@ from pathlib import Path
 
 from quicksand.agent.link import AgentLink
 from quicksand.boot_timing import BootTiming
+from quicksand.ends import find_panic
 from quicksand.errors import GuestPanicError, QemuDiedError, QuicksandError
 from quicksand.host.files import is_locked, tail
 from quicksand.host.removal import remove
 from quicksand.images.resolve import ResolvedImage
 from quicksand.layout import SandboxDir, remove_memory
 from quicksand.qemu.process import OwnedProcess
-from quicksand.registry import find_panic
 from quicksand.sandbox_records import Record, RunState
 
 END_POLL_S = 0.01
@@ -36,6 +36,8 @@ class LiveMachine:
     image: ResolvedImage
     notices: tuple[str, ...] = ()
     """What the start could not do, in words: a mount, or the desktop that did not come in time."""
+    clock: str = ""
+    """What was wrong with the guest's clock, in words, which are one of the notices, too."""
 
 
 def remove_quietly(path: Path) -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.boot_timing import Stopwatch
-from quicksand.config import VNC_PORT_HINT, NetworkMode, PortForward
+from quicksand.config import VNC_PORT_HINT, Accelerator, NetworkMode, PortForward
 from quicksand.errors import ImageError, PortInUseError
 from quicksand.host.arch import Architecture
 from quicksand.host.memory import check_memory
+from quicksand.host.tick_rate import tick_rate_khz
 from quicksand.images.initrd import compose_initrd
 from quicksand.images.resolve import ImageResolver, ResolvedImage
 from quicksand.layout import SandboxDir, layer_name
@@ -39,6 +40,8 @@ class Parts:
     status: AcceleratorStatus
     initrd: Path
     """The image's initrd with the agent added."""
+    tsc_khz: int | None
+    """See `Machine`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +69,14 @@ async def gather_parts(
     binaries = await asyncio.to_thread(find_binaries, arch.value)
     lap("load_runtime_s")
     status = await choose_accelerator(binaries, record.config.accel, arch)
+    tsc_khz = None
+    if status.accelerator is Accelerator.TCG and arch is Architecture.X86_64:
+        tsc_khz = await asyncio.to_thread(tick_rate_khz)
     check_memory(record.config.memory_bytes)
     lap("detect_accelerator_s")
-    return Parts(image=image, arch=arch, binaries=binaries, status=status, initrd=initrd)
+    return Parts(
+        image=image, arch=arch, binaries=binaries, status=status, initrd=initrd, tsc_khz=tsc_khz
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,7 @@ def plan_machine(
         incoming=at is not None and at.tier.is_incoming,
         halted=at is not None and not at.tier.is_incoming,
         cpus=config.cpus,
+        tsc_khz=parts.tsc_khz,
         boot=Boot(
             kernel=image.kernel,
             initrd=parts.initrd,

@@ -10,13 +10,14 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from quicksand.config import check_name
+from quicksand.ends import crash_reason, write_end
 from quicksand.errors import (
     NameTakenError,
     PathError,
@@ -24,16 +25,17 @@ from quicksand.errors import (
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.host.ageing import NOTE
 from quicksand.host.files import (
     is_locked,
     lock_within,
     map_os_errors,
     read_json,
-    tail,
     write_json,
 )
 from quicksand.host.paths import Paths, make_private_dir
 from quicksand.host.processes import PROC, Kind, holders_of, is_same_place, processes_of
+from quicksand.host.regular import NotAFileError
 from quicksand.host.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.layout import (
     MachineDir,
@@ -42,8 +44,8 @@ from quicksand.layout import (
     runtime_dir,
     sandbox_dir,
 )
+from quicksand.oversized import why_oversized
 from quicksand.sandbox_records import LOCK_WAIT_S, Entry, Record, RunState, Status, is_id
-from quicksand.text import printable
 
 if TYPE_CHECKING:
     from quicksand.snapshots.checkpoint import Checkpoint
@@ -52,9 +54,11 @@ if TYPE_CHECKING:
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""
-NOBODY_TOLD = "it is unknown how it ended: the host went down, or all its processes were killed"
 DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
-PANIC_MARK = "Kernel panic - not syncing"
+
+
+class LockUnusableError(PathError):
+    """What has the name of a sandbox's lock is no file, so nobody holds it."""
 
 
 class Registry:
@@ -63,6 +67,8 @@ class Registry:
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
         self._histories: dict[str, History] = {}
+        self.expired: tuple[str, ...] = ()
+        """Names of the sandboxes that `reap` has removed from the trash for good."""
 
     def history(self, id_: str) -> History:
         """The history of a sandbox; the same object each time, since it caches what it has read."""
@@ -145,20 +151,24 @@ class Registry:
     def inspect(self, id_: str) -> Entry | None:
         """The state of one sandbox; None if it does not exist."""
         place = sandbox_dir(self.paths, id_)
+        name = id_
         try:
-            live = is_locked(place.lock)
+            lock = _look_at_lock(place)
             record = Record.from_json(read_json(place.record))
             if record.id != id_:
                 raise ValueError(f"bad record: it is of the sandbox {record.id!r}")
+            name = record.name
+            if isinstance(lock, OSError):
+                raise lock
         except FileNotFoundError:
             return None  # not yet, or being removed
         except (OSError, ValueError) as error:
-            return Entry(id=id_, name=id_, status=Status.BROKEN, record=None, error=str(error))
-        if live:
+            return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=str(error))
+        if lock:
             return self._inspect_live(record)
         if not record.committed:
             return None
-        reason = self._crash_reason(place)
+        reason = crash_reason(place)
         status = Status.CRASHED if reason else Status.STOPPED
         return Entry(id=id_, name=record.name, status=status, record=record, error=reason)
 
@@ -170,6 +180,9 @@ class Registry:
         status, reason = Status.RUNNING, ""
         if run is None:
             status, reason = self._without_state(record)
+        elif why := why_oversized(machine):
+            # Whoever works on it leaves it paused, as if the user had paused it.
+            status, reason, run = Status.PAUSED, why, replace(run, paused=True)
         elif machine.disk_full.exists():
             status, reason = Status.PAUSED, DISK_FULL
         elif run.paused:
@@ -197,19 +210,6 @@ class Registry:
         return Status.UNREACHABLE, (
             f"QEMU runs, but its sockets in {runtime.root} are gone; `kill` ends it"
         )
-
-    @staticmethod
-    def _crash_reason(place: SandboxDir) -> str:
-        """Why the last run ended without being asked to; "" if it ended well."""
-        try:
-            ended = read_json(place.exit)
-            panic = find_panic(place)
-        except FileNotFoundError:
-            # Every run creates logs, and its keeper finally writes exit.json.
-            return NOBODY_TOLD if place.qemu_log.exists() else ""
-        except (OSError, ValueError) as error:
-            return f"how it ended cannot be read: {error}"
-        return panic or _how_it_ended(ended)
 
     # Making and removing
 
@@ -272,7 +272,10 @@ class Registry:
         lock = None
         if place.root.exists():
             with map_os_errors(place.lock):
-                lock = lock_within(place.lock, 0.5)
+                # It would be made, and that never in a stranger's directory.
+                if not os.path.lexists(place.lock):
+                    require_ours(place.root)
+                lock = self._take(place)
         if not place.root.exists():
             if lock is not None:
                 os.close(lock)
@@ -280,6 +283,19 @@ class Registry:
         if lock is None:
             raise StateError("the sandbox is running, or somebody is just starting it")
         return lock
+
+    def _take(self, place: SandboxDir) -> int | None:
+        try:
+            return lock_within(place.lock, 0.5)
+        except NotAFileError as error:
+            name = place.root.name
+            with contextlib.suppress(OSError, ValueError):
+                name = str(read_json(place.record)["name"])
+            raise LockUnusableError(
+                f"{place.lock} cannot be locked: {error.strerror}",
+                hint="move it away, and a new one is made; or remove the sandbox: "
+                f"`quicksand-tui rm -f {name}`",
+            ) from error
 
     def save(self, record: Record) -> None:
         """Write a record to disk. Raises DiskSpaceError, PathError."""
@@ -293,7 +309,7 @@ class Registry:
         lock = None
         try:
             lock = self.lock(id_)
-        except StateError:
+        except (StateError, LockUnusableError):
             if not stuck or processes_of(sandbox_dir(self.paths, id_).root):
                 raise
         try:
@@ -321,7 +337,7 @@ class Registry:
                 if not place.exit.exists() and place.qemu_log.exists():
                     name = runtime.current().name if runtime.current().root.exists() else ""
                     ended = {"code": None, "asked": True, "machine": name, "unix_time": time.time()}
-                    write_json(place.exit, ended)
+                    write_end(place, ended)
                 self.clear_runtime(id_)
             finally:
                 os.close(lock)
@@ -342,7 +358,8 @@ class Registry:
     def _remove_locked(self, id_: str) -> None:
         from quicksand.trash import remove_for_good
 
-        self.clear_runtime(id_)
+        with contextlib.suppress(PathError):  # `doctor` names what is not ours there
+            self.clear_runtime(id_)
         remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
 
     def reap(self) -> builtins.list[str]:
@@ -367,7 +384,7 @@ class Registry:
         with contextlib.suppress(QuicksandError, OSError):
             sweep_staging(self.paths.sandboxes)
         with contextlib.suppress(QuicksandError, OSError):
-            Trash(self.paths).expire()
+            self.expired += tuple(gone.name for gone in Trash(self.paths).expire())
         return reaped
 
     def _reap_one(self, id_: str) -> bool:
@@ -405,13 +422,16 @@ class Registry:
     def strangers(self) -> dict[Path, str]:
         """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
         are never touched."""
+        from quicksand.trash import trash_dir
+
         found = {}
-        roots = [self.paths.runtime, self.paths.sandboxes]
+        roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
         roots += [self.paths.memory] if self.paths.memory is not None else []
         for root in roots:
             for name in _entries(root):
                 path = root / name
                 ours = name.startswith(".") and root == self.paths.sandboxes
+                ours = ours or (name == NOTE and root == trash_dir(self.paths))
                 if not ours and (why := why_not_ours(path)):
                     found[path] = why
         return found
@@ -448,31 +468,17 @@ class Registry:
             os.close(lock)
 
 
+def _look_at_lock(place: SandboxDir) -> bool | OSError:
+    """Whether a process holds the sandbox's lock; the error if it cannot be opened."""
+    try:
+        return is_locked(place.lock)
+    except OSError as error:
+        return error
+
+
 def taken_hint(name: str) -> str:
     """What to do if a sandbox has the name already."""
     return f"choose another, or `quicksand-tui rm {name}` first"
-
-
-def _how_it_ended(ended: dict[str, Any]) -> str:
-    """Why QEMU ended, from the keeper's exit.json; "" if it was asked to or ended normally."""
-    code = ended.get("code")
-    if ended.get("asked") or code == 0:
-        return ""
-    if code is None:
-        return "QEMU ended with an unknown status, since its keeper was killed"
-    if isinstance(code, int) and code < 0:
-        with contextlib.suppress(ValueError):
-            return f"QEMU was ended by {signal.Signals(-code).name}"
-    return f"QEMU ended with status {code}"
-
-
-def find_panic(place: SandboxDir) -> str:
-    """The guest kernel's panic message on the console, or "" if there is none."""
-    log = tail(place.console_log, limit=16 * 1024)
-    if PANIC_MARK not in log:
-        return ""
-    line = log[log.rindex(PANIC_MARK) :].splitlines()[0]
-    return printable(line[:200])
 
 
 def _entries(path: Path) -> list[str]:

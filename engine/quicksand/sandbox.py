@@ -318,6 +318,7 @@ class Sandbox(Desktop):
         *,
         type: str = CIFS,  # noqa: A002 - as the field of Mount
         fsync: bool = True,
+        protect: bool = False,
     ) -> MountHandle:
         """Mount a directory of the host in the running guest, until it is unmounted or the VM
         stops. What was mounted stays so when the sandbox is reverted; what the guest still has open
@@ -325,11 +326,13 @@ class Sandbox(Desktop):
 
         ``guest`` is an absolute path; the directory is made if it is missing. A ``readonly`` mount
         cannot be changed, not even by root in the guest. Without ``fsync`` (`Mount.fsync`) many
-        small files are made faster, and less is safe from a power failure of the host. Raises
+        small files are made faster, and less is safe from a power failure of the host. With
+        ``protect`` (`Mount.protect`) the guest cannot change git's hooks and the like. Raises
         ConfigError, MountError if the directory cannot be served or mounted, StateError if the
         sandbox is not running or has no network card.
         """
-        return await self._mounts.add(Mount(str(host), guest, readonly, type, fsync=fsync))
+        mount = Mount(str(host), guest, readonly, type, fsync=fsync, protect=protect)
+        return await self._mounts.add(mount)
 
     async def unmount(self, handle: MountHandle | str, *, force: bool = False) -> None:
         """Take a mount away, given its handle or the guest's path. With ``force`` it is gone even
@@ -340,7 +343,8 @@ class Sandbox(Desktop):
 
     @property
     def active_mounts(self) -> builtins.list[MountHandle]:
-        """The directories that are mounted at this moment. Blocks for a few small files."""
+        """The directories that are mounted at this moment, not those that the guest is still being
+        asked to mount. Blocks for a few small files."""
         return [*self._mounts.list()]
 
     # Finding others
@@ -408,13 +412,16 @@ class Sandbox(Desktop):
         its processes are killed and the result has ``timed_out`` set and the output so far. The
         callbacks receive decoded text as it arrives and may be coroutine functions. An
         ``exclusive`` command is refused while another command runs. At most `KEEP_MAX` bytes of
-        each stream are kept in the result (quicksand/execution.py).
+        each stream are kept in the result (quicksand/execution.py). Bytes that are not UTF-8, in
+        the command, ``cwd``, ``shell``, ``env`` and a text for ``stdin``, are written as
+        `os.fsdecode` makes them.
 
         Raises ConfigError for a bad command or timeout, AgentRefusedError if the command cannot be
         started (no such user or directory), StateError, MachineError, AgentUnreachableError if the
         guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
         reverted meanwhile. Cancelling ends the command.
         """
+        source = None if stdin is None else execution.checked(stdin)
         running = await self.spawn(
             command,
             timeout=timeout,
@@ -425,7 +432,7 @@ class Sandbox(Desktop):
             env=env,
             stdin=stdin is not None,
         )
-        return await execution.run(running, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr)
+        return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
 
     async def spawn(
         self,
@@ -794,7 +801,7 @@ class Sandbox(Desktop):
     def notices(self) -> tuple[str, ...]:
         """Warnings: about the save that ``image`` names, that this user did not make it on this
         host, and which of its options were left out; after a start, which directories could not be
-        mounted because they are gone."""
+        mounted because they are gone, and that a guest with the full network finds no names."""
         return (*self._notices, *self._life.notices)
 
     @property

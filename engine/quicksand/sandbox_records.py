@@ -136,6 +136,12 @@ class RunState:
     vnc_port: int | None = None
     """The host port at which the screen is served, too."""
 
+    @property
+    def forwarded(self) -> tuple[int, ...]:
+        """The host's ports that lead into the guest."""
+        ports = tuple(host for host, _ in self.forwards)
+        return ports if self.http_port is None else (*ports, self.http_port)
+
     def to_json(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}
 
@@ -174,7 +180,8 @@ class Entry:
     run: RunState | None = None
     """None unless it is running or paused."""
     error: str = ""
-    """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by a full host disk; "" otherwise."""
+    """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by the keeper: by a full host disk, or
+    for its memory; "" otherwise."""
 
     @property
     def is_live(self) -> bool:

@@ -13,7 +13,7 @@ from quicksand.agent.channel import Channel
 from quicksand.agent.session import Session
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError
-from quicksand.execution import ExitStatus, command_params
+from quicksand.execution import ExitStatus, command_params, open_command
 
 LISTED_MAX = 1000
 NAME_MAX = 64
@@ -138,7 +138,7 @@ class Shell:
 
     @classmethod
     async def _attached(cls, session: Session, method: str, params: dict[str, Any]) -> Shell:
-        channel = session.open(method, params, streams=(Stream.STDOUT,))
+        channel = open_command(session, method, params, streams=(Stream.STDOUT,))
         try:
             reply = await channel.opened()
             try:

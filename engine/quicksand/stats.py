@@ -17,7 +17,8 @@ from quicksand.guest_files import GuestFiles
 from quicksand.guest_traffic import GuestTraffic, read_traffic
 from quicksand.host.footprint import allocated_size
 from quicksand.host.paths import paths
-from quicksand.layout import sandbox_dir
+from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.oversized import qemu_memory, too_much, why_oversized
 from quicksand.sandbox_records import Entry
 
 PROCESSES_MAX = 10_000
@@ -34,6 +35,12 @@ class HostUsage:
     disk: int
     """Bytes that the sandbox's directory occupies on disk."""
     uptime_s: float
+    memory: int = 0
+    """Bytes of memory of QEMU's own, in RAM or in swap: without what is read from files."""
+    memory_bound: int | None = None
+    """Bytes of it beyond which the sandbox is paused; None if that is not watched."""
+    oversized: str = ""
+    """Why it is beyond its size, if it is: it has more of the host's memory than it may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +120,25 @@ async def read_stats(entry: Entry, session: Callable[[], Awaitable[Session]]) ->
 
 def host_usage(entry: Entry) -> HostUsage:
     """What one sandbox uses on the host; all but ``disk`` is 0 if it is not running."""
-    disk = allocated_size(sandbox_dir(paths(), entry.id).root)
+    known_paths = paths()
+    disk = allocated_size(sandbox_dir(known_paths, entry.id).root)
     if entry.run is None:
         return HostUsage(cpu_seconds=0.0, rss=0, disk=disk, uptime_s=0.0)
     cpu, rss = process_usage(entry.run.qemu_pid)
     uptime = max(0.0, time.time() - entry.run.started)
-    return HostUsage(cpu_seconds=cpu, rss=rss, disk=disk, uptime_s=uptime)
+    memory, bound = qemu_memory(entry.run.qemu_pid, entry.run.qemu_command)
+    why = why_oversized(runtime_dir(known_paths, entry.id).current())
+    if not why and bound is not None and memory > bound:
+        why = too_much(memory, bound)
+    return HostUsage(
+        cpu_seconds=cpu,
+        rss=rss,
+        disk=disk,
+        uptime_s=uptime,
+        memory=memory,
+        memory_bound=bound,
+        oversized=why,
+    )
 
 
 def process_usage(pid: int) -> tuple[float, int]:

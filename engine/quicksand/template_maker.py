@@ -1,5 +1,5 @@
 """Making a template: boot a machine, wait until it is idle, take its checkpoint. Run as a program
-(by `make_in_background`), this makes the template for the record on its stdin."""
+(by `make_in_background`), this makes the template that is ordered on its stdin."""
 
 from __future__ import annotations
 
@@ -20,23 +20,28 @@ from quicksand.errors import (
     MachineError,
     QuicksandError,
     StateError,
+    UnfitGuestError,
 )
+from quicksand.guest_clock import read_clock
+from quicksand.guest_fitness import require_fit
 from quicksand.guest_ready import COMMAND_S, READY, run_if_there
 from quicksand.host.files import map_os_errors, sync_dir, try_lock
 from quicksand.host.paths import make_private_dir, paths
 from quicksand.host.removal import make_marked, mark, remove
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
+from quicksand.idle_machine import until_idle
 from quicksand.layout import sandbox_dir
 from quicksand.lifecycle import boot
 from quicksand.live_machine import remove_quietly
 from quicksand.planning import gather_parts, identity
 from quicksand.progress import Progress
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin
 from quicksand.snapshots.taking import take_checkpoint
-from quicksand.templates import TAG, Templates, prune
+from quicksand.templates import TAG, Order, Templates, note_checked, prune
 
 NICENESS = 10
 """The nice(2) value of the program, so that it slows nothing else down."""
@@ -60,6 +65,9 @@ IDLE = 0.9
 """The idle share of the guest's CPU time in a window above which the guest counts as idle."""
 
 WAIT_POLL_S = 0.1
+
+ATTEMPTS = 3
+"""How often a template is made anew whose guest is not fit to be one (guest_fitness.py)."""
 
 WARM_UP = ("true", "cat /etc/hostname", "ls /")
 """Commands that leave a shell and the common libraries in the guest's page cache."""
@@ -105,13 +113,13 @@ async def make_template(
         found = await asyncio.to_thread(templates.find)
         if found is not None:
             return found
-        making = templates.root / f".making-{templates.key}"
-        await in_thread_to_the_end(lambda: remove_quietly(making))
-        make_marked(making)
-        try:
-            await _make(registry, record, making, templates, progress)
-        finally:
-            await in_thread_to_the_end(lambda: remove_quietly(making))
+        for attempt in range(ATTEMPTS):
+            try:
+                await _attempt(registry, record, templates, progress)
+                break
+            except UnfitGuestError:
+                if attempt == ATTEMPTS - 1:
+                    raise
         await in_thread_to_the_end(lambda: prune(templates.root))
         found = await asyncio.to_thread(templates.find)
     if found is None:
@@ -130,6 +138,19 @@ async def _locked(templates: Templates, wait: bool) -> AsyncIterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+async def _attempt(
+    registry: Registry, record: Record, templates: Templates, progress: Progress | None
+) -> None:
+    """Make the template, and leave nothing else. Raises as `make_template`."""
+    making = templates.root / f".making-{templates.key}"
+    await in_thread_to_the_end(lambda: remove_quietly(making))
+    make_marked(making)
+    try:
+        await _make(registry, record, making, templates, progress)
+    finally:
+        await in_thread_to_the_end(lambda: remove_quietly(making))
 
 
 async def _make(
@@ -157,10 +178,14 @@ async def _make(
     finally:
         os.close(lock)
     try:
+        if machine.clock:
+            raise UnfitGuestError(machine.clock)
         session = await machine.link.session()
+        clock = await read_clock(session)
         await _wait_until_ready(session)
         await _settle(session, identity(template))
         await _warm_up(session)
+        await require_fit(session, clock, config.network_mode)
         # Taken while a client is connected: later clients take its place (`restore.wake`).
         node = await take_checkpoint(own, template, TAG)
     finally:
@@ -172,6 +197,7 @@ async def _make(
     def publish() -> None:
         History(place).commit(replace(node, hidden=True))
         with map_os_errors(templates.place.root):
+            note_checked(place.root)
             mark(place.root, as_=templates.key)
             remove(templates.place.root)
             place.root.rename(templates.place.root)
@@ -241,16 +267,22 @@ async def _say(session: Session, command: str) -> str:
     return str(reply.get("stdout", ""))
 
 
+async def _fulfil(order: Order) -> None:
+    if order.beside is not None:
+        await until_idle(*order.beside)
+    await make_template(Registry(paths()), order.record, wait=False)
+
+
 def main() -> int:
-    """Make the template for the record on stdin. Prints nothing; returns the exit code."""
+    """Make the template that is ordered on stdin. Prints nothing; returns the exit code."""
     os.nice(NICENESS)
     try:
-        record = Record.from_json(json.loads(sys.stdin.buffer.read()))
-        asyncio.run(make_template(Registry(paths()), record, wait=False))
+        asyncio.run(_fulfil(Order.from_json(json.loads(sys.stdin.buffer.read()))))
     except (QuicksandError, ValueError):
         return 1
     return 0
 
 
 if __name__ == "__main__":
+    no_core_files()
     sys.exit(main())

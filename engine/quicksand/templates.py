@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,10 @@ from quicksand.errors import QuicksandError
 from quicksand.host.cpu import describe_cpu, read_microcode
 from quicksand.host.files import is_locked, map_os_errors, read_json
 from quicksand.host.footprint import allocated_size
+from quicksand.host.listing import ANY_ID, own_directories
 from quicksand.host.paths import Paths
-from quicksand.host.removal import remove
+from quicksand.host.processes import start_of
+from quicksand.host.removal import remove, require_ours
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.mounts.devices import ninep_of
 from quicksand.planning import Parts, Ports, plan_machine
@@ -36,10 +39,18 @@ from quicksand.snapshots.records import Head
 if TYPE_CHECKING:
     from quicksand.snapshots.origins import Origin
 
-SCHEMA = 9
+KEYS = re.compile(r"[0-9a-f]{32}")
+UNFINISHED = re.compile(r"\.[a-z]+-[0-9a-f]{32}")
+"""The names of templates, and of those that are being made or removed."""
+
+SCHEMA = 10
 """Part of the key; to be raised when the contents of templates change."""
 
 TAG = "template"
+
+CHECKED = "checked"
+"""The file in a template's directory which says that its guest was found fit (guest_fitness.py), as
+a template of this `SCHEMA` must be. Others are never used, and are removed."""
 
 VARIABLE = TEMPLATES.variable
 """Environment variable: OFF boots always, USE makes no templates in the background."""
@@ -108,7 +119,7 @@ class Templates:
         from quicksand.snapshots.history import History
         from quicksand.snapshots.origins import Origin
 
-        if self.refusal:
+        if self.refusal or not is_checked(self.place.root):
             return None
         nodes = [node for node in History(self.place).all_nodes() if node.tag == TAG]
         if not nodes:
@@ -127,15 +138,38 @@ class Templates:
         return is_locked(self.lock)
 
 
-async def make_in_background(templates: Templates) -> None:
-    """Start a separate process that makes the template, without waiting for it.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a process that makes a template is told."""
+
+    record: Record
+    beside: tuple[int, str] | None = None
+    """The process id of the QEMU that is to become idle first, and when that started."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"record": self.record.to_json(), "beside": self.beside}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Order:
+        """Raises ValueError."""
+        try:
+            record, beside = Record.from_json(value["record"]), value["beside"]
+            return cls(record, None if beside is None else (int(beside[0]), str(beside[1])))
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"not an order: {error!r}") from error
+
+
+async def make_in_background(templates: Templates, *, beside: int) -> None:
+    """Start a separate process that makes the template, without waiting for it. It begins when the
+    QEMU with the process id ``beside``, which somebody uses, is idle or has ended.
 
     Does nothing if a process is making it already. Its errors are not reported;
     `quicksand-tui images warm` does the same in the foreground and reports them.
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return
-    await run_later(MAKER, templates.record.to_json())
+    order = Order(templates.record, beside=(beside, start_of(beside)))
+    await run_later(MAKER, order.to_json())
 
 
 async def make_apart(templates: Templates) -> None:
@@ -144,7 +178,7 @@ async def make_apart(templates: Templates) -> None:
     if templates.refusal or TEMPLATES.read() == USE:
         return
     if not templates.is_being_made:
-        await run_to_its_end(MAKER, templates.record.to_json())
+        await run_to_its_end(MAKER, Order(templates.record).to_json())
     while templates.is_being_made:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(LOCK_POLL_S)
 
@@ -153,12 +187,10 @@ def list_templates(paths: Paths) -> list[TemplateInfo]:
     """All templates of this user, the most recently used first. Blocks for I/O."""
     found = []
     root = templates_dir(paths)
-    with contextlib.suppress(FileNotFoundError):
-        for path in root.iterdir():
-            if path.is_dir() and not path.name.startswith("."):
-                # Another process may just be removing it.
-                with contextlib.suppress(FileNotFoundError):
-                    found.append(_inspect(path))
+    for path in own_directories(root, KEYS):
+        # Another process may just be removing it.
+        with contextlib.suppress(FileNotFoundError):
+            found.append(_inspect(path))
     return sorted(found, key=lambda template: template.used, reverse=True)
 
 
@@ -231,26 +263,43 @@ def _key(record: Record, parts: Parts) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
+def note_checked(root: Path) -> None:
+    """Note that the guest of the template in ``root`` was found fit. Raises OSError."""
+    (root / CHECKED).write_text(f"{SCHEMA}\n", encoding="ascii")
+
+
+def is_checked(root: Path) -> bool:
+    """Whether the guest of the template in ``root`` was found fit to be one."""
+    try:
+        return (root / CHECKED).read_text(encoding="ascii").strip() == str(SCHEMA)
+    except (OSError, ValueError):
+        return False
+
+
 def discard(root: Path) -> None:
     """Remove a template's directory, its node.json first. Raises HostError."""
     with map_os_errors(root):
-        for mark in root.glob("checkpoints/*/node.json"):
-            mark.unlink(missing_ok=True)
+        require_ours(root)
+        for directory in own_directories(root / "checkpoints", ANY_ID):
+            (directory / "node.json").unlink(missing_ok=True)
         remove(root)
 
 
 def prune(root: Path, *, kept: int = KEPT) -> None:
-    """Remove all but the ``kept`` most recently used templates, and what processes that died while
-    making one have left."""
-    found = []
-    for path in root.iterdir():
-        if path.name.startswith("."):
+    """Remove all but the ``kept`` most recently used templates, those that were not checked as
+    they are now, and what processes that died while making one have left."""
+    found, useless = [], []
+    for path in own_directories(root, UNFINISHED):
+        with contextlib.suppress(OSError):
             if not is_locked(path.with_name(f"{path.name.rpartition('-')[2]}.lock")):
-                with contextlib.suppress(OSError):
-                    remove(path)
-        elif path.is_dir():
-            found.append((path.stat().st_mtime, path))
-    for _, path in sorted(found, reverse=True)[kept:]:
-        with contextlib.suppress(QuicksandError):
+                remove(path)
+    for path in own_directories(root, KEYS):
+        with contextlib.suppress(FileNotFoundError):
+            if is_checked(path):
+                found.append((path.stat().st_mtime, path))
+            else:
+                useless.append(path)
+    for path in [*useless, *(path for _, path in sorted(found, reverse=True)[kept:])]:
+        with contextlib.suppress(QuicksandError, OSError):
             discard(path)
             path.with_name(f"{path.name}.lock").unlink(missing_ok=True)

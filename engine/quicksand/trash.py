@@ -24,12 +24,15 @@ from pathlib import Path
 from quicksand.config import check_name
 from quicksand.errors import (
     ConfigError,
+    QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.host.ageing import confirm, youngest
 from quicksand.host.files import lock_within, map_os_errors, read_json
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
+from quicksand.host.regular import NotAFileError
 from quicksand.host.removal import remove, require_ours
 from quicksand.layout import SandboxDir, remove_memory
 from quicksand.sandbox_records import LOCK_WAIT_S, Record, is_id
@@ -64,6 +67,16 @@ class TrashedSandbox:
     def until(self) -> float:
         """Unix time after which it may go for good."""
         return self.removed + TRASH_KEPT_S
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether it may go at that time (Unix). Blocks for I/O."""
+        if now <= self.until:
+            return False
+        try:
+            inside = [*self.root.iterdir()]
+        except OSError:  # nobody can tell how old it is
+            return False
+        return now - youngest(self.removed, inside, now) > TRASH_KEPT_S
 
     @property
     def footprint(self) -> Footprint:
@@ -160,14 +173,18 @@ class Trash:
     def locked(self, found: TrashedSandbox) -> Iterator[None]:
         """Lock a sandbox in the trash within the block. Raises SandboxNotFoundError if it is gone,
         StateError if another program works on it, HostError."""
-        lock = None
+        lock, unusable = None, False
         if found.root.exists():
             with map_os_errors(found.root):
-                lock = lock_within(SandboxDir(found.root).lock, LOCK_WAIT_S)
+                require_ours(found.root)  # or else a lock would be made in it
+                try:
+                    lock = lock_within(SandboxDir(found.root).lock, LOCK_WAIT_S)
+                except NotAFileError:
+                    unusable = True  # so nobody holds it
         try:
             if not found.root.exists():
                 raise SandboxNotFoundError(f"the sandbox {found.name!r} is no longer in the trash")
-            if lock is None:
+            if lock is None and not unusable:
                 raise StateError(f"another program is working on {found.name!r} in the trash")
             yield
         finally:
@@ -176,19 +193,33 @@ class Trash:
 
     def empty(self, ids: builtins.list[str]) -> builtins.list[TrashedSandbox]:
         """Remove the sandboxes with these ids for good; returns those that were removed. It is no
-        error if some are gone already. Raises HostError, StateError."""
-        gone = []
+        error if some are gone already. Raises HostError, StateError if one cannot be removed, after
+        removing the others."""
+        gone: builtins.list[TrashedSandbox] = []
+        failure: QuicksandError | None = None
         for found in self.list():
             if found.id in ids:
-                with contextlib.suppress(SandboxNotFoundError), self.locked(found):
-                    remove_for_good(self._paths, found.root)
-                    gone.append(found)
+                try:
+                    with self.locked(found):
+                        remove_for_good(self._paths, found.root)
+                        gone.append(found)
+                except SandboxNotFoundError:
+                    continue
+                except QuicksandError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
         return gone
 
     def expire(self, now: float | None = None) -> builtins.list[TrashedSandbox]:
-        """Remove for good what has been here for longer than TRASH_KEPT_S. Raises as `empty`."""
+        """Remove for good what has been here for longer than TRASH_KEPT_S, and was found so a day
+        ago, too (host/ageing.py). Raises as `empty`."""
         now = time.time() if now is None else now
-        return self.empty([t.id for t in self.list() if t.is_dated and now > t.until])
+        found = self.list()
+        if not found:
+            return []
+        overdue = [t.id for t in found if t.is_dated and t.is_overdue(now)]
+        return self.empty(confirm(self.root, overdue, now))
 
 
 def trash_dir(paths: Paths) -> Path:

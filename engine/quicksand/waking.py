@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import secrets
 import time
 from typing import Any
 
+from quicksand.agent.link import AgentLink
 from quicksand.agent.session import Session
 from quicksand.agent.values import whole
+from quicksand.errors import QuicksandError
 from quicksand.qemu.qmp import Monitor
 
 FIRST_HELLO_S = 2.0
@@ -22,6 +25,9 @@ CLOCK_LATE_S = 0.02
 """Seconds by which a guest's clock may be late; a guest takes a millisecond to set it."""
 CLOCK_TRIES_S = (CLOCK_LATE_S, CLOCK_LATE_S, CLOCK_LATE_S, 0.1, 0.1, 0.1)
 """Seconds by which it may be late after each try: a busy host is content with less in the end."""
+
+CLOCK_S = 2.0
+"""Seconds for all of them together after a plain resume, where the guest helps itself, too."""
 
 IDENTITY_S = 120.0
 """Seconds to wait for ``set_identity``. It may make SSH host keys, and an RSA key takes half a
@@ -66,6 +72,14 @@ async def renew(session: Session, names: dict[str, str], token: dict[str, str]) 
             await session.request("set_identity", names, timeout=IDENTITY_S)
         if token:
             await session.request("rotate_token", token)
+
+
+async def set_clock_soon(link: AgentLink) -> None:
+    """Set the clock of a guest that was resumed. One whose agent does not answer within `CLOCK_S`
+    notices by itself that it has stood still (guest-agent, host_time.rs), less exactly."""
+    with contextlib.suppress(QuicksandError, TimeoutError):
+        async with asyncio.timeout(CLOCK_S):
+            await _set_clock(await link.session())
 
 
 def _is_late(reply: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ use crate::boot_times::BootTimes;
 use crate::channel::Channels;
 use crate::error::{Error, Result};
 use crate::freeze::Freezer;
+use crate::host_time::Watch;
 use crate::identity::Prepared;
 use crate::passwd::{self, User};
 use crate::pause::Programs;
@@ -36,6 +37,8 @@ pub struct Agent {
     pub commands: Gate,
     pub ptys: Ptys,
     pub freezer: Freezer,
+    /// Whoever sets the clock holds it.
+    pub time: Arc<Mutex<Watch>>,
     pub programs: Programs,
     pub mounts_under_way: UnderWay,
     /// The running commands of HTTP clients, which name them by number.
@@ -59,6 +62,7 @@ impl Agent {
             commands: Gate::default(),
             ptys: Ptys::default(),
             freezer: Freezer::default(),
+            time: Arc::default(),
             programs: Programs::default(),
             mounts_under_way: UnderWay::default(),
             http_channels: Channels::default(),
@@ -85,6 +89,14 @@ impl Agent {
         }
     }
 
+    /// Sets the clock to nanoseconds since 1970, as a client says who knows the time.
+    pub fn set_clock_ns(&self, unix_ns: i64) -> io::Result<()> {
+        let mut watch = self.time.lock().unwrap_or_else(PoisonError::into_inner);
+        sys::set_clock_ns(unix_ns)?;
+        watch.forget();
+        Ok(())
+    }
+
     /// The reply to `hello`.
     pub fn hello(&self) -> Value {
         json!({
@@ -99,7 +111,7 @@ impl Agent {
                 "serving_s": self.serving_s.get(),
             },
             "capabilities": [
-                "exec", "pty", "files", "users", "info", "time", "identity", "renew", "disk", "freeze",
+                "exec", "command_bytes", "pty", "files", "copies", "users", "info", "time", "identity", "renew", "disk", "freeze",
                 "shutdown",
             ],
         })

@@ -1,8 +1,10 @@
 //! What to run: checks the parameters of a command and makes a `Launch` of them.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,14 +22,14 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// its home directory.
 #[derive(Debug)]
 pub struct Command {
-    pub argv: Vec<String>,
+    pub argv: Vec<OsString>,
     /// What errors call the program: `shell` or `command`.
     role: &'static str,
-    program: String,
-    cwd: String,
+    program: OsString,
+    cwd: OsString,
     pub user: User,
     user_is_given: bool,
-    env: Vec<(String, String)>,
+    env: Vec<(OsString, OsString)>,
     pub timeout: Option<Duration>,
     pub exclusive: bool,
 }
@@ -37,11 +39,11 @@ impl Command {
     /// parameters are wrong, and with `NotFound` when the user is unknown.
     pub fn from_params(params: &Params, me: &User) -> Result<Self> {
         let mut command = Self::base(params, me)?;
-        match (params.opt_str("command")?, params.opt_strings("argv")?) {
+        match (params.opt_os("command")?, params.opt_os_list("argv")?) {
             (Some(text), None) => {
-                let shell = params.opt_str("shell")?.unwrap_or("/bin/sh").to_owned();
+                let shell = params.opt_os("shell")?.unwrap_or_else(|| "/bin/sh".into());
                 command.role = "shell";
-                command.argv = vec![shell.clone(), "-c".into(), text.to_owned()];
+                command.argv = vec![shell.clone(), "-c".into(), text];
                 command.program = shell;
             }
             (None, Some(argv)) => command.set_argv(argv)?,
@@ -54,15 +56,16 @@ impl Command {
     /// Like `from_params`, but the command runs on a terminal, and without a command it is a login
     /// shell.
     pub fn for_terminal(params: &Params, me: &User) -> Result<Self> {
-        let is_login = params.opt_str("command")?.is_none() && params.opt_strings("argv")?.is_none();
+        let is_login = params.opt_os("command")?.is_none() && params.opt_os_list("argv")?.is_none();
         let mut command = if is_login {
             let mut command = Self::base(params, me)?;
-            let shell = params.opt_str("shell")?.unwrap_or(&command.user.shell).to_owned();
-            let name = shell.rsplit('/').next().unwrap_or(&shell);
+            let shell = params.opt_os("shell")?.unwrap_or_else(|| (&command.user.shell).into());
+            let mut login = OsString::from("-");
+            login.push(Path::new(&shell).file_name().unwrap_or(&shell));
             command.role = "shell";
-            command.argv = vec![format!("-{name}")];
+            command.argv = vec![login];
             command.program = shell;
-            if params.opt_str("cwd")?.is_none() {
+            if params.opt_os("cwd")?.is_none() {
                 command.cwd = existing_home(&command.user);
             }
             command
@@ -81,32 +84,25 @@ impl Command {
             Some(name) if name != me.name => passwd::require_user(name)?,
             _ => me.clone(),
         };
-        let cwd = match params.opt_str("cwd")? {
-            Some(cwd) => cwd.to_owned(),
+        let cwd = match params.opt_os("cwd")? {
+            Some(cwd) => cwd,
             None if given.is_some() => existing_home(&user),
-            None => "/".to_owned(),
+            None => "/".into(),
         };
-        let env = params.string_map("env")?;
-        if let Some((key, _)) = env.iter().find(|(key, _)| key.is_empty() || key.contains('=')) {
-            return Err(Error::BadRequest(format!("env: {key:?} is not a variable name")));
-        }
         Ok(Self {
             argv: Vec::new(),
             role: "command",
-            program: String::new(),
+            program: OsString::new(),
             cwd,
             user_is_given: user.uid != me.uid,
             user,
-            env: env
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect(),
+            env: variables(params)?,
             timeout: params.opt_seconds("timeout")?,
             exclusive: params.flag("exclusive", false)?,
         })
     }
 
-    fn set_argv(&mut self, argv: Vec<String>) -> Result<()> {
+    fn set_argv(&mut self, argv: Vec<OsString>) -> Result<()> {
         match argv.first() {
             Some(program) if !program.is_empty() => {
                 self.program.clone_from(program);
@@ -130,8 +126,8 @@ impl Command {
     /// Whether starting the program may touch a mounted share whose server is gone: the thread that
     /// starts a child waits until it execs.
     fn may_hang(&self) -> bool {
-        let is_local = |path: &str| LOCAL_DIRS.iter().any(|dir| path.starts_with(dir));
-        let is_named = self.program.contains('/');
+        let is_local = |path: &OsStr| LOCAL_DIRS.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
+        let is_named = is_path(&self.program);
         self.cwd != "/"
             || is_named && !is_local(&self.program)
             || !is_named && self.env.iter().any(|(key, _)| key == "PATH")
@@ -151,7 +147,7 @@ impl Command {
         let path = env
             .iter()
             .find(|(key, _)| *key == "PATH")
-            .map_or(PATH, |(_, value)| value);
+            .map_or(OsStr::new(PATH), |(_, value)| value);
         Ok(Launch {
             candidates: self.candidates(path)?,
             argv: self
@@ -161,36 +157,40 @@ impl Command {
                 .collect::<io::Result<_>>()?,
             env: env
                 .iter()
-                .map(|(key, value)| sys::c_string(format!("{key}={value}").as_bytes()))
+                .map(|(key, value)| sys::c_string(&[key.as_bytes(), b"=", value.as_bytes()].concat()))
                 .collect::<io::Result<_>>()?,
             cwd: sys::c_string(self.cwd.as_bytes())?,
             credentials: self.user_is_given.then(|| passwd::credentials(&self.user)),
         })
     }
 
-    fn candidates(&self, path: &str) -> io::Result<Vec<CString>> {
-        if self.program.contains('/') {
-            return Ok(vec![sys::c_string(self.program.as_bytes())?]);
+    fn candidates(&self, path: &OsStr) -> io::Result<Vec<CString>> {
+        let program = self.program.as_bytes();
+        if is_path(&self.program) {
+            return Ok(vec![sys::c_string(program)?]);
         }
-        path.split(':')
-            .map(|dir| if dir.is_empty() { "." } else { dir })
-            .map(|dir| sys::c_string(format!("{dir}/{}", self.program).as_bytes()))
+        path.as_bytes()
+            .split(|byte| *byte == b':')
+            .map(|dir| if dir.is_empty() { b"." } else { dir })
+            .map(|dir| sys::c_string(&[dir, b"/", program].concat()))
             .collect()
     }
 
     /// The default variables, those that are `common` to the whole system beside them, and those of
     /// the client added or in their place.
-    fn environment<'a>(&'a self, common: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
+    fn environment<'a>(&'a self, common: &'a [(OsString, OsString)]) -> Vec<(&'a OsStr, &'a OsStr)> {
         let user = &self.user;
-        let mut env = vec![
+        let mut env = [
             ("PATH", PATH),
             ("HOME", user.home.as_str()),
             ("USER", user.name.as_str()),
             ("LOGNAME", user.name.as_str()),
             ("SHELL", user.shell.as_str()),
             ("LANG", "C.UTF-8"),
-            ("PWD", self.cwd.as_str()),
-        ];
+        ]
+        .map(|(name, value)| (OsStr::new(name), OsStr::new(value)))
+        .to_vec();
+        env.push((OsStr::new("PWD"), &self.cwd));
         for (key, value) in common {
             if !env.iter().any(|(name, _)| name == key) {
                 env.push((key, value));
@@ -220,13 +220,37 @@ impl Command {
     }
 }
 
-/// A user without a home directory starts in the root directory.
-fn existing_home(user: &User) -> String {
-    if std::fs::metadata(&user.home).is_ok_and(|home| home.is_dir()) {
-        user.home.clone()
-    } else {
-        "/".to_owned()
+/// Whether a program is named by its path, and so not looked up in `PATH`.
+fn is_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
+}
+
+/// The variables of the object `env`, and those of the list `env_b64`, whose items are `NAME=value`.
+fn variables(params: &Params) -> Result<Vec<(OsString, OsString)>> {
+    let mut found: Vec<(OsString, OsString)> = params
+        .string_map("env")?
+        .into_iter()
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
+    for item in params.opt_coded("env_b64")?.unwrap_or_default() {
+        let equals = item.iter().position(|byte| *byte == b'=');
+        let equals = equals.ok_or_else(|| wrong("env_b64", "has an item without an equals sign"))?;
+        let [key, value] = [&item[..equals], &item[equals + 1..]].map(|bytes| OsStr::from_bytes(bytes).to_owned());
+        found.push((key, value));
     }
+    match found
+        .iter()
+        .find(|(key, _)| key.is_empty() || key.as_bytes().contains(&b'='))
+    {
+        Some((key, _)) => Err(Error::BadRequest(format!("env: {key:?} is not a variable name"))),
+        None => Ok(found),
+    }
+}
+
+/// A user without a home directory starts in the root directory.
+fn existing_home(user: &User) -> OsString {
+    let is_dir = std::fs::metadata(&user.home).is_ok_and(|home| home.is_dir());
+    if is_dir { &user.home } else { "/" }.into()
 }
 
 #[cfg(test)]
@@ -260,7 +284,33 @@ mod tests {
     }
 
     #[test]
+    fn every_part_of_a_command_may_be_any_bytes() {
+        let coded = |bytes: &[u8]| crate::base64::encode(bytes);
+        let found = command(json!({
+            "argv_b64": [coded(b"/bin/x\xff"), coded(b"\xfe=")],
+            "cwd_b64": coded(b"/tmp/\xfd"),
+            "env": {"A": "a"},
+            "env_b64": [coded(b"\xfc=\xfb=\xfa"), coded(b"B=")],
+        }));
+        let launch = found.unwrap().launch().unwrap();
+        assert_eq!(launch.candidates[0].as_bytes(), b"/bin/x\xff");
+        assert_eq!(launch.argv[1].as_bytes(), b"\xfe=");
+        assert_eq!(launch.cwd.as_bytes(), b"/tmp/\xfd");
+        for variable in [&b"\xfc=\xfb=\xfa"[..], b"A=a", b"B=", b"PWD=/tmp/\xfd"] {
+            assert!(launch.env.iter().any(|set| set.as_bytes() == variable));
+        }
+        let shell = command(json!({"command_b64": coded(b"echo \xff"), "shell_b64": coded(b"/bin/\xff")}));
+        let launch = shell.unwrap().launch().unwrap();
+        assert_eq!(launch.candidates[0].as_bytes(), b"/bin/\xff");
+        assert_eq!(launch.argv[2].as_bytes(), b"echo \xff");
+    }
+
+    #[test]
     fn names_that_are_no_variables_are_refused() {
+        for item in [&b"=x"[..], b"no equals sign"] {
+            let env = json!([crate::base64::encode(item)]);
+            assert!(command(json!({"command": "a", "env_b64": env})).is_err());
+        }
         assert!(command(json!({"command": "a", "env": {"A=B": "c"}})).is_err());
         assert!(command(json!({"command": "a\0b"})).unwrap().launch().is_err());
     }

@@ -1,8 +1,10 @@
 //! `/etc/environment`: the variables that an image sets for whatever is started in it, as the logins
 //! of most distributions do (pam_env(8)). A desktop names its display there.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -10,12 +12,12 @@ const FILE: &str = "/etc/environment";
 /// What is read of the file, in bytes.
 const SIZE_MAX: u64 = 16 * 1024;
 
-/// The variables of the file, which need not exist.
-pub fn read() -> Vec<(String, String)> {
+/// The variables of the file, which need not exist. They may be any bytes.
+pub fn read() -> Vec<(OsString, OsString)> {
     read_file(Path::new(FILE)).map_or_else(Vec::new, |text| parse(&text))
 }
 
-fn read_file(path: &Path) -> Option<String> {
+fn read_file(path: &Path) -> Option<Vec<u8>> {
     // A pipe without a writer must not hold the agent up.
     let file = OpenOptions::new()
         .read(true)
@@ -28,53 +30,63 @@ fn read_file(path: &Path) -> Option<String> {
     }
     let mut text = Vec::new();
     file.take(SIZE_MAX).read_to_end(&mut text).ok()?;
-    String::from_utf8(text).ok()
+    Some(text)
 }
 
 /// Lines of the form `NAME=value`, perhaps with `export` before and quotes around the value. All
 /// others mean nothing.
-fn parse(text: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for line in text.lines() {
-        let line = line.trim();
-        let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else {
+fn parse(text: &[u8]) -> Vec<(OsString, OsString)> {
+    let mut found: Vec<(OsString, OsString)> = Vec::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = line.trim_ascii();
+        let line = line.strip_prefix(b"export ").unwrap_or(line);
+        let Some(equals) = line.iter().position(|byte| *byte == b'=') else {
             continue;
         };
-        if is_name(name) && !value.contains('\0') {
-            found.retain(|(known, _)| known != name);
-            found.push((name.to_owned(), unquote(value).to_owned()));
+        let (name, value) = (&line[..equals], &line[equals + 1..]);
+        if is_name(name) && !value.contains(&0) {
+            let [name, value] = [name, unquote(value)].map(|bytes| OsStr::from_bytes(bytes).to_owned());
+            found.retain(|(known, _)| *known != name);
+            found.push((name, value));
         }
     }
     found
 }
 
-fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with(|first: char| first.is_ascii_digit())
-        && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
+fn is_name(text: &[u8]) -> bool {
+    text.first().is_some_and(|first| !first.is_ascii_digit())
+        && text.iter().all(|byte| *byte == b'_' || byte.is_ascii_alphanumeric())
 }
 
-fn unquote(value: &str) -> &str {
-    ['"', '\'']
-        .iter()
-        .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))
-        .unwrap_or(value)
+fn unquote(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
+        _ => value,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pairs(text: &str) -> Vec<(String, String)> {
-        parse(text)
+    fn pairs(text: &str) -> Vec<(OsString, OsString)> {
+        parse(text.as_bytes())
     }
 
     #[test]
     fn variables_are_read_with_and_without_quotes_and_the_last_one_counts() {
         let text = "# a comment\nDISPLAY=:1\n export A='b c' \nB=\"x=y\"\nDISPLAY=:0\nC=\n";
         let expected = [("A", "b c"), ("B", "x=y"), ("DISPLAY", ":0"), ("C", "")];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected = expected.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         assert_eq!(pairs(text), expected);
+    }
+
+    #[test]
+    fn a_value_may_be_any_bytes_and_takes_no_other_with_it() {
+        let found = parse(b"A=\xff\nB=b\n\xfe=c");
+        let expected = [("A", &b"\xff"[..]), ("B", b"b")];
+        let expected = expected.map(|(name, value)| (OsString::from(name), OsStr::from_bytes(value).to_owned()));
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -253,9 +253,9 @@ fn sooner(planned: Option<Instant>, grace: Duration) -> Option<Instant> {
 }
 
 /// Runs a command and collects its output, for the method `execute`. Fails as `start` does.
-pub async fn collect(agent: &Arc<Agent>, command: Command, input: Option<&str>, ties: Ties<'_>) -> Result<Value> {
+pub async fn collect(agent: &Arc<Agent>, command: Command, input: Option<Vec<u8>>, ties: Ties<'_>) -> Result<Value> {
     let running = start(agent, command, input.is_some()).await?;
-    let stdin = input.map_or(Stdin::None, |text| Stdin::Bytes(text.as_bytes()));
+    let stdin = input.as_deref().map_or(Stdin::None, Stdin::Bytes);
     let (mut stdout, mut stderr) = (Sink::collect(), Sink::collect());
     let outcome = run(running, stdin, [&mut stdout, &mut stderr], ties).await;
     let (stdout, stdout_cut) = stdout.collected();

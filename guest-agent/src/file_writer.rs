@@ -2,8 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -32,6 +32,8 @@ pub struct WriteRequest {
     pub parents: bool,
     pub append: bool,
     pub exclusive: bool,
+    /// The time of the last change that the file gets, in nanoseconds since 1970.
+    pub mtime_ns: Option<i64>,
 }
 
 impl WriteRequest {
@@ -43,6 +45,7 @@ impl WriteRequest {
             parents: params.flag("parents", false)?,
             append: params.flag("append", false)?,
             exclusive: params.flag("exclusive", false)?,
+            mtime_ns: params.opt_i64("mtime_ns")?,
         })
     }
 }
@@ -55,6 +58,7 @@ pub struct FileWriter {
     /// The file that `commit` renames to `target`, or `None` when writing in place.
     temporary: Option<PathBuf>,
     exclusive: bool,
+    mtime_ns: Option<i64>,
     pub bytes: u64,
 }
 
@@ -82,7 +86,8 @@ impl FileWriter {
         if request.append || is_knob(&target) {
             return Self::open_in_place(request, target, owner);
         }
-        let writer = Self::open_beside(target, request.exclusive)?;
+        let mut writer = Self::open_beside(target, request.exclusive)?;
+        writer.mtime_ns = request.mtime_ns;
         let kept = old.as_ref();
         let owner = owner.or(kept.map(|old| (old.uid(), old.gid())));
         let mode = request.mode.or(kept.map(|old| old.mode() & 0o7777)).unwrap_or(0o644);
@@ -107,6 +112,7 @@ impl FileWriter {
             target,
             temporary: None,
             exclusive: false,
+            mtime_ns: request.mtime_ns,
             bytes: 0,
         };
         writer.set_attributes(owner, request.mode)?;
@@ -129,6 +135,7 @@ impl FileWriter {
             target,
             temporary: Some(temporary),
             exclusive,
+            mtime_ns: None,
             bytes: 0,
         })
     }
@@ -159,9 +166,41 @@ impl FileWriter {
         Ok(())
     }
 
+    /// Writes at a position at or after the end of what was written so far. Fails with `BadRequest`
+    /// when that leaves a hole in a file that is written in place.
+    pub fn write_at(&mut self, bytes: &[u8], position: u64) -> Result<()> {
+        if self.temporary.is_none() {
+            self.require_no_hole(position)?;
+            return self.write(bytes);
+        }
+        let written = self.file.write_all_at(bytes, position);
+        written.map_err(|error| about(&self.target, error))?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes the file end there, perhaps with a hole. Fails as `write_at`.
+    pub fn end_at(&mut self, size: u64) -> Result<()> {
+        if self.temporary.is_none() {
+            return self.require_no_hole(size);
+        }
+        self.file.set_len(size).map_err(|error| about(&self.target, error))
+    }
+
+    fn require_no_hole(&self, position: u64) -> Result<()> {
+        if position == self.bytes {
+            return Ok(());
+        }
+        let path = self.target.display();
+        Err(Error::BadRequest(format!("{path}: cannot have holes")))
+    }
+
     /// Puts the new file in place and returns its size in bytes. The file is as durable as any that
     /// a program in the guest writes: clients call `sync` when they need more.
     pub fn commit(&mut self) -> Result<u64> {
+        if let Some(mtime_ns) = self.mtime_ns {
+            sys::set_mtime(self.file.as_fd(), mtime_ns).map_err(|error| about(&self.target, error))?;
+        }
         if let Some(temporary) = self.temporary.take() {
             let renamed = sys::rename(&temporary, &self.target, !self.exclusive);
             if let Err(error) = renamed {
@@ -200,6 +239,7 @@ mod tests {
             parents: false,
             append: false,
             exclusive: false,
+            mtime_ns: None,
         }
     }
 

@@ -50,10 +50,21 @@ pub async fn call(method: &str, params: &Params) -> Result<Value> {
             let target = params
                 .opt_bytes("target")?
                 .ok_or_else(|| wrong("target", "is required"))?;
+            let mtime_ns = params.opt_i64("mtime_ns")?;
             Box::new(move || {
-                let result = std::os::unix::fs::symlink(OsStr::from_bytes(&target), &path);
+                let made = std::os::unix::fs::symlink(OsStr::from_bytes(&target), &path);
+                let result = made.and_then(|()| mtime_ns.map_or(Ok(()), |time| sys::set_mtime_of(&path, time)));
                 done(result.map_err(|error| about(&path, error)))
             })
+        }
+        "file_link" => {
+            let (from, to) = (params.path("from")?, params.path("to")?);
+            let (overwrite, follow) = (params.flag("overwrite", true)?, params.flag("follow", false)?);
+            Box::new(move || done(link(&from, &to, overwrite, follow).map_err(|e| about_rename(e, &from, &to))))
+        }
+        "file_set_time" => {
+            let (path, mtime_ns) = (params.path("path")?, params.i64("mtime_ns")?);
+            Box::new(move || done(sys::set_mtime_of(&path, mtime_ns).map_err(|error| about(&path, error))))
         }
         "file_chmod" => {
             let path = params.path("path")?;
@@ -75,6 +86,22 @@ pub async fn call(method: &str, params: &Params) -> Result<Value> {
         _ => return Err(Error::Method(method.to_owned())),
     };
     blocking::run(job).await
+}
+
+/// Makes `to` a hard link to the file `from`; a file that is there is replaced at once.
+fn link(from: &Path, to: &Path, overwrite: bool, follow: bool) -> io::Result<()> {
+    match sys::link(from, to, follow) {
+        Err(error) if overwrite && error.kind() == ErrorKind::AlreadyExists => {}
+        result => return result,
+    }
+    let beside = to.with_file_name(format!(".quicksand-{}", sys::random_hex::<6>()?));
+    sys::link(from, &beside, follow)?;
+    let renamed = sys::rename(&beside, to, true);
+    // Renaming does nothing where both are the same file already.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => renamed.and(Err(error)),
+        _ => renamed,
+    }
 }
 
 /// An error of a system call on `path`.
@@ -117,6 +144,10 @@ fn describe(meta: &Metadata, path: &Path) -> Map<String, Value> {
         .saturating_mul(1_000_000_000)
         .saturating_add(meta.mtime_nsec());
     entry.insert("mtime_ns".into(), mtime_ns.into());
+    if meta.nlink() > 1 && !meta.is_dir() {
+        entry.insert("links".into(), meta.nlink().into());
+        entry.insert("identity".into(), format!("{:x}:{:x}", meta.dev(), meta.ino()).into());
+    }
     if meta.is_symlink()
         && let Ok(target) = fs::read_link(path)
     {
@@ -290,6 +321,70 @@ mod tests {
                 .await
                 .is_ok()
         );
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[tokio::test]
+    async fn hard_links_are_made_told_and_replace_only_files() {
+        let dir = scratch("links");
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        fs::write(&a, "a").unwrap();
+        fs::write(&b, "b").unwrap();
+        let alone = run("file_stat", json!({"path": a})).await.unwrap();
+        assert_eq!(alone.get("links"), None);
+        let refused = run("file_link", json!({"from": a, "to": b, "overwrite": false})).await;
+        assert_eq!(refused.unwrap_err().code(), "exists");
+        // The second time, both are the same file already.
+        for _ in 0..2 {
+            run("file_link", json!({"from": a, "to": b})).await.unwrap();
+        }
+        assert_eq!(fs::read(&b).unwrap(), b"a");
+        let [first, second] = [&a, &b].map(|path| json!({"path": path}));
+        let (first, second) = (
+            run("file_stat", first).await.unwrap(),
+            run("file_stat", second).await.unwrap(),
+        );
+        assert_eq!((&first["links"], &first["identity"]), (&json!(2), &second["identity"]));
+        fs::create_dir(dir.join("d")).unwrap();
+        assert!(run("file_link", json!({"from": a, "to": dir.join("d")})).await.is_err());
+        let link = dir.join("link");
+        run("file_symlink", json!({"path": link, "target": "a"})).await.unwrap();
+        for (follow, is_symlink) in [(true, false), (false, true)] {
+            let to = dir.join(format!("to-{follow}"));
+            run("file_link", json!({"from": link, "to": to, "follow": follow}))
+                .await
+                .unwrap();
+            assert_eq!(fs::symlink_metadata(to).unwrap().is_symlink(), is_symlink);
+        }
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 6, "nothing else is left");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[tokio::test]
+    async fn times_are_set_to_the_nanosecond_and_of_links_themselves() {
+        let dir = scratch("times");
+        let link = dir.join("link");
+        fs::write(dir.join("file"), "x").unwrap();
+        for (mtime_ns, seconds, rest) in [
+            (1_234_567_890_123_456_789i64, 1_234_567_890, 123_456_789),
+            (-1, -1, 999_999_999),
+        ] {
+            let _ = fs::remove_file(&link);
+            run(
+                "file_symlink",
+                json!({"path": link, "target": "file", "mtime_ns": mtime_ns}),
+            )
+            .await
+            .unwrap();
+            run("file_set_time", json!({"path": dir, "mtime_ns": mtime_ns}))
+                .await
+                .unwrap();
+            for path in [&link, &dir] {
+                let meta = fs::symlink_metadata(path).unwrap();
+                assert_eq!((meta.mtime(), meta.mtime_nsec()), (seconds, rest));
+            }
+            assert!(fs::metadata(&link).unwrap().mtime() > 1_500_000_000);
+        }
         fs::remove_dir_all(dir).unwrap();
     }
 

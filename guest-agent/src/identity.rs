@@ -49,14 +49,6 @@ fn open_random() -> io::Result<OwnedFd> {
     sys::open(c"/dev/random", libc::O_RDWR)
 }
 
-/// Sets the clock to the parameter `unix_ns`, in nanoseconds.
-pub fn set_time(params: &Params) -> Result<Value> {
-    let unix_ns = params.i64("unix_ns")?;
-    let before = sys::unix_ns();
-    sys::set_clock_ns(unix_ns).map_err(|error| Error::io("clock", error))?;
-    Ok(json!({"before_ns": before, "after_ns": sys::unix_ns()}))
-}
-
 /// struct rand_pool_info of linux/random.h, with room for its bytes.
 #[repr(C)]
 struct Entropy {

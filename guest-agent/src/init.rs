@@ -28,6 +28,7 @@ pub fn run(init_s: f64) -> ! {
     };
     mounts::mount_kernel_filesystems();
     sys::open_missing_streams(&[c"/dev/console", c"/dev/null"]);
+    sys::allow_many_files();
     let cmdline = Cmdline::read();
     let old_root = sys::open(c"/", libc::O_RDONLY | libc::O_DIRECTORY).ok();
     initramfs::load_modules();

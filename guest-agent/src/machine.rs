@@ -29,7 +29,7 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
             let (name, remove_home) = (params.str("name")?.to_owned(), params.flag("remove_home", true)?);
             blocking::run(move || Accounts::lock(Path::new(ROOT))?.delete(&name, remove_home)).await
         }
-        "set_time" => identity::set_time(params),
+        "set_time" => set_time(agent, params),
         "reseed" => identity::reseed(params, &agent.prepared),
         "set_identity" => set_identity(agent, params).await,
         "renew" => renew(agent, params).await,
@@ -86,11 +86,19 @@ async fn set_identity(agent: &Arc<Agent>, params: &Params) -> Result<Value> {
     blocking::run(move || identity::set_identity(&params, &agent.prepared)).await
 }
 
+/// Sets the clock to the parameter `unix_ns`, in nanoseconds.
+fn set_time(agent: &Agent, params: &Params) -> Result<Value> {
+    let unix_ns = params.i64("unix_ns")?;
+    let before = sys::unix_ns();
+    agent.set_clock_ns(unix_ns).map_err(|error| Error::io("clock", error))?;
+    Ok(json!({"before_ns": before, "after_ns": sys::unix_ns()}))
+}
+
 /// Carries out `set_time`, `reseed`, `set_identity` and `rotate_token` in this order: one request
 /// for all that a guest needs which continues from a checkpoint. The reply has the clock at its
 /// end, by which the host knows how late the time arrived.
 async fn renew(agent: &Arc<Agent>, params: &Params) -> Result<Value> {
-    identity::set_time(params)?;
+    set_time(agent, params)?;
     identity::reseed(params, &agent.prepared)?;
     let mut changed = set_identity(agent, params).await?;
     if let Some(token) = params.opt_str("token")? {

@@ -13,7 +13,11 @@ use crate::{blocking, files, info, machine, processes, pty, signals, sys, volati
 /// there is no such method.
 pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<Value> {
     match method {
-        "ping" => Ok(json!({"pong": true, "pid": std::process::id()})),
+        "ping" => Ok(json!({
+            "pong": true,
+            "pid": std::process::id(),
+            "uptime_ns": sys::clock(libc::CLOCK_BOOTTIME).as_nanos() as u64,
+        })),
         // The transport has checked the token already.
         "authenticate" => Ok(json!({"authenticated": true})),
         "rotate_token" => {

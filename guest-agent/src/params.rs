@@ -164,10 +164,34 @@ impl Params {
         }
     }
 
+    /// Like `opt_bytes`, for what the system takes as bytes.
+    pub fn opt_os(&self, name: &str) -> Result<Option<OsString>> {
+        Ok(self.opt_bytes(name)?.map(OsString::from_vec))
+    }
+
+    /// The list of strings `name`, or the list `name_b64`, whose items are base64.
+    pub fn opt_os_list(&self, name: &str) -> Result<Option<Vec<OsString>>> {
+        if let Some(texts) = self.opt_strings(name)? {
+            return Ok(Some(texts.into_iter().map(OsString::from).collect()));
+        }
+        let coded = self.opt_coded(&format!("{name}_b64"))?;
+        Ok(coded.map(|items| items.into_iter().map(OsString::from_vec).collect()))
+    }
+
+    /// A list of strings that are base64, decoded.
+    pub fn opt_coded(&self, name: &str) -> Result<Option<Vec<Vec<u8>>>> {
+        let Some(texts) = self.opt_strings(name)? else {
+            return Ok(None);
+        };
+        let items = texts.iter().map(|text| base64::decode(text)).collect::<Option<_>>();
+        items
+            .map(Some)
+            .ok_or_else(|| wrong(name, "has an item that is not base64"))
+    }
+
     /// An absolute path, as text in `name` or as base64 in `name_b64`.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
-        let bytes = self.opt_bytes(name)?.ok_or_else(|| wrong(name, "is required"))?;
-        let path = PathBuf::from(OsString::from_vec(bytes));
+        let path = PathBuf::from(self.opt_os(name)?.ok_or_else(|| wrong(name, "is required"))?);
         if path.is_absolute() {
             Ok(path)
         } else {
@@ -216,5 +240,14 @@ mod tests {
         let p = params(json!({"path_b64": base64::encode(b"/tmp/\xff")}));
         assert_eq!(p.path("path").unwrap().into_os_string().into_vec(), b"/tmp/\xff");
         assert!(params(json!({"path": "etc"})).path("path").is_err());
+    }
+
+    #[test]
+    fn a_list_may_be_of_any_bytes() {
+        let p = params(json!({"argv_b64": [base64::encode(b"x\xff"), base64::encode(b"")]}));
+        let words = p.opt_os_list("argv").unwrap().unwrap();
+        assert_eq!(words, [OsString::from_vec(b"x\xff".to_vec()), OsString::new()]);
+        assert!(params(json!({"argv_b64": ["?"]})).opt_os_list("argv").is_err());
+        assert_eq!(p.opt_os_list("other").unwrap(), None);
     }
 }

@@ -131,7 +131,9 @@ impl Ptys {
         let (master, slave) = open_terminal(cols, rows, &command.user).map_err(failed)?;
         let master = Source::pty(master).map_err(failed)?;
         let slave = Arc::new(slave);
-        let argv = command.argv.clone();
+        // For people to read, so bytes that are not UTF-8 may be lost.
+        let argv = command.argv.iter().map(|word| word.to_string_lossy().into_owned());
+        let argv = argv.collect();
         // Nothing may fail once the child runs, or nobody would reap it.
         let child = command
             .spawn([slave.clone(), slave.clone(), slave.clone()], Leads::Terminal)

@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::boot_times::BootTimes;
 use crate::cmdline::Cmdline;
 use crate::log::note;
-use crate::{http, oom, serial, sys};
+use crate::{host_time, http, oom, serial, sys};
 
 /// What the program prints when its arguments are wrong.
 pub const USAGE: &str = "usage: quicksand-agent serve --unix PATH [--http ADDR:PORT] [--token TOKEN] [--own-machine]
@@ -34,6 +34,7 @@ pub fn run_in_guest(boot: BootTimes) -> ExitCode {
             let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
             tokio::spawn(serve_http(agent.clone(), address));
         }
+        tokio::spawn(host_time::keep(agent.time.clone()));
         serial::serve_ports(agent).await;
         Ok(())
     }))

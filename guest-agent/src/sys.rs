@@ -267,6 +267,49 @@ pub fn rename(from: &Path, to: &Path, replace: bool) -> io::Result<()> {
     .map(|_| ())
 }
 
+/// Makes a hard link. A link at the end of `from` is followed if `follow` says so.
+pub fn link(from: &Path, to: &Path, follow: bool) -> io::Result<()> {
+    let (from, to) = (c_path(from)?, c_path(to)?);
+    let flags = if follow { libc::AT_SYMLINK_FOLLOW } else { 0 };
+    // SAFETY: both paths end with NUL.
+    check(unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) }).map(|_| ())
+}
+
+/// What utimensat(2) takes: the time of the last access stays, that of the last change is
+/// `mtime_ns` nanoseconds after the beginning of 1970.
+fn times(mtime_ns: i64) -> [libc::timespec; 2] {
+    let kept = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: libc::UTIME_OMIT,
+    };
+    let changed = libc::timespec {
+        tv_sec: mtime_ns.div_euclid(1_000_000_000),
+        tv_nsec: mtime_ns.rem_euclid(1_000_000_000),
+    };
+    [kept, changed]
+}
+
+/// Sets when an open file was last changed.
+pub fn set_mtime(fd: BorrowedFd<'_>, mtime_ns: i64) -> io::Result<()> {
+    // SAFETY: the two times live during the call.
+    check(unsafe { libc::futimens(fd.as_raw_fd(), times(mtime_ns).as_ptr()) }).map(|_| ())
+}
+
+/// Sets when a file, a directory, or a link itself, was last changed.
+pub fn set_mtime_of(path: &Path, mtime_ns: i64) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: `path` ends with NUL and the two times live during the call.
+    check(unsafe {
+        libc::utimensat(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            times(mtime_ns).as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+        )
+    })
+    .map(|_| ())
+}
+
 pub fn statfs(path: &Path) -> io::Result<libc::statfs> {
     let path = c_path(path)?;
     // SAFETY: statfs is plain data, for which zero is a valid value.
@@ -274,6 +317,26 @@ pub fn statfs(path: &Path) -> io::Result<libc::statfs> {
     // SAFETY: `path` ends with NUL and one statfs is stored.
     check(unsafe { libc::statfs(path.as_ptr(), &mut result) })?;
     Ok(result)
+}
+
+/// How many files programs may open at most, if they ask for it: what systemd gives
+/// (systemd-system.conf(5), DefaultLimitNOFILE). The kernel gives 4096.
+const FILES_AT_MOST: libc::rlim_t = 524_288;
+
+/// Lets this process and those that it starts raise their limit of open files to
+/// [`FILES_AT_MOST`]. The limit itself stays, because some programs rely on it: select(2) knows a
+/// thousand.
+pub fn allow_many_files() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: one rlimit is stored.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 && limit.rlim_max < FILES_AT_MOST {
+        limit.rlim_max = FILES_AT_MOST;
+        // SAFETY: one rlimit is read.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
 }
 
 /// The limit of open files that the process was started with, set when it was raised.

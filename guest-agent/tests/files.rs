@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use common::{Agent, Frame, STDIN, STDOUT, wait_for};
 use serde_json::json;
@@ -72,6 +72,53 @@ fn holes_are_left_out_where_that_is_asked_for() {
         let params = json!({"path": path, "sparse": true, other: 0});
         assert_eq!(client.refusal("file_read", params), "bad_request");
     }
+}
+
+#[test]
+fn what_was_read_without_holes_is_written_without_them() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let (path, copy) = (agent.dir.join("file"), agent.dir.join("copy"));
+    let file = fs::File::create(&path).unwrap();
+    file.write_all_at(&[7; 100_000], 3 << 20).unwrap();
+    file.set_len(2 << 30).unwrap();
+    let id = client.send("file_read", json!({"path": path, "sparse": true}));
+    let records = client.collect(id).stdout;
+    let params = json!({"path": copy, "sparse": true, "mode": 0o640, "mtime_ns": 1_111_111_111_222_333_444i64});
+    let id = client.send("file_write", params);
+    for part in records.chunks(40_000) {
+        client.data(0, id, part);
+    }
+    client.data(0, id, b"");
+    assert!(client.wait_reply(id).get("error").is_none());
+    let (old, new) = (fs::metadata(&path).unwrap(), fs::metadata(&copy).unwrap());
+    assert_eq!((new.len(), new.mode() & 0o7777), (2 << 30, 0o640));
+    assert_eq!((new.mtime(), new.mtime_nsec()), (1_111_111_111, 222_333_444));
+    assert!(new.blocks() <= old.blocks() + 16, "{} blocks", new.blocks());
+    let mut data = vec![0; 100_000];
+    fs::File::open(&copy)
+        .unwrap()
+        .read_exact_at(&mut data, 3 << 20)
+        .unwrap();
+    assert!(data.iter().all(|byte| *byte == 7));
+    // What is left out, in disorder or without its end replaces nothing.
+    for bad in [
+        &records[..records.len() - 1],
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\x01x",
+        b"",
+    ] {
+        let id = client.send("file_write", json!({"path": copy, "sparse": true}));
+        client.data(0, id, bad);
+        if !bad.is_empty() {
+            client.data(0, id, b"");
+        }
+        assert_eq!(client.wait_reply(id)["error"]["code"], "bad_request");
+    }
+    assert_eq!(fs::metadata(&copy).unwrap().len(), 2 << 30);
+    assert_eq!(
+        client.refusal("file_write", json!({"path": copy, "sparse": true, "append": true})),
+        "bad_request"
+    );
 }
 
 #[test]

@@ -101,16 +101,18 @@ fn ids_must_rise() {
 #[test]
 fn a_broken_frame_ends_the_session_with_a_reason_and_the_server_lives() {
     let agent = Agent::start();
-    let deep = format!(
-        "{{\"id\":1,\"method\":\"ping\",\"params\":{}{}}}",
-        "[".repeat(100_000),
-        "]".repeat(100_000)
-    );
-    let mut frames: Vec<Vec<u8>> = ["", "junk", "[]", "{\"id\":1}", "{\"id\":1,\"method\":7}", &deep]
-        .iter()
-        .map(|text| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat())
-        .collect();
-    frames.push(vec![0, 0, 0, 2, 0xff, 0xff]);
+    let mut frames: Vec<Vec<u8>> = [
+        "",
+        "junk",
+        "[]",
+        "{\"method\":\"x\u{5c}ud83d\"}",
+        "{\"id\":1,\"method\":",
+        "{\"id\":1}}",
+    ]
+    .iter()
+    .map(|text| framed(text.as_bytes()))
+    .collect();
+    frames.push(framed(&[0xff, 0xff]));
     frames.push(vec![0x7f, 0xff, 0xff, 0xff]);
     frames.push(vec![0xff, 0xff, 0xff, 0xff]);
     frames.push(vec![0x80, 0, 0, 1, 0]);
@@ -130,6 +132,53 @@ fn a_broken_frame_ends_the_session_with_a_reason_and_the_server_lives() {
     }
     assert_eq!(agent.session().result("ping", json!({}))["pong"], true);
     assert!(agent.memory_kib() < 32 * 1024);
+}
+
+fn framed(payload: &[u8]) -> Vec<u8> {
+    [&(payload.len() as u32).to_be_bytes()[..], payload].concat()
+}
+
+#[test]
+fn a_request_that_cannot_be_understood_fails_alone_by_its_id() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let running = client.send(
+        "execute_stream",
+        json!({"command": "read line; echo $line", "stdin": true}),
+    );
+    client.wait_reply(running);
+    let deep = ["[".repeat(100_000), "]".repeat(100_000)].concat();
+    let params = [
+        br#"{"command": "echo \ud83d"}"#.to_vec(),
+        br#"{"argv": ["printf", "x\udcffy"]}"#.to_vec(),
+        br#"{"command": "true", "env": {"\ud83d": "a"}}"#.to_vec(),
+        b"{\"command\": \"\xff\"}".to_vec(),
+        br#"{"timeout": 1e999}"#.to_vec(),
+        b"[]".to_vec(),
+        deep.into_bytes(),
+    ];
+    let mut requests: Vec<Vec<u8>> = params
+        .iter()
+        .map(|params| [br#", "method": "execute", "params": "#, &params[..]].concat())
+        .collect();
+    requests.push(b"".to_vec());
+    requests.push(br#", "method": 7"#.to_vec());
+    requests.push(br#", "method": "\ud83d""#.to_vec());
+    requests.push(br#", "method": "hello", "params": {"token": "\ud83d"}"#.to_vec());
+    for (number, request) in requests.iter().enumerate() {
+        let id = running as usize + 1 + number;
+        let frame = [format!("{{\"id\": {id}").as_bytes(), request, b"}"].concat();
+        client.raw(&framed(&frame));
+        let reply = client.wait_reply(id as u32);
+        assert_eq!(
+            reply["error"]["code"],
+            "bad_request",
+            "{reply} to {}",
+            String::from_utf8_lossy(&frame[..frame.len().min(80)])
+        );
+    }
+    client.data(0, running, b"still here\n");
+    assert_eq!(client.collect_rest(running), b"still here\n");
 }
 
 #[test]

@@ -46,7 +46,7 @@ async def require_tool(
             return Tool(command=(found or program,), env={})
         root = place / f"package-{package}"
         if not root.exists():
-            root.mkdir()
+            root.mkdir(mode=0o755)
             await debs.unpack([package], root, progress=progress)
     except ToolError as error:
         raise HostError(
@@ -102,6 +102,11 @@ def _which(program: str) -> str | None:
 
 
 def _unpacked_tool(root: Path, program: str, package: str) -> Tool:
+    if os.pathsep in str(root):
+        raise HostError(
+            f"{program} does not run in {root}: a path with {os.pathsep!r} cannot be in PATH",
+            hint=f"as root: apt-get install {package}; or set QUICKSAND_DATA_DIR to another place",
+        )
     directories = [root / name for name in ("usr/bin", "usr/sbin", "bin", "sbin")]
     path = next((d / program for d in directories if (d / program).exists()), None)
     if path is None:

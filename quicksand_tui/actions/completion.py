@@ -14,7 +14,6 @@ from quicksand_tui.actions.line import (
     quoted,
 )
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
-from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.verb import Kind, Parameter
 from quicksand_tui.model.world import Selection, World
 
@@ -185,11 +184,7 @@ class _Choices:
 
     def _mounted(self) -> list[Candidate]:
         mounts = self.sandbox.mounts if self.sandbox is not None else ()
-        return [
-            Candidate(mount.guest, mount.host)
-            for mount in mounts
-            if mount.state is not MountState.AT_START
-        ]
+        return [Candidate(mount.guest, mount.host) for mount in mounts if mount.state.is_now]
 
     def _sources(self) -> list[Candidate]:
         images = [

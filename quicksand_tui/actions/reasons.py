@@ -305,6 +305,8 @@ def to_tree(world: World, selection: Selection) -> str | None:
         when = "" if sandbox.is_live else " while it runs"
         checkpoint_ = world.keymap.hint("checkpoint")
         return f"{sandbox.name} has no checkpoint: {checkpoint_} takes one{when}"
+    if selection.in_tree:
+        return "choose a checkpoint here: enter goes to it"
     return None
 
 
@@ -338,6 +340,8 @@ def unmount(world: World, selection: Selection) -> str | None:
         return "no mount is selected"
     if chosen.state is MountState.AT_START:
         return f"{chosen.guest} is not mounted now, only at the next start"
+    if chosen.state is MountState.LEFT_OUT:
+        return f"{chosen.guest} is not mounted; `quicksand-tui mounts` says why"
     return shell_now(world, selection)
 
 

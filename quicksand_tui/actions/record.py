@@ -90,6 +90,8 @@ class Action:
     careful: bool = False
     """Whether a letter that triggers it should come alone, since it destroys something, or since
     letters after it would be typed elsewhere."""
+    takes_text: bool = False
+    """Whether it opens a line for text, into which a text goes that begins with its key."""
     changes: bool = False
     """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
     does."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from quicksand_tui.actions import reasons, saves_reasons
-from quicksand_tui.actions.record import Action, Group, Maker, Scope
+from quicksand_tui.actions.record import PREFIXED, Action, Group, Maker, Scope
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.verb import Kind, Parameter
 
@@ -20,6 +20,7 @@ __all__ = [
     "find_action",
     "in_scope",
     "key_text",
+    "line_keys",
 ]
 
 _saves, _trash = Maker(Group.SAVES), Maker(Group.TRASH)
@@ -32,7 +33,8 @@ def _everywhere(make: Maker, verb: str) -> tuple[Action, ...]:
              verb=verb, footer=False),
         make("jobs", "J", "Show what is under way and how the last ones ended", footer=False),
         make("commands", "at", "Show what was done, as commands", footer=False),
-        make("command", "colon", "Type a command, completed as you type", footer=False),
+        make("command", "colon", "Type a command, completed as you type", footer=False,
+             takes_text=True),
         make("palette", "ctrl+p", "Search all actions and themes", footer=False),
         make("help", "question_mark", "Show all keys"),
     )
@@ -63,7 +65,8 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            saves_reasons.selected, footer=False),
     _saves("mark_all", "asterisk", "Mark all that are listed, or none",
            saves_reasons.selected, footer=False),
-    _saves("filter", "slash", "Filter: words, !word, base:debian, problem", saves_reasons.listed),
+    _saves("filter", "slash", "Filter: words, !word, base:debian, problem", saves_reasons.listed,
+           takes_text=True),
     _saves("order", "o", "Order by name, age, size, what deleting frees in turn",
            saves_reasons.listed, footer=False),
     *_everywhere(_saves, "saves"),
@@ -77,7 +80,7 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            saves_reasons.in_trash, footer=False),
     _trash("mark", "space", "Mark it, for what is done with several", saves_reasons.in_trash),
     _trash("mark_all", "asterisk", "Mark all that are listed, or none", saves_reasons.in_trash),
-    _trash("filter", "slash", "Filter: words, !word", saves_reasons.in_trash),
+    _trash("filter", "slash", "Filter: words, !word", saves_reasons.in_trash, takes_text=True),
     _trash("order", "o", "Order by removal, name, what it frees in turn",
            saves_reasons.in_trash, footer=False),
     *_everywhere(_trash, "trash"),
@@ -133,7 +136,8 @@ PANE_ACTIONS: tuple[Action, ...] = (
     _panes("revert", "u", "Choose a checkpoint to go back to", reasons.to_tree, changes=True),
     _panes("undo", "U", "Take the last revert back", reasons.undo, footer=False, changes=True),
     _panes("close", "x", "End this shell, after a question", changes=True),
-    _panes("command", "colon", "Type a command, completed as you type", footer=False),
+    _panes("command", "colon", "Type a command, completed as you type", footer=False,
+           takes_text=True),
     _panes("mouse", "m", "Let the terminal select text with the mouse, or not", footer=False),
     _panes("help", "question_mark", "Show all keys"),
     _panes("back", "d", "Back to the sandboxes; the shells run on"),
@@ -166,7 +170,8 @@ DESKTOP_ACTIONS: tuple[Action, ...] = (
              reasons.checkpoint, changes=True),
     _desktop("revert", "u", "Choose a checkpoint to go back to", reasons.to_tree, changes=True),
     _desktop("undo", "U", "Take the last revert back", reasons.undo, footer=False, changes=True),
-    _desktop("command", "colon", "Type a command, completed as you type", footer=False),
+    _desktop("command", "colon", "Type a command, completed as you type", footer=False,
+             takes_text=True),
     _desktop("help", "question_mark", "Show all keys"),
     _desktop("back", "d", "Back to the sandboxes"),
 )
@@ -245,7 +250,7 @@ ACTIONS: tuple[Action, ...] = (
     _view("trash", "T", "Go to the trash: what was deleted, for a week",
           verb="trash", footer=False),
     _view("filter", "slash", "Filter: words, !word, state:running, image:debian",
-          reasons.filter_, takes=(Parameter("words", Kind.REST),)),
+          reasons.filter_, takes=(Parameter("words", Kind.REST),), takes_text=True),
     _view("order", "o", "Order by state, name, age, CPU, memory, disk in turn",
           reasons.filter_, footer=False),
     _view("details", "i", "All there is to know about it", footer=False),
@@ -263,27 +268,30 @@ ACTIONS: tuple[Action, ...] = (
     _view("commands", "at", "Show what was done, as commands", footer=False),
     _view("jobs", "J", "Show what is under way and how the last ones ended", footer=False),
     _view("mouse", "m", "Let the terminal select text with the mouse, or not", footer=False),
-    _app("command", "colon", "Type a command, completed as you type", footer=False),
+    _app("command", "colon", "Type a command, completed as you type", footer=False,
+         takes_text=True),
     _app("palette", "ctrl+p", "Search all actions and themes", footer=False),
     _app("help", "question_mark", "Show all keys", aliases=("h",)),
     _app("suspend", "ctrl+z", "Back to the shell; fg brings the app here again", footer=False),
     _app("quit", "q", "Leave; sandboxes go on running", aliases=("q",), careful=True),
     _log("follow", "f", "Follow what is added, or stay where you are"),
-    _log("search", "slash", "Search as you type"),
+    _log("search", "slash", "Search as you type", takes_text=True),
     _log("next", "n", "Go to the next match", footer=False),
     _log("previous", "N", "Go to the match before", footer=False),
     _log("wrap", "w", "Wrap long lines, or cut them"),
     _log("kind", "t", "Console, QEMU's messages, events, commands in turn",
          label="console/qemu/events"),
     _log("back", "escape", "Clear the search; then go back to the lists"),
-    _tree("go", "enter u", "Go back to it; a stopped sandbox starts there",
+    # No other key: `u` opens the tree, and a second one must not go back unasked.
+    _tree("go", "enter", "Go back to it; a stopped sandbox starts there",
           reasons.go_there, label="go there", careful=True, changes=True),
     _tree("remove", "d", "Delete it, after a question",
           reasons.remove, label="delete", verb="checkpoint rm"),
     _tree("clone", "b", "More of it, as it was then",
           reasons.clone_there, label="clone from here", verb="clone"),
     _tree("note", "t", "Say what it is", reasons.go_there, verb="checkpoint note"),
-    _tree("command", "colon", "Type a command, completed as you type", footer=False),
+    _tree("command", "colon", "Type a command, completed as you type", footer=False,
+          takes_text=True),
     _tree("pin", "p", "Keep it from being deleted, or no longer",
           reasons.go_there, verb="checkpoint pin"),
     _tree("compare", "space", "Compare its screen with another one, or stop that",
@@ -292,7 +300,7 @@ ACTIONS: tuple[Action, ...] = (
           reasons.look, footer=False),
     _tree("copy", "y", "Copy its tag, where the terminal allows it",
           reasons.go_there, footer=False),
-    _tree("back", "escape", "Back to the lists"),
+    _tree("back", "escape", "Back to the lists, or to where you came from"),
     _mounts("mount", "M", "Have a directory of this host in it", reasons.mount, verb="mount"),
     _mounts("unmount", "d", "Take it away; refused while programs use it",
             reasons.unmount, verb="unmount"),
@@ -330,6 +338,13 @@ def find_action(action_id: str, scope: Scope = Scope.MAIN) -> Action:
 def default_keymap() -> Keymap:
     """Returns the keymap with the registry's keys."""
     return Keymap({action.address: action.keys for action in ACTIONS})
+
+
+def line_keys(keymap: Keymap) -> frozenset[str]:
+    """Returns the keys that open a line for text without a prefix. Letters and digits are none:
+    a text that is meant for something else may begin with them."""
+    opening = (a for a in ACTIONS if a.takes_text and a.scope not in PREFIXED)
+    return frozenset(key for action in opening for key in keymap.keys_of(action) if len(key) > 1)
 
 
 def in_scope(scope: Scope) -> Iterator[Action]:

@@ -34,6 +34,8 @@ class CommandRecord:
     outcome: str = "running"
     """ "running", "done", "failed" or "cancelled"."""
     seconds: float | None = None
+    about: frozenset[str] = frozenset()
+    """The ids of the sandboxes that it is about; none if it is about saves or images."""
 
 
 ENTER = "as enter does"
@@ -120,7 +122,8 @@ def clone_command(sandbox: str, spec: CloneSpec, checkpoint: CheckpointView | No
 
 
 def mount_command(sandbox: str, spec: MountSpec) -> str:
-    where = f"{spec.host or 'HOST'}:{spec.guest or 'GUEST'}{':ro' if spec.readonly else ''}"
+    mode = ":ro" if spec.readonly else ":protect" if spec.protect else ""
+    where = f"{spec.host or 'HOST'}:{spec.guest or 'GUEST'}{mode}"
     return command_line("mount", name=sandbox, mount=where)
 
 

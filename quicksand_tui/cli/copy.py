@@ -51,11 +51,12 @@ def cp_command(source: str, target: str, follow: bool, yes: bool) -> int:
 
     One side is NAME:/path, the other a local path or - for stdin or stdout. A directory is copied
     with all that is in it; into a TARGET that is one, else as TARGET. With /. behind SOURCE only
-    its contents are copied. Modes are kept, except setuid and setgid on the way out; symlinks stay
-    symlinks; devices, pipes and sockets are left out.
+    its contents are copied. Modes are kept, except setuid and setgid on the way out, and times;
+    symlinks stay symlinks, and what is linked within SOURCE stays linked; a directory that is there
+    already keeps its mode and time; devices, pipes and sockets are left out.
 
-    What has holes in the guest has them here. Before a copy that this disk has not the space for
-    you are asked; a file that does not fit is not left here in part.
+    Holes stay holes. Before a copy that this disk has not the space for you are asked; a file that
+    does not fit is not left here in part.
     """
     from quicksand_tui.cli.transfer import NotEnoughSpaceError
 

@@ -21,6 +21,7 @@ from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
     from quicksand.registry import Registry
+    from quicksand.sandbox_records import Entry
     from quicksand.spares.stock import Stocked
 
 
@@ -197,15 +198,28 @@ async def _python() -> list[Check]:
 
 
 async def _places() -> list[Check]:
-    from quicksand.host.paths import make_private_dir, paths
+    from quicksand.host.paths import is_exposed, make_private_dir, paths
     from quicksand.layout import runtime_dir
     from quicksand.sandbox_records import new_id
 
     places = paths()
-    for place in (places.runtime, places.data, places.cache):
+    used = [places.runtime, places.data, places.cache]
+    used += [places.memory] if places.memory is not None else []
+    for place in used:
         make_private_dir(place)
     runtime_dir(places, new_id()).check_length()
-    return [Check("places", Level.OK, f"{places.data}, {places.runtime}")]
+    exposed = [
+        Check(
+            "places",
+            Level.NOTE,
+            f"all users can rename {place}: they may write to {place.parent}, which has no sticky "
+            "bit",
+            f"chmod +t {place.parent}",
+        )
+        for place in used
+        if place.parent.is_dir() and is_exposed(place.parent)
+    ]
+    return [Check("places", Level.OK, f"{places.data}, {places.runtime}"), *exposed]
 
 
 async def _qemu() -> list[Check]:
@@ -266,10 +280,25 @@ async def _memory() -> list[Check]:
 
     available = available_memory()
     text = f"{show_size(available)} available"
+    oversized = await asyncio.to_thread(_oversized)
     if available < MEMORY_WANTED:
         hint = "stop something, or start sandboxes with less: --memory 256M"
-        return [Check("memory", Level.NOTE, text, hint)]
-    return [Check("memory", Level.OK, text)]
+        return [Check("memory", Level.NOTE, text, hint), *oversized]
+    return [Check("memory", Level.OK, text), *oversized]
+
+
+def _oversized() -> list[Check]:
+    """Tells of sandboxes whose machine has more of the host's memory than their size allows."""
+    from quicksand.host.paths import paths
+    from quicksand.registry import Registry
+    from quicksand.stats import host_usage
+
+    found = []
+    for entry in Registry(paths()).list():
+        if why := host_usage(entry).oversized:
+            hint = f"something in its guest makes QEMU grow: `quicksand-tui stats {entry.name}`"
+            found.append(Check("memory", Level.NOTE, f"{entry.name}: {why}", hint))
+    return found
 
 
 async def _disk() -> list[Check]:
@@ -284,15 +313,9 @@ async def _disk() -> list[Check]:
 
 
 async def _network() -> list[Check]:
-    return [
-        Check(
-            "network",
-            Level.NOTE,
-            "with --network full a guest reaches what this host reaches, its own loopback services "
-            "included (as 10.0.2.2)",
-            "the default, mounts_only, lets a guest open no connection at all",
-        )
-    ]
+    from quicksand_tui.cli.doctor_network import network_findings
+
+    return [Check("network", Level.NOTE, *words) for words in await network_findings()]
 
 
 async def _terminal() -> list[Check]:
@@ -328,14 +351,36 @@ async def _leftovers() -> list[Check]:
     bad = (Status.BROKEN, Status.CRASHED, Status.UNREACHABLE)
     broken = [e for e in registry.list() if e.status in bad]
     checks = [
-        Check("leftovers", Level.NOTE, f"{entry.name} is {entry.status}: {entry.error}")
+        Check(
+            "leftovers", Level.NOTE, f"{entry.name} is {entry.status}: {entry.error}", _out(entry)
+        )
         for entry in broken
     ]
     if reaped:
         checks.append(Check("leftovers", Level.NOTE, f"removed what {len(reaped)} dead ones left"))
+    if registry.expired:
+        names = ", ".join(registry.expired)
+        found = f"a week in the trash has passed for {names}: gone for good"
+        checks.append(Check("leftovers", Level.NOTE, found))
     checks += await asyncio.to_thread(_strangers, registry)
     checks += await asyncio.to_thread(_processes)
     return checks or [Check("leftovers", Level.OK, f"none (user {os.getuid()})")]
+
+
+def _out(entry: Entry) -> str:
+    """What can be done with a sandbox that is in no good state."""
+    from quicksand.sandbox_records import Status
+
+    match entry.status:
+        case Status.BROKEN:
+            return (
+                f"mend that, or `quicksand-tui rm -f {entry.name}`, which moves it to the trash "
+                "(with --now: removes it for good)"
+            )
+        case Status.UNREACHABLE:
+            return f"`quicksand-tui kill {entry.name}`"
+        case _:
+            return ""
 
 
 async def _mounts() -> list[Check]:
@@ -357,6 +402,11 @@ def _check_mounts(registry: Registry) -> list[Check]:
             if known.state is MountState.NOT_SERVED:
                 found = f"{where} is not served: {why}"
                 hint = f"`quicksand-tui unmount {entry.name} {known.mount.guest}`, then `mount`"
+                checks.append(Check("mounts", Level.NOTE, found, hint))
+            elif known.state is MountState.LEFT_OUT:
+                found = f"{where} is not mounted: {known.reason}"
+                again = f"{known.mount.host}:{known.mount.guest}"
+                hint = f"if that is meant, `quicksand-tui mount {entry.name} {again}` mounts it"
                 checks.append(Check("mounts", Level.NOTE, found, hint))
             elif known.reason:
                 checks.append(Check("mounts", Level.NOTE, f"{where} is served anew: {why}"))

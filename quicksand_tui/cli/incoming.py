@@ -14,6 +14,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from quicksand.errors import AgentRefusedError, DiskSpaceError
 from quicksand.guest_files import GuestFile
@@ -37,6 +38,9 @@ TARGET_MAX = 4095
 """The most bytes of a symlink's target: Linux's limit (PATH_MAX), less the closing NUL."""
 
 ENTRIES_MAX = 1_000_000
+
+LINKS_MAX = 100_000
+"""The most files with several names that are kept in mind; further ones are copied for each."""
 
 SURPLUS_MAX = 1024 * 1024 * 1024
 """How many bytes a file may have beyond the size that the guest gave. Logs grow during a copy, but
@@ -76,7 +80,6 @@ async def fetch(
     source, contents = split_contents(source)
     info = await files.stat(source, follow=follow or contents)
     survey = Survey(files, tally)
-    receiver = _Receiver(files, survey, tally, to_the_full=to_the_full)
     if contents and not info.is_dir:
         raise TransferError(f"{source} is not a directory")
     if not to_the_full and not _is_stream(target):
@@ -85,10 +88,13 @@ async def fetch(
             require_space(target, need)
     if contents:
         with _target_errors(target):
-            Path(target).mkdir(parents=True, exist_ok=True)
+            is_new = _make_directory(target)
             directory = os.open(target, DIRECTORY)
         try:
-            await receiver.fill(directory, source, depth=0)
+            receiver = _Receiver(files, survey, tally, directory, to_the_full=to_the_full)
+            await receiver.fill(directory, source, None, depth=0)
+            if is_new:
+                _finish_directory(directory, info)
         finally:
             os.close(directory)
         return
@@ -100,9 +106,31 @@ async def fetch(
     with _target_errors(target):
         directory, name = _open_parent(target, PurePosixPath(source).name)
     try:
-        await receiver.take(directory, name, source, info, depth=0)
+        receiver = _Receiver(files, survey, tally, directory, to_the_full=to_the_full)
+        await receiver.take(directory, _Place(name, None), source, info, depth=0)
     finally:
         os.close(directory)
+
+
+def _make_directory(target: str) -> bool:
+    """Makes a directory with those above it; returns whether it was not there."""
+    try:
+        Path(target).mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _finish_directory(directory: int, info: GuestFile) -> None:
+    """Gives a directory its mode and time, once all is in it."""
+    os.fchmod(directory, info.mode & MODE_KEPT)
+    _set_time(directory, info)
+
+
+def _set_time(target: int, info: GuestFile) -> None:
+    # The guest's time need not be one that this system has.
+    with contextlib.suppress(OverflowError, ValueError):
+        os.utime(target, ns=(info.mtime_ns, info.mtime_ns))
 
 
 def _open_parent(target: str, name: str) -> tuple[int, bytes]:
@@ -164,11 +192,33 @@ def check_name(name: str) -> bytes:
     return raw
 
 
+class _Place(NamedTuple):
+    """A name below the directory where the copy begins."""
+
+    name: bytes
+    directory: _Place | None
+    """None for that directory itself."""
+
+
+class _Copied(NamedTuple):
+    """A file of ours that has more names in the guest."""
+
+    place: _Place
+    facts: tuple[int, int, int]
+    """Those of `_identify`."""
+
+
 class _Receiver:
     """Creates what the guest lists, relative to descriptors of directories."""
 
-    def __init__(self, files: Files, survey: Survey, tally: Tally, *, to_the_full: bool) -> None:
-        """``to_the_full`` goes on until the disk is full, rather than stop shortly before."""
+    def __init__(
+        self, files: Files, survey: Survey, tally: Tally, top: int, *, to_the_full: bool
+    ) -> None:
+        """``top`` is a descriptor of the directory where the copy begins. ``to_the_full`` goes on
+        until the disk is full, rather than stop shortly before."""
+        self._top = top
+        self._copied: dict[str, _Copied] = {}
+        """By what the guest calls a file's identity."""
         self._files = files
         self._survey = survey
         self._tally = tally
@@ -177,8 +227,9 @@ class _Receiver:
         self._written = 0
         """Bytes written so far, in all files."""
 
-    async def fill(self, directory: int, source: str, *, depth: int) -> None:
-        """Copies all entries of the guest's ``source`` into ``directory``. Failures are counted."""
+    async def fill(self, directory: int, source: str, here: _Place | None, *, depth: int) -> None:
+        """Copies all entries of the guest's ``source`` into ``directory``, which is ``here``.
+        Failures are counted."""
         if depth > DEPTH_MAX:
             raise TransferError(f"{source[:200]}…: more than {DEPTH_MAX} directories deep")
         for info in await self._survey.list(source):
@@ -187,24 +238,26 @@ class _Receiver:
                 raise TransferError(f"more than {ENTRIES_MAX} files")
             path = child(source, info.name)
             try:
-                name = check_name(info.name)
-                await self.take(directory, name, path, info, depth=depth)
+                place = _Place(check_name(info.name), here)
+                await self.take(directory, place, path, info, depth=depth)
             except (TransferError, AgentRefusedError) as error:
                 self._tally.fail(path, error)
 
     async def take(
-        self, directory: int, name: bytes, source: str, info: GuestFile, *, depth: int
+        self, directory: int, place: _Place, source: str, info: GuestFile, *, depth: int
     ) -> None:
-        """Copies one file, symlink or directory as ``name`` into ``directory``. Raises
+        """Copies one file, symlink or directory as ``place``, which is in ``directory``. Raises
         TransferError, DiskSpaceError."""
         try:
             match info.type:
                 case "dir":
-                    await self._directory(directory, name, source, info, depth)
+                    await self._directory(directory, place, source, info, depth)
+                case "file" | "symlink" if self._link(directory, place.name, info):
+                    self._tally.files += 1
                 case "file":
-                    await self._file(directory, name, source, info)
+                    await self._file(directory, place, source, info)
                 case "symlink":
-                    self._symlink(directory, name, source, info)
+                    self._symlink(directory, place, source, info)
                 case kind:
                     raise TransferError(
                         f"{source} is a {KINDS.get(kind, 'strange thing')}, left out"
@@ -215,37 +268,72 @@ class _Receiver:
             raise TransferError(f"{source}: {_explain(error)}") from error
 
     async def _directory(
-        self, directory: int, name: bytes, source: str, info: GuestFile, depth: int
+        self, directory: int, place: _Place, source: str, info: GuestFile, depth: int
     ) -> None:
         try:
-            os.mkdir(name, 0o700, dir_fd=directory)
+            os.mkdir(place.name, 0o700, dir_fd=directory)
             made = True
         except FileExistsError:
             made = False
-        inner = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+        inner = os.open(place.name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
         try:
-            await self.fill(inner, source, depth=depth + 1)
+            await self.fill(inner, source, place, depth=depth + 1)
             if made:
-                os.fchmod(inner, info.mode & MODE_KEPT)
+                _finish_directory(inner, info)
         finally:
             os.close(inner)
 
-    async def _file(self, directory: int, name: bytes, source: str, info: GuestFile) -> None:
+    def _remember(self, place: _Place, info: GuestFile, ours: os.stat_result) -> None:
+        """Keeps where a file is that the guest says has more names."""
+        if info.identity and info.links > 1 and len(self._copied) < LINKS_MAX:
+            self._copied[info.identity] = _Copied(place, _identify(ours))
+
+    def _link(self, directory: int, name: bytes, info: GuestFile) -> bool:
+        """Makes ``name`` a hard link to the copy of another name of the same file, if there is one;
+        returns whether there is. A link leads only to what this copy has made: the guest's word for
+        it is not enough, and in a directory that is mounted it can change what lies there."""
+        copied = self._copied.get(info.identity)
+        if copied is None:
+            return False
         temporary = _temporary(name)
+        try:
+            with _reopened(self._top, copied.place.directory) as there:
+                os.link(
+                    copied.place.name,
+                    temporary,
+                    src_dir_fd=there,
+                    dst_dir_fd=directory,
+                    follow_symlinks=False,
+                )
+            made = os.stat(temporary, dir_fd=directory, follow_symlinks=False)
+            if _identify(made) != copied.facts:
+                return False
+            _publish(directory, temporary, name)
+        except OSError:
+            return False  # no links on this file system, too many of them, gone: copied again
+        finally:
+            # It is still there, too, if the name was one of the same file already.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=directory)
+        return True
+
+    async def _file(self, directory: int, place: _Place, source: str, info: GuestFile) -> None:
+        temporary = _temporary(place.name)
         descriptor = os.open(temporary, NEW_FILE, 0o600, dir_fd=directory)
         try:
             try:
                 await self._contents(descriptor, source, info)
                 os.fchmod(descriptor, info.mode & MODE_KEPT)
-                with contextlib.suppress(OverflowError, ValueError):
-                    os.utime(descriptor, (info.mtime, info.mtime))
+                _set_time(descriptor, info)
+                ours = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
-            _publish(directory, temporary, name)
+            _publish(directory, temporary, place.name)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=directory)
             raise
+        self._remember(place, info, ours)
         self._tally.files += 1
 
     async def _contents(self, descriptor: int, source: str, info: GuestFile) -> None:
@@ -277,18 +365,48 @@ class _Receiver:
             "the rest",
         )
 
-    def _symlink(self, directory: int, name: bytes, source: str, info: GuestFile) -> None:
+    def _symlink(self, directory: int, place: _Place, source: str, info: GuestFile) -> None:
         target = (info.target or "").encode("utf-8", "surrogateescape")
         if not target or b"\0" in target or len(target) > TARGET_MAX:
             raise TransferError(f"{source} is a symlink to nowhere")
-        temporary = _temporary(name)
+        temporary = _temporary(place.name)
         os.symlink(target, temporary, dir_fd=directory)
         try:
-            _publish(directory, temporary, name)
+            with contextlib.suppress(OverflowError, ValueError):
+                times = (info.mtime_ns, info.mtime_ns)
+                os.utime(temporary, ns=times, dir_fd=directory, follow_symlinks=False)
+            ours = os.stat(temporary, dir_fd=directory, follow_symlinks=False)
+            _publish(directory, temporary, place.name)
         except BaseException:
             os.unlink(temporary, dir_fd=directory)
             raise
+        self._remember(place, info, ours)
         self._tally.files += 1
+
+
+def _identify(found: os.stat_result) -> tuple[int, int, int]:
+    """Returns device, inode and kind of a file. The kind matters, since an inode's number is used
+    again at once when the file is gone."""
+    return found.st_dev, found.st_ino, stat.S_IFMT(found.st_mode)
+
+
+@contextlib.contextmanager
+def _reopened(top: int, place: _Place | None) -> Iterator[int]:
+    """Yields a descriptor of a directory below ``top``, reached through no symlink. Raises
+    OSError."""
+    names = []
+    while place is not None:
+        names.append(place.name)
+        place = place.directory
+    found = os.dup(top)
+    try:
+        for name in reversed(names):
+            inner = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=found)
+            os.close(found)
+            found = inner
+        yield found
+    finally:
+        os.close(found)
 
 
 def _temporary(name: bytes) -> bytes:

@@ -140,7 +140,11 @@ def kill_command(names: tuple[str, ...]) -> int:
 async def _stop(name: str, *, grace: float) -> None:
     from quicksand.sandbox import Sandbox
 
-    await Sandbox.open(name, to_end_it=True).stop(grace=grace)
+    from quicksand_tui.cli.written import say_written
+
+    sandbox = Sandbox.open(name, to_end_it=True)
+    say_written(sandbox)
+    await sandbox.stop(grace=grace)
 
 
 @command_of("pause")

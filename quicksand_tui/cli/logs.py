@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from quicksand.host.paths import paths
+from quicksand.host.regular import open_file
 from quicksand.registry import Registry
 
 from quicksand_tui.cli.commands import command_of
@@ -22,17 +23,18 @@ CHUNK = 64 * 1024
 
 
 @command_of("logs")
-def logs_command(name: str, follow: bool, qemu: bool, lines: int | None) -> int:
+def logs_command(name: str, follow: bool, qemu: bool, lines: int | None, plain: bool) -> int:
     """Show a sandbox's console.
 
     The last megabyte is kept, also after the sandbox ended. On a terminal only text, line breaks
-    and tabs are shown; elsewhere the bytes are as the guest wrote them.
+    and tabs are shown. Into a pipe or a file go the bytes as the guest wrote them, escape
+    sequences too, which a terminal would act on later; --plain leaves them out there as well.
     """
     registry = Registry(paths())
     sandbox = registry.find(name).id
     place = registry.place(sandbox)
     path = place.qemu_log if qemu else place.console_log
-    write = _plain_writer() if sys.stdout.isatty() else _raw_writer()
+    write = _plain_writer() if plain or sys.stdout.isatty() else _raw_writer()
 
     with contextlib.closing(Log(path)) as log:
         for data in last_lines(log.read_all(), lines):
@@ -59,7 +61,7 @@ class Log:
     def read_all(self) -> Iterator[bytes]:
         """Yields the bytes of both files, the older file first."""
         older = self._path.with_name(self._path.name + ".1")
-        with contextlib.suppress(FileNotFoundError), older.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError), open_file(older) as file:
             while data := file.read(CHUNK):
                 yield data
         yield from self.read_new()
@@ -68,7 +70,7 @@ class Log:
         """Yields the bytes that were written since the last call."""
         if self._file is None:
             try:
-                self._file = self._path.open("rb")
+                self._file = open_file(self._path)
             except FileNotFoundError:
                 return
         while data := self._file.read(CHUNK):

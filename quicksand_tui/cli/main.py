@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
 import signal
 import sys
@@ -18,11 +20,15 @@ from quicksand_tui.cli.output import (
     explain_os_error,
 )
 
+SIMILAR = "quicksand-similar"
+"""The name of the error handler of the standard streams (codecs.register_error)."""
+
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Errors of the engine and of the system are
     reported on stderr; only errors of the program itself are raised."""
     _open_standard_streams()
+    _make_writable()
     # The engine warns for the sake of scripts; the commands and the app say the same in their own
     # way.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"quicksand_tui\.")
@@ -49,6 +55,24 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _make_writable() -> None:
+    """Lets stdout and stderr take every text: what their encoding does not have is written as
+    similar characters or escaped, instead of ending the command with UnicodeEncodeError."""
+    codecs.register_error(SIMILAR, _write_similar)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors != "surrogateescape":
+            stream.reconfigure(errors=SIMILAR)
+
+
+def _write_similar(error: UnicodeError) -> tuple[str, int]:
+    """The error handler of that."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    from quicksand_tui.model.text import similar
+
+    return similar(error.object[error.start : error.end]), error.end
 
 
 def _end_by_interrupt() -> None:

@@ -17,7 +17,7 @@ ORDER = "the directory of this host comes first"
 
 
 def read_mount(word: str) -> Mount:
-    """Reads HOST:GUEST[:ro]. Raises ConfigError, with a hint at what was probably meant."""
+    """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at what was meant."""
     from quicksand.mounts.mount import parse_mount
 
     try:
@@ -77,5 +77,6 @@ def complete_mounted(
     return [
         CompletionItem(known.mount.guest, help=known.mount.host)
         for known in known_mounts(registry, entry)
-        if known.state is not MountState.AT_START and known.mount.guest.startswith(incomplete)
+        if known.state in (MountState.MOUNTED, MountState.NOT_SERVED)
+        and known.mount.guest.startswith(incomplete)
     ]

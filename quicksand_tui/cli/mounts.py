@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,9 @@ def mount_command(name: str, mount: str) -> int:
     """Have a directory of this host in a running sandbox, until `unmount` or until it stops.
 
     HOST is a directory here, GUEST an absolute path there, which is made if it is missing. With :ro
-    nothing in it can be changed, not even by root of the sandbox. A revert leaves the directory as
-    it is. `run -v HOST:GUEST` has it there at each start.
+    nothing in it can be changed, not even by root of the sandbox; with :protect, nothing that
+    programs here run by themselves, such as git's hooks and tasks of editors. A revert leaves the
+    directory as it is. `run -v HOST:GUEST` has it there at each start.
     """
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.progress import shown
@@ -40,7 +42,13 @@ def mount_command(name: str, mount: str) -> int:
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox, _explained(wanted):
             async with shown(f"{name}: mounting {wanted.guest}"):
-                await sandbox.mount(wanted.host, wanted.guest, wanted.readonly, type=wanted.type)
+                await sandbox.mount(
+                    wanted.host,
+                    wanted.guest,
+                    wanted.readonly,
+                    type=wanted.type,
+                    protect=wanted.protect,
+                )
         return Exit.OK
 
     return run_async(main)
@@ -53,8 +61,8 @@ def _explained(mount: Mount) -> Iterator[None]:
         yield
     except MountError as error:
         if not Path(mount.host).exists() and is_directory(mount.guest):
-            mode = ":ro" if mount.readonly else ""
-            hint = f"{ORDER}: {mount.guest}:{mount.host}{mode}"
+            turned = replace(mount, host=mount.guest, guest=mount.host)
+            hint = f"{ORDER}: {turned}"
             raise MountError(str(error), hint=hint) from error
         raise
 
@@ -69,11 +77,13 @@ def unmount_command(name: str, guest: str, force: bool) -> int:
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.progress import shown
     from quicksand_tui.cli.runner import attached, run_async
+    from quicksand_tui.cli.written import say_written
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
             there = [handle.guest for handle in sandbox.active_mounts]
             where = _find(guest, there, name=sandbox.name)
+            say_written(sandbox, where)
             async with shown(f"{name}: unmounting {where}"):
                 try:
                     await sandbox.unmount(where, force=force)
@@ -110,13 +120,16 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     """List the directories of this host that are in sandboxes.
 
     Without names: those of all that run. What a sandbox mounts at its next start only is listed,
-    too; one that is `not served` gives errors in the guest until it is unmounted.
+    too; one that is `not served` gives errors in the guest until it is unmounted, and one that is
+    `not mounted` could not be mounted when the sandbox started or was reverted. Files that a
+    sandbox wrote and that programs here run by themselves are named below.
     """
     from quicksand.host.paths import paths
     from quicksand.known_mounts import MountState, known_mounts
     from quicksand.registry import Registry
 
     from quicksand_tui.cli.output import print_json, print_table, say
+    from quicksand_tui.cli.written import written_lines
     from quicksand_tui.model.text import clean
 
     registry = Registry(paths())
@@ -130,8 +143,12 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
         return
     print_table(HEADS, [_row(name, known) for name, known in found])
     for name, known in found:
-        if known.state is MountState.NOT_SERVED and known.reason:
-            say(f"{clean(name)}: {clean(known.mount.guest)} is not served: {clean(known.reason)}")
+        if known.state in (MountState.NOT_SERVED, MountState.LEFT_OUT) and known.reason:
+            what = f"{clean(name)}: {clean(known.mount.guest)} is {known.state.value}"
+            say(f"{what}: {clean(known.reason)}")
+    for name, known in found:
+        for line in written_lines(name, known.mount.host, known.told):
+            say(line)
     if not found:
         say("none: `quicksand-tui mount NAME HOST:GUEST` mounts a directory")
 
@@ -143,11 +160,13 @@ def _facts(name: str, known: KnownMount) -> dict[str, Any]:
         "host": mount.host,
         "guest": mount.guest,
         "readonly": mount.readonly,
+        "protect": mount.protect,
         "type": mount.type,
         "state": known.state.value,
         "reason": known.reason,
         "received": known.traffic.received if known.traffic else None,
         "sent": known.traffic.sent if known.traffic else None,
+        "told": [{"path": written.path, "time": written.time} for written in known.told],
     }
 
 
@@ -156,5 +175,6 @@ def _row(name: str, known: KnownMount) -> tuple[object, ...]:
 
     mount = known.mount
     mode = "ro" if mount.readonly else "rw"
+    mode = f"{mode} protect" if mount.protect else mode
     mode = mode if mount.type == CIFS else f"{mode} {mount.type}"
     return name, mount.host, mount.guest, mode, known.state.value

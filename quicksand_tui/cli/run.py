@@ -259,7 +259,9 @@ def start_facts(sandbox: Sandbox) -> dict[str, Any]:
 
 async def _stop(sandbox: Sandbox) -> None:
     from quicksand_tui.cli.progress import shown
+    from quicksand_tui.cli.written import say_written
 
+    say_written(sandbox)
     async with shown(f"{sandbox.name}: stopping"):
         await sandbox.stop()
 

@@ -166,8 +166,9 @@ def attached(name: str, *, with_display: bool = False) -> Iterator[Sandbox]:
 
     entry = _find(name, with_display=with_display)
     if entry.status is Status.PAUSED:
+        why = f": {entry.error}" if entry.error else ""
         raise StateError(
-            f"the sandbox {entry.name!r} is paused",
+            f"the sandbox {entry.name!r} is paused{why}",
             hint=f"`quicksand-tui resume {entry.name}` lets it go on",
         )
     sandbox = Sandbox.attach(entry.id)

@@ -35,6 +35,12 @@ class Reading:
     cpu_percent: float
     """CPU time in percent of one core."""
     rss: int
+    memory: int
+    """Bytes of memory of the machine's own, without what it maps from files."""
+    memory_bound: int | None
+    """Bytes of it beyond which the sandbox is paused; None if that is unknown."""
+    oversized: str
+    """Why it is beyond its size, or ""."""
     disk: int
     guest: SandboxStats | None
     error: str
@@ -46,6 +52,9 @@ class Reading:
             "name": self.name,
             "cpu_percent": round(self.cpu_percent, 1),
             "rss": self.rss,
+            "memory": self.memory,
+            "memory_bound": self.memory_bound,
+            "oversized": self.oversized or None,
             "disk": self.disk,
             "error": self.error or None,
             "guest": None,
@@ -71,7 +80,8 @@ class Reading:
         from quicksand_tui.model.amounts import percent_text
 
         cpu = percent_text(self.cpu_percent, wide=True)
-        host = (self.name, cpu, show_size(self.rss), show_size(self.disk))
+        rss = f"{show_size(self.rss)}, too much" if self.oversized else show_size(self.rss)
+        host = (self.name, cpu, rss, show_size(self.disk))
         if (guest := self.guest) is None:
             return (*host, self.error or "-", "", "", "", "")
         traffic = guest.guest_traffic
@@ -158,6 +168,9 @@ class Reader:
             name=entry.name,
             cpu_percent=max(0.0, percent),
             rss=host.rss,
+            memory=host.memory,
+            memory_bound=host.memory_bound,
+            oversized=host.oversized,
             disk=host.disk,
             guest=guest,
             error=error,

@@ -23,6 +23,7 @@ from quicksand_tui.cli.detach_keys import DetachKeys
 from quicksand_tui.cli.runner import why_gone
 from quicksand_tui.cli.streams import FdWriter
 from quicksand_tui.door.answering import AnswerRight
+from quicksand_tui.terminal.restoring import Restoring
 from quicksand_tui.terminal.unasking import Unasking
 
 if TYPE_CHECKING:
@@ -31,62 +32,6 @@ if TYPE_CHECKING:
     from quicksand.shell import Piece, Shell
 
     from quicksand_tui.cli.runner import Signals
-
-
-ON_AT_FIRST = frozenset({7, 25})
-"""Line wrap and cursor: the private modes that are set by default."""
-
-ALTERNATE = frozenset({47, 1047, 1049})
-
-_MODE = re.compile(rb"\x1b\[\?([0-9;]{1,64})([hl])")
-_KEYBOARD = re.compile(rb"\x1b\[([><])[0-9;]{0,16}u")
-_UNFINISHED = re.compile(rb"\x1b(?:\[(?:[?<>][0-9;]{0,64})?)?$")
-KEYBOARD_MAX = 64
-
-# Saves the cursor, resets the scroll region, restores the cursor; then normal keypad, ASCII, and no
-# colours.
-_RESET = b"\x1b7\x1b[r\x1b8\x1b>\x1b(B\x0f\x1b[0m"
-
-
-class ModeTracker:
-    """Keeps track of the private modes (DECSET) and pushed keyboard modes (kitty) that output
-    sets."""
-
-    def __init__(self) -> None:
-        self._changed: set[int] = set()
-        self._pushed = 0
-        self._carry = b""
-        self._seen = False
-
-    def feed(self, data: bytes) -> None:
-        """Reads output; sequences may be split between calls."""
-        if not self._carry and b"\x1b" not in data:
-            return
-        self._seen = True
-        data = self._carry + data
-        for match in _MODE.finditer(data):
-            on = match[2] == b"h"
-            for number in (int(part[:6]) for part in match[1].split(b";") if part):
-                if on == (number in ON_AT_FIRST):
-                    self._changed.discard(number)
-                elif len(self._changed) < 256:
-                    self._changed.add(number)
-        for match in _KEYBOARD.finditer(data):
-            step = 1 if match[1] == b">" else -1
-            self._pushed = min(KEYBOARD_MAX, max(0, self._pushed + step))
-        end = _UNFINISHED.search(data, max(0, len(data) - 80))
-        self._carry = end[0] if end else b""
-
-    def undo(self) -> bytes:
-        """Returns the sequences that undo what the output has set; b"" if there was no escape
-        sequence."""
-        if not self._seen:
-            return b""
-        parts = [b"\x1b[<u"] * self._pushed
-        # The alternate screen comes first: the other modes belong to the normal screen.
-        for number in sorted(self._changed, key=lambda n: (n not in ALTERNATE, n)):
-            parts.append(b"\x1b[?%d%c" % (number, b"h" if number in ON_AT_FIRST else b"l"))
-        return b"".join(parts) + _RESET
 
 
 class Questions:
@@ -264,7 +209,7 @@ class Relay:
         self._shell = shell
         self._keys = DetachKeys(keys)
         self._signals = signals
-        self._modes = ModeTracker()
+        self._restoring = Restoring()
         self._late = LateAnswers() if follows else None
         self._typed = bytearray()
         self._typed_more = asyncio.Event()
@@ -324,16 +269,27 @@ class Relay:
             task.result()
 
     async def _restore(self, writer: FdWriter) -> None:
+        """Puts our terminal right, even if another signal arrives meanwhile."""
+        restoring = asyncio.create_task(self._put_right(writer), name="quicksand-restoring")
+        try:
+            await asyncio.shield(restoring)
+        except asyncio.CancelledError:
+            await restoring
+            raise
+
+    async def _put_right(self, writer: FdWriter) -> None:
         ended = self._shell.status is not None
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(None if ended else LEAVE_S):
-                await writer.write(self._modes.undo() + (b"" if ended else b"\r\n"))
+                undo = self._restoring.undo(terminal_size()[0])
+                await writer.write(undo + (b"" if ended else b"\r\n"))
                 await writer.close()
 
     async def _show(self, writer: FdWriter, questions: Questions) -> None:
         async for piece in self._shell.pieces():
             if data := questions.shown(piece):
-                self._modes.feed(data)
+                if before := self._restoring.feed(data):
+                    await writer.write(before)
                 await writer.write(data)
 
     def _read_typed(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import stat
@@ -10,7 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
-from quicksand.agent.extents import Extent
+from quicksand.agent.extents import FILE_MAX, Extent
 from quicksand.errors import AgentRefusedError, DiskSpaceError, QuicksandError
 from quicksand.guest_files import GuestFile
 from quicksand.host.space import DISK_RESERVE
@@ -116,6 +117,7 @@ class Survey:
         if not info.is_dir:
             return size_here(info)
         total = 0
+        counted: set[str] = set()
         waiting = [(source, 0)]
         while waiting and self._tally.seen < ENTRIES_MAX:
             directory, depth = waiting.pop()
@@ -126,6 +128,9 @@ class Survey:
             self._remembered[directory] = found
             self._tally.seen += len(found)
             for entry in found:
+                if entry.identity and entry.identity in counted:
+                    continue  # another name of the same file
+                counted.add(entry.identity)
                 total += size_here(entry)
                 if entry.is_dir and depth < DEPTH_MAX:
                     waiting.append((child(directory, entry.name), depth + 1))
@@ -175,6 +180,9 @@ def require_space(target: str, need: int) -> None:
 
 
 STDIN = 0
+SECTOR = 512
+"""Bytes in which stat(2) counts what a file takes."""
+
 OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags that follow no symlink, and do not wait for the other end of a pipe."""
 
@@ -182,15 +190,21 @@ OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 class GuestTarget(Protocol):
     """The part of `GuestFiles` that this needs."""
 
-    async def write(
-        self, path: str, content: AsyncIterable[bytes], *, mode: int | None = None
+    async def write(self, path: str, content: AsyncIterable[bytes]) -> int: ...
+
+    async def write_extents(
+        self, path: str, content: AsyncIterable[Extent], *, mode: int, mtime_ns: int
     ) -> int: ...
 
     async def stat(self, path: str, *, follow: bool = True) -> GuestFile: ...
 
     async def mkdir(self, path: str, *, mode: int = 0o755, exist_ok: bool = False) -> None: ...
 
-    async def symlink(self, path: str, target: str) -> None: ...
+    async def symlink(self, path: str, target: str, *, mtime_ns: int) -> None: ...
+
+    async def link(self, path: str, existing: str, *, follow: bool) -> None: ...
+
+    async def set_mtime(self, path: str, mtime_ns: int) -> None: ...
 
     async def remove(self, path: str) -> None: ...
 
@@ -219,8 +233,9 @@ async def send(files: GuestTarget, source: str, target: str, tally: Tally, *, fo
         if not stat.S_ISDIR(found.st_mode):
             raise TransferError(f"{source} is not a directory")
         if there is None:
-            await files.mkdir(target, mode=stat.S_IMODE(found.st_mode))
-        await sender.fill(source, target)
+            await sender.take(source, target, found)
+        else:
+            await sender.fill(source, target)
         return
     if there is not None and there.is_dir:
         target = f"{target.rstrip('/')}/{name}"
@@ -242,6 +257,8 @@ class _Sender:
     def __init__(self, files: GuestTarget, tally: Tally) -> None:
         self._files = files
         self._tally = tally
+        self._copied: dict[tuple[int, int], str] = {}
+        """Where those files are in the guest that have several names here, by device and inode."""
 
     async def fill(self, source: str, target: str) -> None:
         """Copies all entries of the directory ``source`` into the guest's ``target``. Failures are
@@ -261,41 +278,107 @@ class _Sender:
 
     async def take(self, source: str, target: str, found: os.stat_result) -> None:
         """Copies one file, symlink or directory. Raises TransferError, AgentRefusedError."""
-        mode = stat.S_IMODE(found.st_mode)
         if stat.S_ISDIR(found.st_mode):
-            await self._files.mkdir(target, mode=mode, exist_ok=True)
-            await self.fill(source, target)
-        elif stat.S_ISLNK(found.st_mode):
-            await self._symlink(source, target)
-        elif stat.S_ISREG(found.st_mode):
-            await self._file(source, target, mode)
-        else:
+            await self._directory(source, target, found)
+            return
+        if not (stat.S_ISLNK(found.st_mode) or stat.S_ISREG(found.st_mode)):
             raise TransferError(f"{source} is a pipe, socket or device, left out")
+        if not await self._link(target, found):
+            if stat.S_ISLNK(found.st_mode):
+                await self._symlink(source, target, found)
+            else:
+                await self._file(source, target, found)
+            if found.st_nlink > 1:
+                self._copied[found.st_dev, found.st_ino] = target
+        self._tally.files += 1
 
-    async def _file(self, source: str, target: str, mode: int) -> None:
+    async def _directory(self, source: str, target: str, found: os.stat_result) -> None:
+        """Copies a directory. One that is there keeps its mode and time."""
+        mode = stat.S_IMODE(found.st_mode)
+        try:
+            await self._files.mkdir(target, mode=mode)
+            is_new = True
+        except AgentRefusedError as error:
+            if error.code != "exists":
+                raise
+            await self._files.mkdir(target, mode=mode, exist_ok=True)
+            is_new = False
+        await self.fill(source, target)
+        if is_new:
+            # Last: each file that is made in it changes it.
+            await self._files.set_mtime(target, found.st_mtime_ns)
+
+    async def _link(self, target: str, found: os.stat_result) -> bool:
+        """Makes ``target`` a hard link to what was copied already under another name; returns
+        whether that was possible."""
+        existing = self._copied.get((found.st_dev, found.st_ino))
+        if existing is None:
+            return False
+        try:
+            # A file may have been written through a symlink that was there.
+            await self._files.link(target, existing, follow=stat.S_ISREG(found.st_mode))
+        except AgentRefusedError:
+            return False  # another file system, an older agent: it is copied again
+        return True
+
+    async def _file(self, source: str, target: str, found: os.stat_result) -> None:
         try:
             descriptor = os.open(source, OPEN)
         except OSError as error:
             raise TransferError(f"{source}: {error.strerror}") from error
-        with io.FileIO(descriptor) as file:
-            await self._files.write(target, self._tally.count(_read(file, source)), mode=mode)
-        self._tally.files += 1
+        with io.FileIO(descriptor):
+            await self._files.write_extents(
+                target,
+                self._counted(_read(descriptor, source)),
+                mode=stat.S_IMODE(found.st_mode),
+                mtime_ns=found.st_mtime_ns,
+            )
 
-    async def _symlink(self, source: str, target: str) -> None:
+    async def _counted(self, found: AsyncIterable[Extent]) -> AsyncIterator[Extent]:
+        async for extent in found:
+            self._tally.bytes += len(extent.data)
+            yield extent
+
+    async def _symlink(self, source: str, target: str, found: os.stat_result) -> None:
         leads_to = os.readlink(source)  # noqa: PTH115 - a Path would drop slashes and dots
         try:
-            await self._files.symlink(target, leads_to)
+            await self._files.symlink(target, leads_to, mtime_ns=found.st_mtime_ns)
         except AgentRefusedError as error:
             if error.code != "exists" or (await self._files.stat(target, follow=False)).is_dir:
                 raise
             await self._files.remove(target)
-            await self._files.symlink(target, leads_to)
-        self._tally.files += 1
+            await self._files.symlink(target, leads_to, mtime_ns=found.st_mtime_ns)
 
 
-async def _read(file: io.FileIO, source: str) -> AsyncIterator[bytes]:
+async def _read(descriptor: int, source: str) -> AsyncIterator[Extent]:
+    """Yields the parts of a file that are not holes; the last one marks its end. Raises
+    TransferError."""
+    at, data_end = 0, 0
     try:
-        while chunk := await asyncio.to_thread(file.read, READ_SIZE):
-            yield chunk
+        found = os.fstat(descriptor)
+        if found.st_blocks * SECTOR >= found.st_size:
+            data_end = FILE_MAX  # perhaps a file that the kernel makes up, without a size
+        while True:
+            if at >= data_end:
+                at, data_end = await asyncio.to_thread(_find_data, descriptor, at)
+            chunk = await asyncio.to_thread(os.pread, descriptor, min(READ_SIZE, data_end - at), at)
+            if not chunk:
+                break
+            yield Extent(at, chunk)
+            at += len(chunk)
     except OSError as error:
         raise TransferError(f"{source}: {error.strerror}") from error
+    yield Extent(at, b"")
+
+
+def _find_data(descriptor: int, at: int) -> tuple[int, int]:
+    """Returns where the next data begin and end: at the file's end if only a hole is left."""
+    # First, so that what is appended meanwhile is not taken for a hole.
+    size = os.fstat(descriptor).st_size
+    try:
+        start = os.lseek(descriptor, at, os.SEEK_DATA)
+        return start, max(os.lseek(descriptor, start, os.SEEK_HOLE), start + 1)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return max(at, size), FILE_MAX
+        return at, FILE_MAX  # this file system cannot tell

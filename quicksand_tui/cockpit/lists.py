@@ -111,11 +111,14 @@ class Lists(Vertical):
             before.display = False
 
     def show(self, world: World) -> None:
-        self.sandboxes.show(world.sandboxes, world, partial(empty_text, world))
+        self.sandboxes.show(world.sandboxes, world, partial(empty_text, world), world.error)
         if self.images.is_attached:
-            self.images.show(world.images, world, lambda query: _no_images(world, query))
+            self.images.show(
+                world.images, world, lambda query: _no_images(world, query), world.images_error
+            )
         if self.panel is Panel.SAVES:
-            self.saves.show(world.saves.saves, world, partial(empty_saves_text, world.saves))
+            saves = world.saves
+            self.saves.show(saves.saves, world, partial(empty_saves_text, saves), saves.error)
         counts = {
             Panel.SANDBOXES: len(world.sandboxes),
             Panel.SAVES: len(world.saves.saves) if world.saves.loaded else 0,
@@ -143,4 +146,6 @@ def _count(number: int) -> str:
 def _no_images(world: World, query: str) -> str:
     if query and world.images:
         return nothing_matches(query)
+    if world.images_error:
+        return f"The images cannot be read.\n{world.images_error}"
     return NO_IMAGES_TEXT if world.loaded else ""

@@ -19,7 +19,8 @@ from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
 from quicksand_tui.door.protocol import LogKind, LogSource, Service
 from quicksand_tui.model.amounts import clock_text, seconds_text
-from quicksand_tui.model.text import sanitise_lines
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.text import error_text, sanitise_lines
 from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.widgets.bars import OUTCOMES
 from quicksand_tui.widgets.inputs import LineInput
@@ -74,6 +75,8 @@ class LogPanel(PartWidget, Vertical):
         """The sandbox and the kind of the log that is read."""
         self._sandbox_name = ""
         self._titles = ("", "")
+        self._trouble = ""
+        """Why the log could not be read just now."""
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -86,6 +89,7 @@ class LogPanel(PartWidget, Vertical):
         self._sandbox_name = "" if sandbox is None else sandbox.name
         if wanted != self._followed:
             self._followed = wanted
+            self._trouble = ""
             self.view.clear()
             if wanted is None:
                 self.workers.cancel_group(self, "log")
@@ -99,14 +103,21 @@ class LogPanel(PartWidget, Vertical):
         if kind not in FILES:
             await self._follow_lines(sandbox_id, kind)
             return
-        source = self._service.open_log(sandbox_id, FILES[kind])
+        source: LogSource | None = None
         try:
             while True:
-                self.view.append(await asyncio.to_thread(_read_lines, source))
+                try:
+                    if source is None:
+                        source = self._service.open_log(sandbox_id, FILES[kind])
+                    self.view.append(await asyncio.to_thread(_read_lines, source))
+                    self._trouble = ""
+                except (OSError, OperationError) as error:
+                    self._trouble = f"✗ it cannot be read: {error_text(error)}"
                 self._show_title()
                 await asyncio.sleep(POLL_S)
         finally:
-            source.close()
+            if source is not None:
+                source.close()
 
     async def _follow_lines(self, sandbox_id: str, kind: Kind) -> None:
         shown: list[str] = []
@@ -122,6 +133,8 @@ class LogPanel(PartWidget, Vertical):
     def _lines_of(self, sandbox_id: str, kind: Kind) -> Iterator[str]:
         if kind is Kind.COMMANDS:
             for record in self._commands():
+                if sandbox_id not in record.about:
+                    continue
                 took = "" if record.seconds is None else f" {seconds_text(record.seconds)}"
                 yield self.fit(f"$ {record.command}  {OUTCOMES[record.outcome][0]}{took}").plain
             return
@@ -143,6 +156,7 @@ class LogPanel(PartWidget, Vertical):
         words.append("following" if view.following else f"{follow} follows")
         words.append("wrapped" if view.wrapped else "cut")
         below = " · ".join(words) if view.line_count else "nothing yet"
+        below = self._trouble or below
         title = f"{self._sandbox_name} · {self.kind.value}" if self._sandbox_name else ""
         titles = (title, below if self._sandbox_name else "")
         if titles != self._titles:
@@ -178,6 +192,7 @@ class LogPanel(PartWidget, Vertical):
         followed = self._followed
         if followed is not None:
             self._followed = (followed[0], self.kind)
+            self._trouble = ""
             self.view.clear()
             self._follow(*self._followed)
         self._show_title()

@@ -16,7 +16,7 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door.guest_input import GuestInput
 from quicksand_tui.door.screen import Screen
-from quicksand_tui.model.text import sanitise
+from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
     from quicksand.layout import MachineDir
@@ -119,7 +119,7 @@ class EngineScreen:
             try:
                 await self._show(machine)
             except (QuicksandError, OSError) as error:
-                self._sink.gone(sanitise(str(error.args[0]) if error.args else str(error)))
+                self._sink.gone(error_text(error))
             await self._until_another(registry, machine)
 
     async def _until_another(self, registry: Registry, machine: MachineDir) -> None:
@@ -130,8 +130,9 @@ class EngineScreen:
             await asyncio.sleep(POLL_S)
             now = registry.machine(self._id)
             is_due = now != machine or self._engine.time() > deadline
-            if is_due and now.vnc_socket.exists():
-                return
+            with contextlib.suppress(OSError):  # looks again
+                if is_due and now.vnc_socket.exists():
+                    return
 
     async def _show(self, machine: MachineDir) -> None:
         """Shows the screen of one QEMU. Raises QuicksandError when it is gone."""

@@ -206,7 +206,7 @@ class Engine:
 
     async def mount(self, sandbox_id: str, spec: MountSpec) -> None:
         with contextlib.closing(Sandbox.attach(sandbox_id)) as sandbox:
-            await sandbox.mount(spec.host, spec.guest, spec.readonly)
+            await sandbox.mount(spec.host, spec.guest, spec.readonly, protect=spec.protect)
 
     async def unmount(self, sandbox_id: str, guest: str, *, force: bool) -> None:
         with contextlib.closing(Sandbox.attach(sandbox_id)) as sandbox:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import threading
 from pathlib import Path
 from typing import BinaryIO
+
+from quicksand.host.regular import open_file
 
 FIRST_MAX = 512 * 1024
 """How many bytes from the end the first read begins."""
@@ -46,26 +49,34 @@ class FileLog:
         if self._file is None:
             return self._first()
         text = self._drain(self._file)
-        if self._replaced(self._file):
+        if self._replaced(self._file) and (newer := self._open(self._path)) is not None:
             self._file.close()
-            self._file = self._open(self._path)
-            if self._file is not None:
-                text += self._drain(self._file)
+            self._file = newer
+            text += self._drain(newer)
         return text
 
     def _first(self) -> str:
         data = b""
-        older = self._open(self._path.with_name(self._path.name + ".1"))
-        self._file = self._open(self._path)
-        if self._file is None:
-            return ""
-        size = os.fstat(self._file.fileno()).st_size
-        if older is not None:
-            with older:
+        with contextlib.ExitStack() as opened:
+            older = self._open(self._path.with_name(self._path.name + ".1"))
+            if older is not None:
+                opened.callback(older.close)
+            file = self._open(self._path)
+            if file is None:
+                return ""
+            opened.callback(file.close)
+            size = os.fstat(file.fileno()).st_size
+            if older is not None:
                 older.seek(max(0, os.fstat(older.fileno()).st_size - max(0, FIRST_MAX - size)))
                 data = older.read(FIRST_MAX)
-        self._file.seek(max(0, size - FIRST_MAX))
-        return self._decoder.decode(data + self._file.read(FIRST_MAX))
+            file.seek(max(0, size - FIRST_MAX))
+            data += file.read(FIRST_MAX)
+            # Only now, so that a read that fails is begun anew.
+            if older is not None:
+                older.close()
+            opened.pop_all()
+            self._file = file
+        return self._decoder.decode(data)
 
     def _drain(self, file: BinaryIO) -> str:
         left = os.fstat(file.fileno()).st_size - file.tell()
@@ -78,15 +89,14 @@ class FileLog:
 
     def _replaced(self, file: BinaryIO) -> bool:
         try:
-            now = self._path.stat()
-        except FileNotFoundError:
-            return False
-        held = os.fstat(file.fileno())
+            now, held = self._path.stat(), os.fstat(file.fileno())
+        except OSError:
+            return False  # it is looked at again
         return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino)
 
     @staticmethod
     def _open(path: Path) -> BinaryIO | None:
         try:
-            return path.open("rb")
-        except OSError:
+            return open_file(path)
+        except FileNotFoundError:
             return None

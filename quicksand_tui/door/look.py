@@ -15,8 +15,8 @@ from quicksand.all_processes import spare_memory
 from quicksand.errors import HistoryError, QuicksandError
 from quicksand.host.footprint import allocated_size
 from quicksand.host.memory import available_memory
-from quicksand.host.paths import Paths, paths
-from quicksand.images.building import buildable_images, suggested_options
+from quicksand.host.paths import paths
+from quicksand.images.building import buildable_images, find_suggested_options
 from quicksand.images.resolve import ImageInfo, ImageResolver
 from quicksand.known_mounts import known_mounts
 from quicksand.machine_options import NO, YES
@@ -47,7 +47,7 @@ from quicksand_tui.model.sandboxes import (
     TrafficMeter,
     UseHistory,
 )
-from quicksand_tui.model.text import sanitise
+from quicksand_tui.model.text import error_text, sanitise
 from quicksand_tui.model.world import HostView, World
 
 Stamp = tuple[int, ...]
@@ -117,7 +117,8 @@ class TreeReader:
         with contextlib.suppress(OSError, HistoryError):
             found = self._registry.checkpoints(self._id)
             self._sizes = {one.id: (one.size, one.shared) for one in found}
-        self._measured = state
+            if len(self._sizes) == len(tree.checkpoints):
+                self._measured = state
 
 
 def _broken(id_: str, error: str) -> CheckpointView:
@@ -171,6 +172,8 @@ class Reader:
         """By sandbox and place in its guest: what a mount carries."""
         self._images_stamp: Stamp | None = None
         self._images: tuple[ImageView, ...] = ()
+        self._images_in_doubt = False
+        """Something of an image could not be read, which may be right again at any time."""
         self._host = HostView()
         self._next_usage = 0.0
 
@@ -185,47 +188,66 @@ class Reader:
             self._known = {id_: ((), view) for id_, (_, view) in self._known.items()}
         if due:
             self._next_usage = now + USAGE_EVERY_S
-        error = ""
-        try:
-            views = self._sandboxes(visible, due, now)
-        except OSError as problem:
-            views, error = (), f"{problem.filename}: {problem.strerror}"
+        error = self._look_at_sandboxes(visible, due, now)
         if due:
             self._host = self._look_at_host()
+        images_error = self._look_at_images(due)
+        views = [view for _, view in self._known.values()]
         return World(
             taken=time.time(),
-            sandboxes=views,
-            images=self._look_at_images(),
+            sandboxes=tuple(sorted(views, key=lambda view: (view.created or 0.0, view.id))),
+            images=self._images,
             host=self._host,
-            error=sanitise(error),
+            error=error,
+            images_error=images_error,
         )
 
-    def _sandboxes(self, visible: frozenset[str], due: bool, now: float) -> tuple[SandboxView, ...]:
+    def _look_at_sandboxes(self, visible: frozenset[str], due: bool, now: float) -> str:
+        """Looks at all sandboxes. What cannot be read now stays as it was, and is looked at again
+        the next time; returns why, or ""."""
         found: dict[str, tuple[Stamp, SandboxView]] = {}
-        for id_ in _directories(self._paths.sandboxes):
-            roots = self._registry.place(id_).root, self._registry.machine(id_).root
-            stamp = (*_dir_stamp(roots[0]), *_dir_stamp(roots[1]))
-            known = self._known.get(id_)
-            same = known is not None and known[0] == stamp
-            if known is not None and same and not (due and known[1].is_live):
-                view = known[1]
-            elif (entry := self._registry.inspect(id_)) is not None:
-                view = self._with_usage(entry, _view(entry), known, visible)
-                # A directory that is mounted, or no longer, changes the stamp.
-                is_old = known is not None and same and id_ not in visible
-                mounts = known[1].mounts if known and is_old else self._mounts(entry, now)
-                view = replace(view, mounts=mounts)
-            else:
-                continue
-            seen = id_ in visible
-            tree = self._tree(id_, known, look=not same or seen, measure=seen)
-            found[id_] = (stamp, view if view.tree is tree else replace(view, tree=tree))
+        error = ""
+        try:
+            ids = _directories(self._paths.sandboxes)
+        except OSError as problem:
+            return error_text(problem)
+        for id_ in ids:
+            try:
+                seen = self._look_at_sandbox(id_, visible, due, now)
+            except (OSError, QuicksandError) as problem:
+                error = error_text(problem)
+                seen = ((), _unreadable(id_, self._known.get(id_), error))
+            if seen is not None:
+                found[id_] = seen
         self._known = found
         self._trees = {id_: tree for id_, tree in self._trees.items() if id_ in found}
         self._cpu = {id_: value for id_, value in self._cpu.items() if id_ in found}
         self._meters = {id_: value for id_, value in self._meters.items() if id_ in found}
-        views = [view for _, view in found.values()]
-        return tuple(sorted(views, key=lambda view: (view.created or 0.0, view.id)))
+        return error
+
+    def _look_at_sandbox(
+        self, id_: str, visible: frozenset[str], due: bool, now: float
+    ) -> tuple[Stamp, SandboxView] | None:
+        """Returns a sandbox with its stamp; None if there is none. Raises OSError and
+        QuicksandError."""
+        roots = self._registry.place(id_).root, self._registry.machine(id_).root
+        stamp = (*_dir_stamp(roots[0]), *_dir_stamp(roots[1]))
+        known = self._known.get(id_)
+        same = known is not None and known[0] == stamp
+        doubted = due and known is not None and _has_errors(known[1])
+        if known is not None and same and not doubted and not (due and known[1].is_live):
+            view = known[1]
+        elif (entry := self._registry.inspect(id_)) is not None:
+            view = self._with_usage(entry, _view(entry), known, visible)
+            # A directory that is mounted, or no longer, changes the stamp.
+            is_old = known is not None and same and id_ not in visible
+            mounts = known[1].mounts if known and is_old else self._mounts(entry, now)
+            view = replace(view, mounts=mounts)
+        else:
+            return None
+        seen = id_ in visible
+        tree = self._tree(id_, known, look=not same or seen or doubted, measure=seen)
+        return stamp, view if view.tree is tree else replace(view, tree=tree)
 
     def _mounts(self, entry: Entry, now: float) -> tuple[MountView, ...]:
         meters = self._meters.setdefault(entry.id, {})
@@ -243,6 +265,8 @@ class Reader:
                 type="" if known.mount.type == CIFS else known.mount.type,
                 state=MountState(known.state.value),
                 traffic=meters[known.mount.guest].rates,
+                protect=known.mount.protect,
+                told=tuple(sanitise(written.path, limit=PATH_LIMIT) for written in known.told),
             )
             for known in known_now
         )
@@ -294,29 +318,47 @@ class Reader:
             view = replace(view, history=known[1].history)
         return replace(view, cpu_percent=percent, memory_used=rss or None)
 
-    def _look_at_images(self) -> tuple[ImageView, ...]:
+    def _look_at_images(self, due: bool) -> str:
+        """Looks at the images if any has changed; with ``due``, also if something of one could not
+        be read. If none can be read now, they stay as they were, and are looked at again the next
+        time; returns why, or ""."""
         root = self._paths.images
-        stamp: Stamp = _dir_stamp(root)
-        for name in _directories(root):
-            stamp += _dir_stamp(root / name)
-        if stamp != self._images_stamp:
-            try:
-                found = ImageResolver(self._paths).list()
-            except (OSError, QuicksandError) as error:
-                # One unreadable directory must not hide the usable images.
-                found = [ImageInfo(name="?", source="store", error=str(error))]
+        try:
+            stamp: Stamp = _dir_stamp(root)
+            for name in _directories(root):
+                stamp += _dir_stamp(root / name)
+            if stamp == self._images_stamp and not (due and self._images_in_doubt):
+                return ""
+            found = ImageResolver(self._paths).list()
+            self._images_in_doubt = any(info.error for info in found)
             self._images = tuple(
-                replace(image, machine=_suggested(image.name, self._paths))
+                replace(image, machine=self._suggested(image))
                 for image in (*map(_image, found), *_not_built(found))
             )
-            self._images_stamp = stamp
-        return self._images
+        except (OSError, QuicksandError) as error:
+            self._images_stamp = None
+            return error_text(error)
+        self._images_stamp = stamp
+        return ""
+
+    def _suggested(self, image: ImageView) -> dict[str, str]:
+        """Returns what an image suggests for its machines, as a user types it."""
+        typed = {True: YES, False: NO}
+        try:
+            options = {} if image.error else find_suggested_options(image.name, self._paths)
+        except QuicksandError:
+            self._images_in_doubt = True
+            return {}
+        return {
+            keyword: typed[value] if isinstance(value, bool) else sanitise(str(value), limit=20)
+            for keyword, value in options.items()
+        }
 
     def _look_at_host(self) -> HostView:
         place = self._paths.data
-        while not place.exists():
-            place = place.parent
         try:
+            while not place.exists():
+                place = place.parent
             memory, disk = available_memory(), shutil.disk_usage(place).free
             # Rounded to 64, 256 and 16 MiB: digits that always change would only cost repaints.
             spares, taken = spare_memory(self._registry)
@@ -326,8 +368,21 @@ class Reader:
                 spares=spares,
                 spares_memory=taken >> 24 << 24,
             )
-        except OSError:
-            return HostView()
+        except (OSError, QuicksandError):
+            return HostView()  # shown as unknown
+
+
+def _has_errors(view: SandboxView) -> bool:
+    """Whether something of a sandbox could not be read, which may be right again at any time."""
+    tree = view.tree
+    return bool(view.error or tree.error) or any(made.error for made in tree.checkpoints)
+
+
+def _unreadable(id_: str, known: tuple[Stamp, SandboxView] | None, why: str) -> SandboxView:
+    """Returns a sandbox that cannot be read now: as it was, or else as a broken one."""
+    if known is None:
+        return SandboxView(id=id_, name=id_, state=State.BROKEN, error=why)
+    return replace(known[1], error=f"it cannot be read now: {why}")
 
 
 def _longer(
@@ -383,6 +438,8 @@ def _view(entry: Entry) -> SandboxView:
     return replace(
         view,
         started=run.started,
+        run=sanitise(run.run, limit=TAG_LIMIT),
+        origin=sanitise(run.origin, limit=TAG_LIMIT),
         accel=sanitise(run.accel, limit=20),
         accel_reason=sanitise(run.accel_reason),
         ports=run.forwards,
@@ -397,15 +454,6 @@ def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:
     return tuple(
         ImageView(name=name, source="recipe") for name in buildable_images() if name not in there
     )
-
-
-def _suggested(name: str, paths: Paths) -> dict[str, str]:
-    """Returns what an image suggests for its machines, as a user types it."""
-    typed = {True: YES, False: NO}
-    return {
-        keyword: typed[value] if isinstance(value, bool) else sanitise(str(value), limit=20)
-        for keyword, value in suggested_options(name, paths).items()
-    }
 
 
 def _image(info: ImageInfo) -> ImageView:

@@ -41,7 +41,8 @@ class LogSource(Protocol):
     """A growing log. `read` blocks for a disk read, so the app calls it in a thread."""
 
     def read(self) -> str:
-        """Returns what was added since the last call; the first time, the end of the log."""
+        """Returns what was added since the last call; the first time, the end of the log. Raises
+        OSError if it cannot be read now; a later call goes on where this one began."""
 
     def close(self) -> None:
         """Closes the log; safe while another thread reads."""
@@ -271,13 +272,14 @@ class Service(Protocol):
 
         CPU and memory are read only for running sandboxes in ``visible``; the guests of those in
         ``network`` are asked for their traffic every few seconds. ``fresh`` discards what is
-        remembered. Never raises for what the disk holds: broken items carry their error.
+        remembered. Broken items carry their error. Raises OSError and OperationError if the host
+        lets it read nothing now.
         """
 
     def read_saves(self, *, fresh: bool = False) -> SavesView:
         """Reads all saves and the trash. Blocks, for seconds if there are thousands; called in a
         thread, never by two at once. Returns the same object as before if no directory has changed,
-        unless ``fresh``. Never raises for what the disk holds: broken items carry their error."""
+        unless ``fresh``. Broken items carry their error. Raises as `read` does."""
 
     async def run(self, operation: Operation[T], report: Report) -> T:
         """Carries out an operation on the engine's loop. When cancelled, it returns after undoing

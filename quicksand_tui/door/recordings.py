@@ -12,7 +12,7 @@ from quicksand.errors import QuicksandError
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.model.amounts import seconds_text, size_text
-from quicksand_tui.model.text import clean, sanitise
+from quicksand_tui.model.text import clean, error_text
 
 if TYPE_CHECKING:
     from quicksand.display.recording import Recorded, Recording
@@ -83,8 +83,7 @@ class EngineRecording:
                     if self._stopped:
                         self._recording.stop()
                     done = await self._recording.wait()
-        except QuicksandError as error:
-            why = str(error.args[0]) if error.args else str(error)
-            self._ended(sanitise(f"Nothing was recorded: {why}"))
+        except (QuicksandError, OSError) as error:
+            self._ended(f"Nothing was recorded: {error_text(error)}")
         else:
             self._ended(f"Recorded as {recorded_text(done)}")

@@ -40,7 +40,7 @@ from quicksand_tui.model.saves import (
     freed_together,
     total_size,
 )
-from quicksand_tui.model.text import sanitise
+from quicksand_tui.model.text import error_text, sanitise
 
 SLOW_EVERY_S = 10.0
 """Seconds, at least, between periodic looks."""
@@ -73,26 +73,30 @@ class SavesReader:
         self._verdicts = {**self._verdicts, **verdicts}
 
     def read(self, *, fresh: bool = False) -> SavesView:
-        stamp, now = _stamp(self._paths), time.monotonic()
+        """Returns the saves; the same object as before if nothing has changed. If they cannot be
+        read now, they stay as they were, with an ``error``, and are read again the next time."""
         view = self._view
-        if fresh or stamp != self._stamp or now >= self._next:
-            with _uncollected():
-                view = self._look()
-            # The stamp from before the look, so that changes during it cause another look.
-            self._stamp, ended = stamp, time.monotonic()
-            self._next = ended + max(SLOW_EVERY_S, SLOW_SHARE * (ended - now))
+        try:
+            stamp, now = _stamp(self._paths), time.monotonic()
+            if fresh or stamp != self._stamp or now >= self._next:
+                with _uncollected():
+                    view = self._look()
+                # The stamp from before the look, so that changes during it cause another look.
+                self._stamp, ended = stamp, time.monotonic()
+                self._next = ended + max(SLOW_EVERY_S, SLOW_SHARE * (ended - now))
+        except (OSError, QuicksandError) as error:
+            self._stamp = None
+            view = replace(view, loaded=True, error=error_text(error))
         view = _with_verdicts(view, self._verdicts)
         if view != self._view:
             self._view = view
         return self._view
 
     def _look(self) -> SavesView:
-        try:
-            infos = Census(self._paths).list()
-            trash = list_trash(known_stores(self._paths))
-            removed = SandboxTrash(Registry(self._paths)).list()
-        except (OSError, QuicksandError) as error:
-            return SavesView(error=sanitise(str(error)) or "they cannot be read")
+        """Reads everything. Raises OSError and QuicksandError."""
+        infos = Census(self._paths).list()
+        trash = list_trash(known_stores(self._paths))
+        removed = SandboxTrash(Registry(self._paths)).list()
         names = ("workspace", "user", "here")
         stores = all_stores(self._paths)
         known = {store.root: name for name, store in zip(names, stores, strict=True)}

@@ -20,6 +20,7 @@ from quicksand.display.rfb import BRISK_S, RfbClient
 from quicksand.display.screen import true_width
 from quicksand.errors import DisplayError
 from quicksand.layout import MachineDir
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas
@@ -259,4 +260,5 @@ async def _work(directory: str, colours: str, glyphs: str) -> None:
 
 
 if __name__ == "__main__":
+    no_core_files()
     asyncio.run(_work(*sys.argv[1:4]))

@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.model.jobs import Failure, OperationError
@@ -67,14 +67,14 @@ class EngineService:
         network: Collection[str] = (),
         fresh: bool = False,
     ) -> World:
-        if self._reader is None:
-            # Imports the engine here, in the reading thread, after the first paint.
-            from quicksand_tui.door.look import Reader
-
-            self._reader = Reader()
+        # Imports the engine here, in the reading thread, after the first paint.
+        from quicksand_tui.door.look import Reader
         from quicksand_tui.door.traffic import with_traffic
 
-        world = self._reader.read(frozenset(visible), fresh=fresh)
+        with _reading("The store cannot be read"):
+            if self._reader is None:
+                self._reader = Reader()
+            world = self._reader.read(frozenset(visible), fresh=fresh)
         return with_traffic(world, self._traffic_of(network))
 
     def _traffic_of(self, sandbox_ids: Collection[str]) -> Mapping[str, TrafficRates]:
@@ -99,7 +99,8 @@ class EngineService:
             self._traffic_task.add_done_callback(self._tasks.discard)
 
     def read_saves(self, *, fresh: bool = False) -> SavesView:
-        return self._saves.read(fresh=fresh)
+        with _reading("The saves cannot be read"):
+            return self._saves.read(fresh=fresh)
 
     @property
     def _saves(self) -> SavesReader:
@@ -116,7 +117,8 @@ class EngineService:
         from quicksand_tui.door.logs import FileLog
         from quicksand_tui.door.protocol import LogKind
 
-        place = Registry(paths()).place(sandbox_id)
+        with _reading("The log cannot be read"):
+            place = Registry(paths()).place(sandbox_id)
         return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
 
     # Operations
@@ -232,6 +234,17 @@ class EngineService:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout=2.0)
         self._loop = self._thread = None
+
+
+@contextlib.contextmanager
+def _reading(title: str) -> Iterator[None]:
+    """Turns an error of the engine into OperationError; one of the host stays OSError."""
+    from quicksand.errors import QuicksandError
+
+    try:
+        yield
+    except QuicksandError as error:
+        raise OperationError(describe_failure(title, error)) from error
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -228,14 +228,15 @@ class EngineTerminal:
 
     def _machine_mark(self) -> object:
         """Returns what identifies the sandbox's machine; None if it has none."""
-        machine = self._current_machine()
         try:
+            machine = self._current_machine()
             return machine, machine.root.stat().st_ino
         except OSError:
             return None
 
     async def _await_machine(self, gone: object) -> None:
         """Waits until the sandbox runs in another machine than ``gone``."""
+        from quicksand.errors import QuicksandError
         from quicksand.host.paths import paths
         from quicksand.registry import Registry
         from quicksand.sandbox_records import Status
@@ -248,7 +249,10 @@ class EngineTerminal:
                 if self._state is LinkState.LOST and self._told_runs:
                     self._tell_lost(self._told_lost)
             elif mark != gone:
-                entry = await asyncio.to_thread(Registry(paths()).inspect, self._sandbox_id)
+                try:
+                    entry = await asyncio.to_thread(Registry(paths()).inspect, self._sandbox_id)
+                except (OSError, QuicksandError):
+                    continue  # looks again
                 if entry is not None and entry.status is Status.RUNNING:
                     return
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.shown import mount_command
 from quicksand_tui.forms.form import Field, Form, Option, Values
-from quicksand_tui.model.sandboxes import MountState
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import sanitise
 
@@ -23,10 +22,15 @@ PATH_MAX = 1000
 CANDIDATES_MAX = 50
 LOOKED_AT_MAX = 5000
 """How many entries of a directory are looked at for a completion."""
-READ_ONLY = "ro"
+READ_ONLY, PROTECT = "ro", "protect"
 MODES = (
     Option(value="", label="read and write"),
     Option(value=READ_ONLY, label="read-only", note="even root in the sandbox changes nothing"),
+    Option(
+        value=PROTECT,
+        label="protect hooks",
+        note="read and write, but not what programs here run: git's hooks, editors' tasks",
+    ),
 )
 
 
@@ -73,18 +77,21 @@ def mount_spec(values: Values) -> MountSpec:
         host=host.rstrip("/") or host[:1],
         guest=values["guest"],
         readonly=values["mode"] == READ_ONLY,
+        protect=values["mode"] == PROTECT,
     )
 
 
 def read_spec(word: str) -> MountSpec:
-    """Reads HOST:GUEST[:ro]. Raises ConfigError, which is a ValueError."""
+    """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, which is a ValueError."""
     from quicksand.errors import ConfigError
     from quicksand.mounts.mount import CIFS, parse_mount
 
     mount = parse_mount(word)
     if mount.type != CIFS:
         raise ConfigError(f"a directory can be mounted by {mount.type} at a start only")
-    return MountSpec(host=mount.host, guest=mount.guest, readonly=mount.readonly)
+    return MountSpec(
+        host=mount.host, guest=mount.guest, readonly=mount.readonly, protect=mount.protect
+    )
 
 
 def suggest_guest(host: str) -> str:
@@ -107,7 +114,7 @@ def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]
             problems[field] = sanitise(str(error))
             continue
         there = sandbox.mount_at(mount.guest)
-        if field == "guest" and there is not None and there.state is not MountState.AT_START:
+        if field == "guest" and there is not None and there.state.is_now:
             problems[field] = f"{there.host} is mounted there already"
     return problems
 

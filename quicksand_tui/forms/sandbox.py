@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from quicksand.errors import ConfigError
 from quicksand.machine_options import NO, YES
 
 from quicksand_tui.forms.checks import (
@@ -14,7 +15,6 @@ from quicksand_tui.forms.checks import (
     find_problems,
     look_at_ports,
     machine_records,
-    parse_ports,
     run_command,
     suggest_name,
 )
@@ -50,21 +50,17 @@ class Last:
     image: str = ""
     """The name of the origin for a command."""
     machine: Mapping[str, str] = field(default_factory=dict)
-    """Options of the machine by keyword, as in `NewSpec`."""
+    """Options of the machine by keyword, as in `NewSpec`, without those that let the guest reach
+    anything beyond itself: each sandbox gets these by a word of the user."""
 
 
-OLD_NAMES = {
-    "memory": "memory",
-    "cpus": "cpus",
-    "network": "network_mode",
-    "ports": "port_forwards",
-}
+OLD_NAMES = {"memory": "memory", "cpus": "cpus", "network": "network_mode"}
 """The names under which older versions remembered options beside ``begin``, with the keywords."""
 
 
 def recall_last(remembered: Remembered) -> Last | None:
     """Reads the last values; None if there are none. A value that is not text counts as not
-    given."""
+    given, as does one that lets the guest reach anything, which older versions have written."""
     kept = remembered.get(NAME)
     if not isinstance(kept, dict):
         return None
@@ -79,8 +75,22 @@ def recall_last(remembered: Remembered) -> Last | None:
         # A key is an exact path and never shown; the other values are shown.
         begin=_text(kept.get("begin"))[:BEGIN_MAX],
         image=sanitise(_text(kept.get("image")), limit=200),
-        machine={keyword: text for keyword, text in texts.items() if text},
+        machine=_without_reach(texts),
     )
+
+
+def _without_reach(machine: Mapping[str, str]) -> dict[str, str]:
+    """Returns the typed options that let the guest reach nothing beyond itself."""
+    records = machine_records()
+    return {k: text for k, text in machine.items() if text and not _reaches(records[k], text)}
+
+
+def _reaches(record: MachineOption, text: str) -> bool:
+    """Whether a typed value lets the guest reach anything, as far as one can know."""
+    try:
+        return bool(record.reaches(record.decode(record.parse_text(text))))
+    except ConfigError:
+        return True
 
 
 def _text(value: object) -> str:
@@ -102,9 +112,10 @@ NOTE_CELLS = 60
 
 
 def last_of(spec: NewSpec) -> Last:
-    """Returns the values to remember of a sandbox that was started."""
+    """Returns the values to remember of a sandbox that was started: how it is made, and nothing of
+    what it may reach."""
     begin = f"{SAVE}{spec.save}" if spec.save else f"{IMAGE}{spec.image}"
-    return Last(begin=begin, image=spec.image, machine=dict(spec.machine))
+    return Last(begin=begin, image=spec.image, machine=_without_reach(spec.machine))
 
 
 class _Origins:
@@ -163,12 +174,8 @@ def new_form(
     known = [option.value for option in origins.options(world)]
     wishes = (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}", *known[:1])
     chosen = next((wish for wish in wishes if wish in known), "")
-    recent = None
-    if last is not None:
-        ports = _free_ports(last.machine.get(PORTS, ""), world)
-        recent = replace(last, machine={**last.machine, PORTS: ports})
-    at_first = _machine_at_first(chosen, recent, chosen == before.begin)
-    if recent is None or chosen != before.begin:
+    at_first = _machine_at_first(chosen, last, chosen == before.begin)
+    if last is None or chosen != before.begin:
         at_first |= _as_suggested({}, origins.suggested(chosen), {"begin": chosen, **at_first})
 
     def spec_of(values: Values) -> NewSpec:
@@ -185,9 +192,9 @@ def new_form(
     def react(was: Values, now: Values) -> Mapping[str, str]:
         ours, theirs = origins.suggested(now["begin"]), origins.suggested(was["begin"])
         if was["begin"] != now["begin"] and (ours or theirs):
-            kind = _react(was, now, recent) if _is_save(was) != _is_save(now) else {}
+            kind = _react(was, now, last) if _is_save(was) != _is_save(now) else {}
             return {**kind, **_as_suggested(theirs, ours, {**now, **kind})}
-        return _react(was, now, recent)
+        return _react(was, now, last)
 
     usual = [record for record in machine_records().values() if record.is_usual]
     others = [record for record in machine_records().values() if not record.is_usual]
@@ -208,7 +215,7 @@ def new_form(
             id="preset",
             label="Preset",
             value=at_first["preset"],
-            options=lambda _, values: _preset_options(values, recent),
+            options=lambda _, values: _preset_options(values, last),
             is_short=True,
         ),
         *(_machine_field(record, at_first) for record in usual),
@@ -249,16 +256,6 @@ def _stem(spec: NewSpec) -> str:
 def _look(ports: str) -> Mapping[str, str]:
     problem = look_at_ports(ports)
     return {PORTS: problem} if problem else {}
-
-
-def _free_ports(text: str, world: World) -> str:
-    """Returns the ports used last, without those that another sandbox uses now."""
-    taken = {host for view in world.sandboxes if view.is_live for host, _ in view.ports}
-    try:
-        ports = parse_ports(text)
-    except ValueError:
-        return ""
-    return ", ".join(f"{port.host}:{port.guest}" for port in ports if port.host not in taken)
 
 
 # The machine
@@ -482,5 +479,5 @@ def _preset_remark(values: Values) -> str:
     if values["preset"] == AS_SAVED:
         return "the machine that was saved"
     if values["preset"] == LAST:
-        return "what was used last"
+        return "used last, without what it could reach"
     return "what you type" if values["preset"] == OWN else ""

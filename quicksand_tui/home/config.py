@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import stat
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.actions.rebinding import Assignment, bind
 from quicksand_tui.actions.record import Action, Scope
 from quicksand_tui.actions.registry import default_keymap, in_scope
+from quicksand_tui.home.state import read_some
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.keymap import (
     DEFAULT_PREFIX,
@@ -334,10 +334,7 @@ def read_config(path: Path, *, must_exist: bool = False) -> Loaded:
     """Reads a config file. Never raises: errors are among the problems. A missing file is an empty
     config, unless the user has named it (``must_exist``)."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would never end
-            return _unreadable(path, "that is no file")
-        with path.open("rb") as file:
-            data = file.read(SIZE_MAX + 1)
+        data = read_some(path, SIZE_MAX + 1)
     except FileNotFoundError:
         return _unreadable(path, "there is no such file") if must_exist else Loaded()
     except (OSError, ValueError) as error:

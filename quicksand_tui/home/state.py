@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import sys
 import threading
 from collections.abc import Collection, Mapping
@@ -28,13 +30,15 @@ def config_file() -> Path:
 def base_dir(variable: str, usual: str) -> Path:
     """Returns a base directory of the XDG specification: that in ``variable``, else ``usual`` in
     the home directory; on macOS, Application Support. (platformdirs would delay the first
-    paint.)"""
+    paint.) Raises OSError if the system knows no home directory."""
     base = os.environ.get(variable, "")
     if base.startswith("/"):  # the specification says to ignore relative paths
         return Path(base)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    return Path.home() / usual
+    try:
+        home = Path.home()
+    except RuntimeError as error:  # no entry in passwd, and no HOME
+        raise OSError(errno.ENOENT, "this user has no home directory: set HOME") from error
+    return home / ("Library/Application Support" if sys.platform == "darwin" else usual)
 
 
 def is_config_named() -> bool:
@@ -54,6 +58,17 @@ def state_dir() -> Path:
     return base_dir("XDG_STATE_HOME", ".local/state") / APP
 
 
+def read_some(path: Path, limit: int) -> bytes:
+    """Returns at most ``limit`` bytes of a regular file. Raises OSError, also for a FIFO, whose
+    writer would be waited for otherwise. (The engine has the same in `host.regular`; importing that
+    would delay the first paint.)"""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "that is no file", os.fspath(path))
+        return file.read(limit)
+
+
 class StateFile:
     """A JSON object on disk."""
 
@@ -66,8 +81,7 @@ class StateFile:
         """Returns the object; an empty one if it cannot be read. Never raises."""
         self.problem = ""
         try:
-            with self.path.open("rb") as file:
-                text = file.read(SIZE_MAX + 1)
+            text = read_some(self.path, SIZE_MAX + 1)
             if len(text) > SIZE_MAX:
                 raise ValueError(f"it is larger than {SIZE_MAX} bytes")
             value = json.loads(text)
@@ -84,8 +98,9 @@ class StateFile:
         return value
 
     def write(self, value: dict[str, Any]) -> None:
-        """Replaces the file atomically. Raises OSError."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Replaces the file atomically. Raises OSError, also if its directory is another user's or
+        open to others."""
+        _make_own(self.path.parent)
         temporary = self.path.with_name(f".{self.path.name}.{os.urandom(4).hex()}")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -96,6 +111,15 @@ class StateFile:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _make_own(directory: Path) -> None:
+    """Makes a directory for this user only, unless it exists. Raises OSError, also if it is another
+    user's or all may write to it. (People keep such directories elsewhere by a link.)"""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+        raise OSError(errno.EACCES, "it is another user's, or open to others", os.fspath(directory))
 
 
 MEMORY_FILE = "app.json"

@@ -380,10 +380,11 @@ class Operations:
         while (task := self._tasks.get(sandbox_id)) is not None:
             await asyncio.wait((task,))
 
-    def note_command(self, command: str) -> None:
-        """Adds to the command log an action that is not a job."""
+    def note_command(self, command: str, sandbox_id: str) -> None:
+        """Adds to the command log an action about a sandbox that is not a job."""
         if command:
-            self.log.append(CommandRecord(command, outcome="done"))
+            about = frozenset({sandbox_id})
+            self.log.append(CommandRecord(command, outcome="done", about=about))
             self._host.jobs_changed()
 
     def _undo_hint(self) -> str:
@@ -453,7 +454,7 @@ class Operations:
             return
         if job.verb is not JobVerb.DELETE:
             self.removed = ()
-        record = CommandRecord(job.command)
+        record = CommandRecord(job.command, about=job.sandboxes)
         self.log.append(record)
         self._jobs[job.sandbox_id] = job
         self._host.run_operation(
@@ -547,7 +548,12 @@ class Operations:
         self.ended.append(ended)
         for index, logged in enumerate(self.log):
             if logged is record:
-                self.log[index] = replace(record, outcome=ended.outcome, seconds=ended.seconds)
+                self.log[index] = replace(
+                    record,
+                    outcome=ended.outcome,
+                    seconds=ended.seconds,
+                    about=ended.job.sandboxes,  # a new one has its id by now
+                )
         self._host.jobs_changed()
 
 

@@ -30,24 +30,26 @@ COMMAND_CELLS = 40
 
 class RunMany:
     """Runs a command in several sandboxes, `AT_ONCE` at a time, as one job that can be cancelled.
-    Lives on the UI's event loop."""
+    Lives on the UI's event loop, as long as it runs: the screen that began it may be left."""
 
     def __init__(
         self,
         service: Service,
         operations: Operations,
         *,
-        changed: Callable[[], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._service = service
         self._operations = operations
-        self._changed = changed
+        self.watcher: Callable[[], None] = unwatched
+        """Is called after each change."""
         self._clock = clock
         self._runs: dict[str, Run] = {}
         self._job_id = ""
         """The id of the running job, or ""."""
         self.command = ""
+        self.views: tuple[SandboxView, ...] = ()
+        """The sandboxes of the last command."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -70,6 +72,7 @@ class RunMany:
         if self.is_running:
             return
         self.command = command
+        self.views = tuple(views)
         self._runs = {view.id: _ready(view, None) for view in views}
         chosen = [run for run in self._runs.values() if run.state is RunState.READY]
         if not chosen:
@@ -85,9 +88,10 @@ class RunMany:
             verb=JobVerb.RUN,
             started=self._clock(),
             command=exec_command(names, command),
+            about=frozenset(run.sandbox_id for run in chosen),
         )
         self._operations.begin_work(job, lambda report: self._run_all(chosen, command, report))
-        self._changed()
+        self.watcher()
 
     def cancel(self) -> None:
         """Cancels the job; the engine kills its processes in the guests."""
@@ -117,7 +121,7 @@ class RunMany:
             for one in chosen:
                 if self._runs[one.sandbox_id].state in (RunState.WAITING, RunState.RUNNING):
                     self._set(one.sandbox_id, state=RunState.CANCELLED)
-            self._changed()
+            self.watcher()
         outputs = (self._runs[one.sandbox_id].output for one in chosen)
         fine = sum(output is not None and output.exit_code == 0 for output in outputs)
         told = f"{stage}: {fine} of {len(chosen)} ended with 0"
@@ -128,7 +132,7 @@ class RunMany:
     async def _run_one(self, sandbox_id: str, command: str) -> None:
         """Records how the command ends; raises only CancelledError."""
         self._set(sandbox_id, state=RunState.RUNNING, begun=time.monotonic())
-        self._changed()
+        self.watcher()
         try:
             output = await self._service.ask(
                 "The command did not run",
@@ -138,10 +142,14 @@ class RunMany:
             self._set(sandbox_id, state=RunState.FAILED, note=error.failure.message)
         else:
             self._set(sandbox_id, state=RunState.ENDED, output=output)
-        self._changed()
+        self.watcher()
 
     def _set(self, sandbox_id: str, **values: object) -> None:
         self._runs[sandbox_id] = replace(self._runs[sandbox_id], **values)  # type: ignore[arg-type]
+
+
+def unwatched() -> None:
+    """Stands for a watcher while there is none."""
 
 
 def _ready(view: SandboxView, before: Run | None) -> Run:

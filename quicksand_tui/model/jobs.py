@@ -75,12 +75,18 @@ class Job:
     """The shell command that does the same."""
     cancelling: bool = False
     about: frozenset[str] = frozenset()
-    """Keys of the saves it works on."""
+    """Keys of the saves it works on, or ids of the sandboxes of a command in several."""
+
     done: int = 0
     total: int = 0
     """``done`` of ``total`` bytes; both are 0 if bytes are not counted."""
     rate: float = 0.0
     """Bytes per second; 0 if not known yet."""
+
+    @property
+    def sandboxes(self) -> frozenset[str]:
+        """The ids of the sandboxes it is about; a job about saves has one that no sandbox has."""
+        return self.about if self.verb is JobVerb.RUN else frozenset({self.sandbox_id})
 
     @property
     def progress(self) -> str:

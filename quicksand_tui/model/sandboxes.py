@@ -129,10 +129,21 @@ class MountState(StrEnum):
     """The state of a mount; the values are those of the engine."""
 
     MOUNTED = "mounted"
+    MOUNTING = "mounting"
+    """The guest is being asked to mount it; it is not there yet."""
+    UNFINISHED = "unfinished"
+    """Who asked the guest to mount it has ended; only the guest knows whether it did."""
     NOT_SERVED = "not served"
     """Its server has ended; the guest sees errors there."""
     AT_START = "at its start"
     """It is mounted when the sandbox starts the next time."""
+    LEFT_OUT = "not mounted"
+    """It should be, and could not be mounted."""
+
+    @property
+    def is_now(self) -> bool:
+        """Whether the guest has it mounted, served or not."""
+        return self in (MountState.MOUNTED, MountState.NOT_SERVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +160,10 @@ class MountView:
     state: MountState = MountState.MOUNTED
     traffic: TrafficRates | None = None
     """What goes through it; None until it was looked at twice."""
+    protect: bool = False
+    """What programs of this host run by themselves is read-only."""
+    told: tuple[str, ...] = ()
+    """Files of this kind that the guest wrote, below ``host``, the last first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +194,10 @@ class SandboxView:
     """Unix time."""
     started: float | None = None
     """Unix time of the present run."""
+    run: str = ""
+    """Identifies its QEMU, of which a revert starts another one; "" if there is none."""
+    origin: str = ""
+    """The tag of the checkpoint from which that QEMU went on; "" if it booted."""
     memory_limit: int | None = None
     """Bytes."""
     memory_used: int | None = None

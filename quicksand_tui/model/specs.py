@@ -24,6 +24,8 @@ class MountSpec:
     host: str
     guest: str
     readonly: bool = False
+    protect: bool = False
+    """What programs of this host run by themselves is read-only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,15 @@ SURROGATE_BYTES = range(0xDC80, 0xDD00)
 """The characters that `os.fsdecode` makes of bytes that are not UTF-8."""
 
 
+def error_text(error: Exception) -> str:
+    """Returns what an error of the host says, with the file that it is about, on one line."""
+    if isinstance(error, OSError) and error.strerror:
+        about = "" if error.filename is None else f"{error.filename}: "
+        return sanitise(f"{about}{error.strerror}")
+    said = str(error.args[0]) if error.args else ""
+    return sanitise(said.partition("\n")[0]) or type(error).__name__
+
+
 def clean(text: object, *, keep: str = "") -> str:
     r"""Returns ``text`` with every character that does not simply print escaped as ``\x1b``,
     ``\u202e`` and so on, except those in ``keep``.
@@ -213,6 +222,7 @@ _ASCII = str.maketrans(
     {
         "●": "*",
         "◐": "~",
+        "◌": "?",
         "‖": "=",
         "○": "o",
         "✗": "x",
@@ -249,6 +259,16 @@ def plain(text: str) -> str:
     """Returns ``text`` in ASCII: the app's own glyphs become similar characters, all others
     question marks."""
     return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+
+def similar(text: str) -> str:
+    """Returns ``text`` in ASCII: the app's own glyphs become similar characters, all others are
+    escaped as Python does.
+
+    >>> similar("→ 你")
+    '> \\\\u4f60'
+    """
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
 class _State(Enum):

@@ -27,7 +27,7 @@ class Kind(Enum):
     """A sandbox or a save in the trash."""
     TRASHED_SAVE = auto()
     MOUNT = auto()
-    """HOST:GUEST[:ro]: a directory of this host, and where it is in the guest."""
+    """HOST:GUEST[:ro|:protect]: a directory of this host, and where it is in the guest."""
     MOUNTED = auto()
     """The path in the guest of something that is mounted in the sandbox that is named before it."""
     COPIED = auto()
@@ -62,7 +62,7 @@ _WORDS = {
     Kind.CHECKPOINT: "CHECKPOINT",
     Kind.TARGET: "CHECKPOINT",
     Kind.SOURCE: "SOURCE",
-    Kind.MOUNT: "HOST:GUEST[:ro]",
+    Kind.MOUNT: "HOST:GUEST[:ro|:protect]",
 }
 
 

@@ -43,7 +43,10 @@ class World:
     images: tuple[ImageView, ...] = ()
     host: HostView = HostView()
     error: str = ""
-    """Why the store cannot be read, or ""."""
+    """Why the sandboxes, or some of them, could not be read this time; they are as they were. ""
+    if all were read."""
+    images_error: str = ""
+    """The same of the images."""
     jobs: tuple[Job, ...] = ()
     saves: SavesView = NO_SAVES
     """Read only while a screen shows them."""

@@ -321,10 +321,13 @@ app takes most of them."""
 KNOWN_MAX = 32
 """How many terminals' abilities are kept."""
 
+POINTER_RESET = "\x1b]22;\x1b\\"
+"""Gives the mouse pointer its usual shape (xterm's ctlseqs, OSC 22); Textual changes it."""
+
 RESET = (
     "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # bracketed paste, line wrap, in-band resize reports
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
-    "\x1b[?2026l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\x1b[m"
+    "\x1b[?2026l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\x1b[m" + POINTER_RESET
 )
 """Resets everything that Textual or the app may have set (xterm's ctlseqs); the keyboard protocol
 before the alternate screen, which has its own."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
 from textual import events, on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -29,6 +28,7 @@ from quicksand_tui.model.verb import Kind
 from quicksand_tui.screens.base import AppScreen
 from quicksand_tui.ui.orders import check
 from quicksand_tui.views.rows import MUTED
+from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.home.state import CommandHistory
@@ -44,19 +44,31 @@ NAME_CELLS = 24
 HINT = "tab completes · ↑ ↓ what was typed before · esc leaves"
 
 
+class _Line(LineInput):
+    """The input of the line. It takes all keys in the order in which they were typed; as bindings,
+    those for the whole line would overtake letters before them."""
+
+    def __init__(self, press: Callable[[str], bool], value: str, **options: Any) -> None:
+        """``press`` takes a key that is about the whole line; it returns False for others."""
+        super().__init__(value, **options)
+        self._press = press
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self.screen is not self.app.screen:
+            # It was typed behind the key that ended the line.
+            self.app.post_message(events.Key(event.key, event.character))
+        elif not self._press(event.key):
+            await super()._on_key(event)
+            return
+        event.stop()
+        event.prevent_default()
+
+
 class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
     """Returns the command to carry out; None if the user leaves. Shows errors in place."""
 
     CSS_PATH = "command.tcss"
     AUTO_FOCUS = "#line"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", show=False, priority=True),
-        Binding("tab", "complete(1)", show=False, priority=True),
-        Binding("shift+tab", "complete(-1)", show=False, priority=True),
-        Binding("up", "remember(-1)", show=False, priority=True),
-        Binding("down", "remember(1)", show=False, priority=True),
-        Binding("enter", "carry_out", show=False, priority=True),
-    ]
 
     def __init__(
         self,
@@ -89,8 +101,8 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._set = line
         """The last text that was set here rather than typed."""
         self._shows_saves = False
-        self._input = Input(
-            line, id="line", max_length=LINE_MAX, select_on_focus=False, compact=True
+        self._input = _Line(
+            self.press, line, id="line", max_length=LINE_MAX, select_on_focus=False, compact=True
         )
         self._above = Static(id="candidates", markup=False)
         self._hint = Static(id="command-hint", markup=False)
@@ -136,20 +148,29 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         if self.is_mounted and self._cycle < 0 and not self._hint.has_class("-problem"):
             self._think()
 
+    def press(self, key: str) -> bool:
+        """Carries out what a key does to the line as a whole; returns False if it does nothing."""
+        match key:
+            case "tab" | "shift+tab":
+                self._complete(1 if key == "tab" else -1)
+            case "down" | "up":
+                self._remember(1 if key == "down" else -1)
+            case "enter":
+                self._carry_out()
+            case "escape" | "ctrl+c":
+                self.dismiss(None)
+            case _:
+                return False
+        return True
+
     def take_key(self, event: events.Key) -> bool:
         """Takes a key typed before the line had the focus; returns whether it has an effect."""
         if event.is_printable and event.character is not None:
             self._input.insert_text_at_cursor(event.character)
         elif event.key == "backspace":
             self._input.action_delete_left()
-        elif event.key == "tab":
-            self.action_complete(1)
-        elif event.key == "enter":
-            self.action_carry_out()
-        elif event.key == "escape":
-            self.action_leave()
         else:
-            return False
+            return self.press(event.key)
         return True
 
     # Completion
@@ -157,8 +178,12 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        if event.value != self._set:
-            self._set = event.value
+        self._follow()
+
+    def _follow(self) -> None:
+        """Follows what was typed since the last look, whose message may still be on its way."""
+        if self._input.value != self._set:
+            self._set = self._input.value
             self._cycle = -1
             self._think()
 
@@ -217,8 +242,9 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._input.value = line
         self._input.cursor_position = len(line)
 
-    def action_complete(self, by: int) -> None:
+    def _complete(self, by: int) -> None:
         """Completes the common beginning of all candidates; then cycles through them."""
+        self._follow()
         found, start = self._completion.candidates, self._completion.start
         head = self._input.value[:start]
         if not found:
@@ -238,7 +264,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._put(head + found[self._cycle].typed)
         self._draw()
 
-    def action_remember(self, by: int) -> None:
+    def _remember(self, by: int) -> None:
         """Moves through the history."""
         at = self._at + by
         if not 0 <= at <= len(self._lines):
@@ -250,10 +276,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._put(self._lines[at] if at < len(self._lines) else self._draft)
         self._think()
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-    def action_carry_out(self) -> None:
+    def _carry_out(self) -> None:
         """Checks the line and returns it, or shows what is wrong."""
         line = self._input.value
         selected = self._selected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +16,7 @@ from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Static
 
 from quicksand_tui.forms.form import Field, Form, Option, Values
-from quicksand_tui.model.text import clip, plain
+from quicksand_tui.model.text import clip, error_text, plain
 from quicksand_tui.screens.base import Dialog
 from quicksand_tui.widgets.inputs import Choice, LineInput
 
@@ -232,16 +233,29 @@ class FormScreen(Dialog[Values]):
     @work(group="look", exclusive=True)
     async def _look(self, look: Callable[[Values], Mapping[str, str]], values: Values) -> None:
         offered = await asyncio.to_thread(self._find_offers, values)
-        seen = await asyncio.to_thread(look, values)
+        seen = await asyncio.to_thread(self._see, look, values)
         if self._is_whole and values == self.values:
             self._seen, self._offered = seen, offered
             self._show()
+
+    def _see(
+        self, look: Callable[[Values], Mapping[str, str]], values: Values
+    ) -> Mapping[str, str]:
+        """Returns the problems that a look at the host finds. If the host lets it see nothing now,
+        that is one, until it looks again: at a change, and at Enter. Waits for the disk."""
+        try:
+            return look(values)
+        except OSError as error:
+            return {self._form.first or self._form.fields[0].id: error_text(error)}
 
     def _find_offers(self, values: Values) -> Mapping[str, str]:
         """Returns how typed texts can go on, in words. Waits for the disk."""
         offers = {}
         for field in self._form.fields:
-            if field.complete is not None and (found := field.complete(values[field.id])):
+            found: Sequence[str] = ()
+            with contextlib.suppress(OSError):  # offers nothing
+                found = field.complete(values[field.id]) if field.complete is not None else ()
+            if found:
                 offers[field.id] = clip(words_of(found), OFFERS_CELLS)
         return offers
 
@@ -278,7 +292,7 @@ class FormScreen(Dialog[Values]):
         self._take_change()
         values = self.values
         if self._form.look is not None:
-            self._seen = await asyncio.to_thread(self._form.look, values)
+            self._seen = await asyncio.to_thread(self._see, self._form.look, values)
         if not self.is_current or not self._is_whole:
             return
         self._was_refused = True
@@ -311,7 +325,9 @@ class Continuation(Suggester):
     async def get_suggestion(self, value: str) -> str | None:
         if value.endswith("/"):
             return None
-        return next(iter(await asyncio.to_thread(self._complete, value)), None)
+        with contextlib.suppress(OSError):  # offers nothing
+            return next(iter(await asyncio.to_thread(self._complete, value)), None)
+        return None
 
 
 def words_of(paths: Sequence[str]) -> str:

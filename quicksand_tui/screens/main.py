@@ -93,8 +93,11 @@ class MainScreen(ActionScreen):
         self._host = Static(id="host", markup=False)
         self._top = ("", "")
         self._was_in_front = False
-        self.back_to_shell = False
-        """The tree was opened from a shell, so going to a checkpoint leads back there."""
+        self.came_from: Part | None = None
+        """The part from which the user came to the tree to choose a checkpoint; going to one leads
+        back there."""
+        self._tab_before = Tab.DETAILS
+        """The tab of the main area at that time."""
         self._command_line = CommandLine(
             LISTS[Panel.SANDBOXES], ascii_only=ascii_only, id="command-line"
         )
@@ -305,6 +308,7 @@ class MainScreen(ActionScreen):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         part = self.cockpit.part_of(event.widget)
         if part is not self.part:
+            self.came_from = None  # the mouse led elsewhere
             self._rearrange(focused=part)
         self.checkpoints.focus_changed(self.world)
         self._show_selection()
@@ -334,10 +338,10 @@ class MainScreen(ActionScreen):
             self._set_tab(Tab.TREE)
         if part is Part.AREA and self.area.tab is Tab.TREE:
             part = Part.TREE
+        self.came_from = None
         # A hidden part must be shown before it can get the focus.
         self._rearrange(focused=part)
         if part is Part.LISTS:
-            self.back_to_shell = False
             self.set_focus(self.lists.browser.table)
         elif part is Part.TREE:
             self.set_focus(self.checkpoints.table)
@@ -345,6 +349,26 @@ class MainScreen(ActionScreen):
             self._rearrange(focused=Part.LISTS)
             self.set_focus(self.lists.browser.table)
         self._show_selection()
+
+    def choose_checkpoint(self) -> None:
+        """Goes to the tree until a checkpoint is chosen there."""
+        before, tab = self.part, self.area.tab
+        if before is Part.TREE:
+            return
+        self.go_to(Part.TREE)
+        self.came_from, self._tab_before = before, tab
+
+    def come_back(self) -> bool:
+        """Goes back to where the user came from to choose a checkpoint; returns False if the user
+        went to the tree for its own sake."""
+        came_from = self.came_from
+        if came_from is None:
+            return False
+        if came_from is Part.AREA:
+            self._set_tab(self._tab_before)
+            self._show_selection()  # a tab that shows nothing yet takes no focus
+        self.go_to(came_from)
+        return True
 
     def choose_tab(self, tab: Tab) -> None:
         """Shows a tab of the main area; the focus moves only if it was in the previous tab."""
@@ -444,7 +468,7 @@ class MainScreen(ActionScreen):
         action = find_action(action_id, Scope(scope))
         # The prefix shows that a key is a command, even if text follows it.
         prefixed = action.scope in PREFIXED
-        if not prefixed and self.host.refuses_text():
+        if not prefixed and self.host.refuses_text(action):
             return
         if prefixed or not action.careful:
             self._carry_out(action)

@@ -41,7 +41,6 @@ class MainView(Protocol):
     checkpoints: TreePanel
     cockpit: Cockpit
     is_aimed: bool
-    back_to_shell: bool
 
     @property
     def selection(self) -> Selection: ...
@@ -56,6 +55,10 @@ class MainView(Protocol):
     def help_scope(self) -> Scope: ...
 
     def go_to(self, part: Part) -> None: ...
+
+    def choose_checkpoint(self) -> None: ...
+
+    def come_back(self) -> bool: ...
 
     def choose_tab(self, tab: Tab) -> None: ...
 
@@ -284,9 +287,7 @@ class MainActions:
         self._unmark(about)
 
     def do_revert(self) -> None:
-        screen = self._screen
-        screen.back_to_shell = screen.part is Part.AREA and screen.area.tab is Tab.SHELLS
-        screen.go_to(Part.TREE)
+        self._screen.choose_checkpoint()
 
     def do_undo(self) -> None:
         """Undoes a delete if that was the last action, else the last revert."""
@@ -311,7 +312,7 @@ class MainActions:
             return
         screen = self._screen
         screen.choose_tab(Tab.SHELLS)
-        self._begin.note_command(find_action("shell").command_for(sandbox.name))
+        self._begin.note_command(find_action("shell").command_for(sandbox.name), sandbox.id)
         if why := waits_for(screen.world, sandbox):
             self._app.tell(f"{why}: the shell opens then, and gets what you type; esc leaves")
         screen.area.shells.open(sandbox)
@@ -319,7 +320,7 @@ class MainActions:
     def do_desktop(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        self._begin.note_command(find_action("desktop").command_for(sandbox.name))
+        self._begin.note_command(find_action("desktop").command_for(sandbox.name), sandbox.id)
         self._screen.choose_tab(Tab.DESKTOP)
         self._screen.go_to(Part.AREA)
 
@@ -336,7 +337,7 @@ class MainActions:
     def do_log(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        self._begin.note_command(find_action("log").command_for(sandbox.name))
+        self._begin.note_command(find_action("log").command_for(sandbox.name), sandbox.id)
         self._screen.choose_tab(Tab.LOG)
         self._screen.go_to(Part.AREA)
 
@@ -347,7 +348,7 @@ class MainActions:
     def do_mounts(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        self._begin.note_command(find_action("mounts").command_for(sandbox.name))
+        self._begin.note_command(find_action("mounts").command_for(sandbox.name), sandbox.id)
         self._screen.choose_tab(Tab.MOUNTS)
         self._screen.go_to(Part.AREA)
 
@@ -438,8 +439,8 @@ class MainActions:
         self._screen.lists.browser.step_order()
 
     def do_escape(self) -> None:
-        """Goes one step back: leaves the part, the filter or the marks, the zoom, or cancels a
-        running start."""
+        """Goes one step back: leaves the part, the filter or the marks, the zoom. It cancels
+        nothing, but says what does."""
         screen = self._screen
         if screen.part is not Part.LISTS:
             screen.go_to(Part.LISTS)
@@ -448,11 +449,13 @@ class MainActions:
         elif screen.cockpit.shape.zoomed:
             screen.toggle_zoom()
         elif find_action("cancel").disabled_reason(screen.world, self._selection) is None:
-            self.do_cancel()
+            self._app.tell(f"It goes on: {screen.world.keymap.hint('cancel')} cancels it")
 
     def do_back(self) -> None:
-        """Leaves a part for the lists."""
+        """Leaves a part for the lists, or for where the user came from to choose a checkpoint."""
         screen = self._screen
+        if screen.part is Part.TREE and screen.come_back():
+            return
         in_log = screen.part is Part.AREA and screen.area.tab is Tab.LOG
         if in_log and screen.area.logs.clear_search():
             return
@@ -499,9 +502,7 @@ class TreeActions:
         begin = self._app.operations
         if sandbox.state in (State.RUNNING, State.PAUSED):
             begin.revert(sandbox, checkpoint)
-            if self._screen.back_to_shell:
-                self._screen.choose_tab(Tab.SHELLS)
-                self._screen.go_to(Part.AREA)
+            self._screen.come_back()
             return
         reason = find_action("start").disabled_reason(
             self._screen.world, Selection(sandbox=sandbox)

@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Label, Static
 
-from quicksand_tui.jobs.run_many import AT_ONCE, TIMEOUT_S, RunMany
+from quicksand_tui.jobs.run_many import AT_ONCE, TIMEOUT_S, unwatched
 from quicksand_tui.model.jobs import RunState
 from quicksand_tui.model.text import plain
 from quicksand_tui.screens.base import Dialog
@@ -23,13 +23,14 @@ from quicksand_tui.widgets.log_view import LogView
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
     from quicksand_tui.ui.host import Host
     from quicksand_tui.views.rows import Row
 
 TYPING = "enter runs it · tab goes to the table · esc leaves"
-RUNNING = "esc cancels · enter shows one"
+RUNNING = "enter shows one · c cancels · esc leaves it running"
 ENDED = "enter shows one · r again · tab to the command · esc leaves"
 NOTE = f"As root in /, {AT_ONCE} at a time; each is ended after {TIMEOUT_S:.0f} s."
 TICK_S = 0.5
@@ -39,7 +40,7 @@ COMMAND_MAX = 2000
 
 
 class RunManyScreen(Dialog[None]):
-    """Escape cancels the command, or leaves the screen if none is running."""
+    """Escape leaves; a command that runs goes on, and the next such screen shows it."""
 
     shows_outcome = True
     CSS_PATH = "run_many.tcss"
@@ -47,14 +48,22 @@ class RunManyScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", show=False),
         Binding("r", "again", show=False),
+        Binding("c", "cancel", show=False),
         Binding("q", "leave", show=False),
         Binding("down,tab", "app.focus_next", show=False),
         Binding("shift+tab", "app.focus_previous", show=False),
     ]
 
     def __init__(
-        self, views: Sequence[SandboxView], world: World, *, command: str, ascii_only: bool
+        self,
+        many: RunMany,
+        views: Sequence[SandboxView],
+        world: World,
+        *,
+        command: str,
+        ascii_only: bool,
     ) -> None:
+        """``many`` may be running a command in ``views``, or have run it."""
         super().__init__()
         self._ids = tuple(view.id for view in views)
         self._views = tuple(views)
@@ -69,7 +78,7 @@ class RunManyScreen(Dialog[None]):
             max_length=COMMAND_MAX,
             id="what-runs",
         )
-        self._many: RunMany | None = None
+        self._many = many
         self._keys = ""
 
     def compose(self) -> ComposeResult:
@@ -84,17 +93,15 @@ class RunManyScreen(Dialog[None]):
             yield Static(self._text(NOTE), markup=False, id="terms")
 
     def on_mount(self) -> None:
-        host = self._tui
-        self._many = RunMany(host.service, host.operations, changed=self._show)
+        self._many.watcher = self._show
         self._many.prepare(self._views)
-        self.set_focus(self._field)
+        self.set_focus(self._table if self._many.command else self._field)
         self._show()
         # For the seconds of running commands; unchanged rows are not drawn.
         self.set_interval(TICK_S, self._show)
 
     def on_unmount(self) -> None:
-        if self._many is not None:
-            self._many.cancel()
+        self._many.watcher = unwatched
 
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
@@ -110,25 +117,24 @@ class RunManyScreen(Dialog[None]):
         self._snapshot = world
         known = {view.id: view for view in world.sandboxes}
         self._views = tuple(known.get(view.id, view) for view in self._views)
-        if self._many is not None:
-            self._many.prepare(self._views)
-            self._show()
+        self._many.prepare(self._views)
+        self._show()
 
     def _show(self) -> None:
-        if self._many is None or not self.is_attached:
+        if not self.is_attached:
             return
         self._table.show([run.sandbox_id for run in self._many.runs], self._row, ())
         self._show_keys()
 
     def _row(self, key: str) -> Row:
-        run = self._many.find(key) if self._many is not None else None
+        run = self._many.find(key)
         assert run is not None
         return run_row(run, time.monotonic())
 
     @on(LongTable.Moved)
     def _show_keys(self) -> None:
         keys = TYPING if self._field.has_focus else ENDED
-        if self._many is not None and self._many.is_running:
+        if self._many.is_running:
             keys = RUNNING
         if keys != self._keys:
             self._keys = keys
@@ -150,10 +156,8 @@ class RunManyScreen(Dialog[None]):
         """Runs the command in all sandboxes that are running."""
         command = self._field.value.strip()
         many = self._many
-        if many is None:
-            return
         if many.is_running:
-            self._tui.tell("it is running: esc cancels it", severity="warning")
+            self._tui.tell("it is running: c cancels it", severity="warning")
         elif not command:
             self.set_focus(self._field)
             self._tui.tell("type a command first", severity="warning")
@@ -168,7 +172,7 @@ class RunManyScreen(Dialog[None]):
     @on(LongTable.Opened)
     def action_open(self) -> None:
         """Shows the output of the command in the selected sandbox."""
-        run = self._many.find(self._table.selected_key or "") if self._many is not None else None
+        run = self._many.find(self._table.selected_key or "")
         if run is None:
             return
         if run.state in (RunState.READY, RunState.WAITING, RunState.RUNNING):
@@ -177,14 +181,17 @@ class RunManyScreen(Dialog[None]):
         title, lines = describe_run(run)
         self.app.push_screen(OutputScreen(title, lines, ascii_only=self._ascii))
 
+    def action_cancel(self) -> None:
+        if not self._many.is_running:
+            self._tui.tell("nothing runs that could be cancelled", severity="warning")
+            return
+        self._tui.hands.carefully(self._many.cancel, self._tui.tell_text)
+
     def action_leave(self) -> None:
         self._tui.hands.carefully(self._leave, self._tui.tell_text)
 
     def _leave(self) -> None:
-        if self._many is not None and self._many.is_running:
-            self._many.cancel()
-        else:
-            self.dismiss(None)
+        self.dismiss(None)
 
 
 class OutputScreen(Dialog[None]):

@@ -120,7 +120,7 @@ class BrowsingScreen(ActionScreen, Generic[T]):
             self._show()
 
     def _show(self) -> None:
-        self.browser.show(self.things(), self.world, self.empty_text)
+        self.browser.show(self.things(), self.world, self.empty_text, self.world.saves.error)
         self._show_counts()
         self._show_selection()
         log = self.host.operations.log
@@ -153,9 +153,9 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     def action_do(self, action_id: str) -> None:
         if self.app.screen is not self:
             return  # keys are now meant for the dialog that is opening
-        if self.host.refuses_text():
-            return
         action = find_action(action_id, self.scope)
+        if self.host.refuses_text(action):
+            return
         if action.careful:
             self.host.hands.carefully(lambda: self._carry_out(action), self.host.tell_text)
         else:

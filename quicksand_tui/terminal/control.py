@@ -7,7 +7,6 @@ from typing import Final
 
 from quicksand_tui.terminal.events import Bell
 from quicksand_tui.terminal.modes import (
-    ALTERNATE_SCREEN,
     ANSI_FLAGS,
     ENCODINGS,
     PRIVATE_FLAGS,
@@ -19,6 +18,7 @@ from quicksand_tui.terminal.modes import (
     private_state,
 )
 from quicksand_tui.terminal.osc import handle_osc
+from quicksand_tui.terminal.settings import ALTERNATE_SCREEN
 from quicksand_tui.terminal.state import SAVED_MODES_MAX, TITLES_MAX, State
 from quicksand_tui.terminal.style import sgr_text
 

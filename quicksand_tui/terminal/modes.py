@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from quicksand_tui.terminal.settings import ALTERNATE_SCREEN
 from quicksand_tui.terminal.style import PLAIN, Style
 
 # VT510 manual, "DEC Special Graphic": the glyphs for the characters 5F to 7E.
@@ -219,8 +220,6 @@ PRIVATE_FLAGS: Final = {
 
 TRACKING: Final = {mode.value: mode for mode in MouseTracking if mode is not MouseTracking.OFF}
 ENCODINGS: Final = {mode.value: mode for mode in MouseEncoding if mode is not MouseEncoding.X10}
-
-ALTERNATE_SCREEN: Final = frozenset({47, 1047, 1049})
 
 GRAPHEME_CLUSTERS: Final = 2027
 """The mode in which joined characters share a cell, as they always do here."""

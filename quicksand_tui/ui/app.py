@@ -22,11 +22,13 @@ from textual.screen import Screen
 from textual.signal import Signal
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.actions.registry import default_keymap, line_keys
 from quicksand_tui.home.config import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
+from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import error_text
 from quicksand_tui.model.world import World
 from quicksand_tui.opening import outline
 from quicksand_tui.opening.probe import UNKNOWN, in_multiplexer
@@ -53,6 +55,7 @@ from quicksand_tui.views.rows import with_jobs
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.registry import Action
     from quicksand_tui.door.protocol import Service
     from quicksand_tui.home.state import CommandHistory
     from quicksand_tui.jobs.saves import SavesOperations
@@ -317,7 +320,7 @@ class QuicksandApp(App[int]):
             visible, network = main.visible_sandboxes, main.sandboxes_with_network
             if is_batching(self):
                 network = frozenset()  # a shell has the terminal
-            world = await asyncio.to_thread(self._look_at_disk, visible, network, fresh)
+            world = await self._look_once(visible, network, fresh)
             self._take_config()
             before = replace(self._world, taken=world.taken)
             self.events.extend(happenings(self._world, world))
@@ -334,6 +337,18 @@ class QuicksandApp(App[int]):
             with contextlib.suppress(TimeoutError):
                 every_s = max(self._look_at_least_s, self.settings.config.look_every_s)
                 await asyncio.wait_for(self._look_again.wait(), every_s)
+
+    async def _look_once(
+        self, visible: frozenset[str], network: frozenset[str], fresh: bool
+    ) -> World:
+        """Looks at the disk. If the host lets it read nothing now, the world stays as it was, with
+        an error that is shown, until a later look."""
+        try:
+            return await asyncio.to_thread(self._look_at_disk, visible, network, fresh)
+        except (OSError, OperationError) as error:
+            self._look_fresh = self._look_fresh or fresh
+            why = error_text(error)
+            return replace(self._world, taken=self._clock(), loaded=True, error=why)
 
     def _look_at_disk(self, visible: frozenset[str], network: frozenset[str], fresh: bool) -> World:
         self.settings.look()
@@ -391,6 +406,7 @@ class QuicksandApp(App[int]):
     def _use_keymap(self) -> None:
         keymap = self.operations.keymap = self.settings.keymap
         self.set_keymap(keymap.changes_from(default_keymap()))
+        self.hands.line_keys = line_keys(keymap)
         if (driver := driver_of(self)) is not None:
             driver.prefix = keymap.prefix.data
 
@@ -491,9 +507,12 @@ class QuicksandApp(App[int]):
             self.hands.meant()
         await super().on_event(event)
 
-    def refuses_text(self) -> bool:
-        """Whether the last key belongs to text that nothing here takes; tells the user once."""
+    def refuses_text(self, action: Action) -> bool:
+        """Whether the last key belongs to text that nothing here takes; tells the user once. A text
+        that begins with the key of ``action`` is taken by the line that it opens."""
         burst = self.hands.burst
+        if action.takes_text and burst.opened.intersection(self.settings.keymap.keys_of(action)):
+            return False
         if burst.is_text:
             self.tell_text(burst)
         return burst.is_text

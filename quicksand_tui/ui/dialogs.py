@@ -14,6 +14,7 @@ from quicksand_tui.model.text import TITLE_CELLS, clip
 
 if TYPE_CHECKING:
     from quicksand_tui.forms.form import Form, Values
+    from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.sandboxes import SandboxView
@@ -33,6 +34,8 @@ class Dialogs:
         self._app = app
         self.last_command = ""
         """The last command run in many sandboxes."""
+        self._left_run: RunMany | None = None
+        """A command that was running when its screen was left."""
 
     # Messages
 
@@ -220,17 +223,30 @@ class Dialogs:
         self._app.push_screen(CommandsScreen(self._app.operations.log, ascii_only=self._app.ascii))
 
     def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
+        """Opens the screen for a command in ``views``, or that of one that was left running."""
+        from quicksand_tui.jobs.run_many import RunMany
         from quicksand_tui.screens.run_many import RunManyScreen
 
-        if views:
-            self._app.push_screen(
-                RunManyScreen(
-                    views,
-                    self._app.world,
-                    command=self.last_command,
-                    ascii_only=self._app.ascii,
-                )
-            )
+        app = self._app
+        many = self._left_run or RunMany(app.service, app.operations)
+        if self._left_run is not None:
+            views = many.views
+        if not views:
+            return
+
+        def leave(_: None) -> None:
+            self._left_run = many if many.is_running else None
+
+        app.push_screen(
+            RunManyScreen(
+                many,
+                views,
+                app.world,
+                command=many.command or self.last_command,
+                ascii_only=app.ascii,
+            ),
+            leave,
+        )
 
     def open_jobs(self) -> None:
         from quicksand_tui.screens.jobs import JobsScreen

@@ -2,14 +2,15 @@
 focus, another window, or a paste without brackets.
 
 Letters of a text follow each other faster than deliberate keys. The first letter of a text looks
-like a key, so actions that matter wait a moment until it is certain.
+like a key, so actions that matter wait a moment until it is certain. A text that begins with a key
+that opens a line, such as `:`, is meant for that line.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ class Burst:
     letters: int = 0
     told: bool = False
     """The user was told that the keys were ignored as text."""
+    opened: set[str] = field(default_factory=set)
+    """The keys in it with which a line began: its first key, or one behind the end of such a
+    line."""
+    in_line: bool = False
+    """Such a line has not ended."""
+    line_ended: bool = False
+    """Its last key ended such a line."""
 
     @property
     def is_text(self) -> bool:
@@ -72,6 +80,8 @@ class Hands:
         self._last_key = ""
         self._chain = 0
         """Counts the pauses between keys."""
+        self.line_keys: frozenset[str] = frozenset()
+        """Keys that open a line for text."""
         self.burst = Burst()
         """The burst that the last key belongs to."""
 
@@ -82,8 +92,14 @@ class Hands:
             self._chain += 1  # a held or repeated key is deliberate
         if not (key.is_printable or key.key == "enter"):
             self.burst = Burst()  # not part of a text
-        elif key.is_printable and key.key != self._last_key and key.key not in MOVES:
-            self.burst.letters += 1
+        burst = self.burst
+        if key.key in self.line_keys and (burst.letters == 0 or burst.line_ended):
+            burst.opened.add(key.key)
+            burst.in_line = True
+        burst.line_ended = burst.in_line and key.key == "enter"
+        burst.in_line = burst.in_line and not burst.line_ended
+        if key.is_printable and key.key != self._last_key and key.key not in MOVES:
+            burst.letters += 1
         self._last_key = key.key
 
     def meant(self) -> None:

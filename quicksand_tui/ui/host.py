@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.registry import Scope
+    from quicksand_tui.actions.registry import Action, Scope
     from quicksand_tui.door.protocol import Service
     from quicksand_tui.forms.form import Form, Values
     from quicksand_tui.home.config import Settings
@@ -175,7 +175,7 @@ class Host(Protocol):
 
     # Refusals
 
-    def refuses_text(self) -> bool: ...
+    def refuses_text(self, action: Action) -> bool: ...
 
     def refuses_shells(self) -> bool: ...
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from quicksand_tui.ui.host import Host
 
 MOUNT_WORD = find_verb("mount").parameter("mount").word
-"""The name of HOST:GUEST[:ro] on the `:` line."""
+"""The name of HOST:GUEST[:ro|:protect] on the `:` line."""
 
 
 def check(target: Target, world: World, selection: Selection) -> None:

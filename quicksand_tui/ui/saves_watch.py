@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.saves import NO_SAVES, SavesView
+from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import Service
@@ -60,9 +63,12 @@ class SavesWatch:
         lookers, self._lookers = self._lookers, []
         try:
             view = await asyncio.to_thread(self._service.read_saves, fresh=fresh)
+        except (OSError, OperationError) as error:
+            # The saves stay as they were until a later look.
+            view = replace(self.view, loaded=True, error=error_text(error))
         finally:
             self._release(lookers)
-        if view is not self.view:
+        if view != self.view:
             self.view = view
             self._changed()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from quicksand_tui.actions.commands import command_line
 from quicksand_tui.door.protocol import shells_of
 from quicksand_tui.model.jobs import Failure
-from quicksand_tui.model.text import plain, sanitise, sanitise_lines
+from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
@@ -71,7 +71,7 @@ class FullShell:
             if session is None:
                 return
             command = command_line("shell", name=sandbox.name, session=session)
-            app.operations.note_command(command)
+            app.operations.note_command(command, sandbox.id)
             banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
             self._loan = Loan(
                 shell_argv(sandbox.id, session or None),
@@ -119,9 +119,13 @@ class Loan:
         with _signals_ignored():
             if self._banner:
                 _write(1, f"{self._banner}\n".encode("utf-8", "replace"))
-            process = await asyncio.create_subprocess_exec(
-                *self._argv, stderr=asyncio.subprocess.PIPE
-            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._argv, stderr=asyncio.subprocess.PIPE
+                )
+            except OSError as error:  # the host has no room for another process
+                title = sanitise(f"The shell in {self._title} did not begin")
+                return Ended(OWN_FAILURES[-1], Failure(title=title, message=error_text(error)))
             self._process = process
             try:
                 said, status = await asyncio.gather(_pass_on(process), process.wait())

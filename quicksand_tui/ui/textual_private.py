@@ -29,12 +29,14 @@ from quicksand_tui.opening.probe import (
     ANSWER_LOCAL_S,
     ANSWER_SSH_S,
     DRAWN_QUESTION,
+    POINTER_RESET,
     ReplyReader,
     TerminalAbilities,
     cell_pixels,
     over_ssh,
 )
 from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.ui.columns import keep_columns
 from quicksand_tui.ui.slim import slim
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ IDLE_S = 0.1
 """Seconds between two checks whether the app has ended."""
 
 _ALTERNATE_SCREEN = "\x1b[?1049h"
+_POINTER = "\x1b]22;"
 _NO_MOUSE_PIXELS = "\x1b[?1016l"
 _KITTY_POP = "\x1b[<u"
 _KITTY_PUSH = "\x1b[>25u"
@@ -151,6 +154,7 @@ class RawDriver(LinuxDriver):
         if self._mouse_pixels:
             self.write(_NO_MOUSE_PIXELS)
         self.write_images(self.last_images)
+        self.write(POINTER_RESET)
         super().stop_application_mode()
         self.has_terminal = False
         if self._probe is not None:
@@ -209,8 +213,12 @@ class RawDriver(LinuxDriver):
 
     def write(self, data: str) -> None:
         # Some terminals forget the saved cursor when the alternate screen is set twice.
-        if not (self._is_drawn and data == _ALTERNATE_SCREEN):
-            super().write(slim(data))
+        if self._is_drawn and data == _ALTERNATE_SCREEN:
+            return
+        # Textual shapes the pointer even after it has given the terminal back.
+        if data.startswith(_POINTER) and not self.has_terminal:
+            return
+        super().write(slim(keep_columns(data)))
 
     @property
     def mouse(self) -> bool:

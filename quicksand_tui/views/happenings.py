@@ -31,8 +31,8 @@ class Happening:
 def happenings(before: World, after: World) -> Iterator[Happening]:
     """Yields the differences between two worlds, whoever caused them: this app, another one, or a
     script."""
-    if not before.loaded:
-        return
+    if not before.loaded or before.error or after.error:
+        return  # what could not be read has not happened
     known = {view.id: view for view in before.sandboxes}
     for view in after.sandboxes:
         was = known.pop(view.id, None)
@@ -53,11 +53,47 @@ def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
         yield f"{was.state.value} → {view.state.value}{why}"
     if was.name != view.name:
         yield f"renamed from {was.name}"
+    reverted = _is_reverted(was, view)
     if was.tree is not view.tree:
-        yield from _tree_changes(was.tree, view.tree)
+        yield from _tree_changes(was.tree, view.tree, tells_way=not reverted)
+    if reverted:
+        yield f"went back to {clip(view.origin, TAG_CELLS)}"
+    if was.mounts is not view.mounts:
+        yield from _mount_changes(was, view)
+        yield from _written(was, view)
 
 
-def _tree_changes(was: CheckpointTree, now: CheckpointTree) -> Iterator[str]:
+def _written(was: SandboxView, view: SandboxView) -> Iterator[str]:
+    """Yields what the guest has written that programs of this host run."""
+    before = {(mount.host, path) for mount in was.mounts for path in mount.told}
+    for mount in view.mounts:
+        for path in mount.told:
+            if (mount.host, path) not in before:
+                yield f"it wrote {path} in {mount.host}, which programs here run"
+
+
+def _is_reverted(was: SandboxView, view: SandboxView) -> bool:
+    """Whether another QEMU has taken the place of one. Of a revert to where the sandbox stood
+    already, nothing else tells."""
+    return "" not in (was.run, view.run) and was.run != view.run and was.started == view.started
+
+
+def _mount_changes(was: SandboxView, view: SandboxView) -> Iterator[str]:
+    before = {mount.key: mount for mount in was.mounts}
+    for mount in view.mounts:
+        old = before.pop(mount.key, None)
+        guest, host = clip(mount.guest, TAG_CELLS), clip(mount.host, TAG_CELLS)
+        if old is None or (old.host, old.readonly) != (mount.host, mount.readonly):
+            mode = ", read-only" if mount.readonly else ""
+            yield f"{host} is at {guest}{mode}: {mount.state.value}"
+        elif old.state is not mount.state:
+            yield f"{guest} is {mount.state.value}"
+    for gone in before.values():
+        yield f"{clip(gone.guest, TAG_CELLS)} is no longer mounted"
+
+
+def _tree_changes(was: CheckpointTree, now: CheckpointTree, *, tells_way: bool) -> Iterator[str]:
+    """``tells_way`` tells where the sandbox stands now."""
     before = {checkpoint.id: checkpoint for checkpoint in was.checkpoints}
     fresh = [checkpoint for checkpoint in now.checkpoints if checkpoint.id not in before]
     for checkpoint in fresh:
@@ -67,6 +103,6 @@ def _tree_changes(was: CheckpointTree, now: CheckpointTree) -> Iterator[str]:
     for checkpoint in was.checkpoints:
         if checkpoint.id not in left:
             yield f"checkpoint {clip(checkpoint.tag, TAG_CELLS)} is gone"
-    reached = now.find(now.head)
+    reached = now.find(now.head) if tells_way else None
     if now.head != was.head and reached is not None and reached.id in before:
         yield f"went back to {clip(reached.tag, TAG_CELLS)}"

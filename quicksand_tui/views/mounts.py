@@ -13,11 +13,23 @@ if TYPE_CHECKING:
 
 ROLES = {
     MountState.MOUNTED: "success",
+    MountState.MOUNTING: "warning",
+    MountState.UNFINISHED: "warning",
     MountState.NOT_SERVED: "error",
     MountState.AT_START: "muted",
+    MountState.LEFT_OUT: "error",
 }
-GLYPHS = {MountState.MOUNTED: "●", MountState.NOT_SERVED: "✗", MountState.AT_START: "○"}
+GLYPHS = {
+    MountState.MOUNTED: "●",
+    MountState.MOUNTING: "◐",
+    MountState.UNFINISHED: "◌",
+    MountState.NOT_SERVED: "✗",
+    MountState.AT_START: "○",
+    MountState.LEFT_OUT: "⊘",
+}
 _PATH_MIN, _PATH_MAX = 8, 60
+TOLD_MAX = 3
+"""Files that are named in a line."""
 _WITH_RATES = 70
 """Cells from which on there is room for what goes through each mount."""
 
@@ -36,12 +48,15 @@ def plan_mount_columns(width: int) -> tuple[Column, ...]:
 
 
 def mount_row(mount: MountView) -> Row:
-    is_now = mount.state is not MountState.AT_START
+    is_now = mount.state.is_now
+    state = Cell(f"{GLYPHS[mount.state]} {mount.state.value}", ROLES[mount.state])
+    if mount.told and mount.state is MountState.MOUNTED:
+        state = Cell(f"! {len(mount.told)} to look at", "warning")
     cells = {
         "guest": Cell(mount.guest, "" if is_now else "muted", gives_way=True),
         "host": Cell(mount.host, "" if is_now else "muted", gives_way=True),
         "mode": Cell(mode_text(mount), "muted"),
-        "state": Cell(f"{GLYPHS[mount.state]} {mount.state.value}", ROLES[mount.state]),
+        "state": state,
         "rates": Cell(rates_text(mount.traffic) if is_now else "", "muted"),
     }
     return Row(mount.key, cells)
@@ -55,10 +70,21 @@ def mode_text(mount: MountView) -> str:
 def mount_words(mount: MountView) -> list[Words]:
     """Returns a mount as one line."""
     state = "" if mount.state is MountState.MOUNTED else f" · {mount.state.value}"
-    role = "error" if mount.state is MountState.NOT_SERVED else "muted"
+    role = ROLES[mount.state] if mount.state is not MountState.MOUNTED else "muted"
     where = f"{mount.host} → {mount.guest}"
-    marks = " · read-only" * mount.readonly + f" · {mount.type}" * bool(mount.type)
+    marks = " · read-only" * mount.readonly + " · hooks protected" * mount.protect
+    marks += f" · {mount.type}" * bool(mount.type)
     return [(where, ""), (marks, "muted"), (state, role)]
+
+
+def told_words(mount: MountView) -> list[Words]:
+    """Returns in one line what the guest wrote that programs here run; nothing if there is
+    none."""
+    if not mount.told:
+        return []
+    shown = ", ".join(mount.told[:TOLD_MAX])
+    more = f" and {len(mount.told) - TOLD_MAX} more" if len(mount.told) > TOLD_MAX else ""
+    return [(f"! it wrote {shown}{more}: programs here run that", "warning")]
 
 
 def no_mounts_text(world: World, sandbox: SandboxView | None) -> str:

@@ -346,12 +346,18 @@ def empty_text(world: World, query: str) -> str:
     """Returns what the panel of sandboxes shows instead of rows."""
     if not world.loaded:
         return "Reading the store…"
-    if world.error:
-        return f"The store cannot be read.\n{world.error}"
     if query and world.sandboxes:
         return nothing_matches(query)
+    if world.error:
+        return f"The store cannot be read.\n{world.error}"
+    return _no_sandboxes_text(world)
+
+
+def _no_sandboxes_text(world: World) -> str:
     usable = world.usable_images
     if not usable:
+        if world.images_error:
+            return f"No sandboxes yet, and the images cannot be read.\n{world.images_error}"
         if world.images:
             return "No sandboxes yet, and no image can be used.\ntab goes to them and shows why."
         return "No sandboxes yet, and no image to start one from.\nSee below how to get one."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -13,13 +14,17 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from quicksand_tui.model.text import plain
+from quicksand_tui.model.text import clip, plain
 from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.long_table import LongTable, PlanColumns
 
 if TYPE_CHECKING:
     from quicksand_tui.model.world import World
     from quicksand_tui.views.rows import Row
+
+
+TROUBLE_USED = 12
+"""Cells of the frame's lower line besides trouble and counts."""
 
 
 class Keyed(Protocol):
@@ -74,6 +79,7 @@ class Browser(Vertical, Generic[T]):
         """The marked keys, in the order of marking."""
         self._snapshot: World | None = None
         self._empty_text: Callable[[str], str] = lambda query: ""
+        self._trouble = ""
         self._frame = ("", "", "")
 
     def compose(self) -> ComposeResult:
@@ -92,10 +98,12 @@ class Browser(Vertical, Generic[T]):
 
     # Showing
 
-    def show(self, things: Sequence[T], world: World, empty: Callable[[str], str]) -> None:
+    def show(
+        self, things: Sequence[T], world: World, empty: Callable[[str], str], trouble: str = ""
+    ) -> None:
         """Shows ``things`` with the facts of ``world``; if none matches, shows what ``empty``
-        returns for the query."""
-        self._snapshot, self._empty_text = world, empty
+        returns for the query. ``trouble`` is why they could not be read anew."""
+        self._snapshot, self._empty_text, self._trouble = world, empty, trouble
         if things is not self._things:
             self._things = things
             self._by_key = {thing.key: thing for thing in things}
@@ -122,6 +130,12 @@ class Browser(Vertical, Generic[T]):
         title += f" /{self.query_text}" if self.query_text else ""
         count = f"{shown} of {total}" if self.query_text else (str(total) if total else "")
         below = " · ".join(part for part in (self._listing.marked_text(self.marked), count) if part)
+        if self._trouble:
+            room = max(10, self.size.width - cell_len(below) - TROUBLE_USED)
+            why = self._trouble
+            if cell_len(why) > room:
+                why = why.rpartition(": ")[2]  # without the path
+            below = " · ".join(filter(None, (f"✗ {clip(why, room)}", below)))
         empty = "" if shown else self._empty_text(self.query_text)
         if (title, below, empty) == self._frame:
             return  # setting any of them paints the whole panel

@@ -196,10 +196,11 @@ def _sandbox_lines(view: SandboxView, world: World) -> list[Line]:
 def _mount_lines(view: SandboxView) -> list[Line]:
     if not view.mounts:
         return []
-    from quicksand_tui.views.mounts import mount_words
+    from quicksand_tui.views.mounts import mount_words, told_words
 
-    labels = ["Mounts", *[""] * len(view.mounts)]
-    return [(label, mount_words(mount)) for label, mount in zip(labels, view.mounts, strict=False)]
+    lines = [line for mount in view.mounts for line in (mount_words(mount), told_words(mount))]
+    shown = [line for line in lines if line]
+    return list(zip(["Mounts", *[""] * (len(shown) - 1)], shown, strict=True))
 
 
 def _tree_lines(view: SandboxView, world: World) -> list[Line]:

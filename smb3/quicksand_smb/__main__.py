@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     from quicksand_smb import confine
 
+    confine.no_core_files()  # the configuration has secrets
     gc.disable()  # loading makes no garbage, and looking for some takes a twentieth of the time
     options = dict(zip(arguments[::2], arguments[1::2], strict=False))
     modes = [name for name in options if name != "--config"]

@@ -84,6 +84,12 @@ def decode(data: bytes | memoryview) -> Descriptor:
     """[MS-DTYP] 2.4.6, in the form that is relative to itself. Raises ProtocolError, Refusal."""
     if len(data) > LARGEST:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
+    return read_back(data)
+
+
+def read_back(data: bytes | memoryview) -> Descriptor:
+    """As `decode`, of what `encode` has made, which may be larger: owners are added, and entries
+    are handed on twice."""
     cursor = Cursor(data)
     _, _, control, owner, group, _, dacl = cursor.fields(_DESCRIPTOR)
     entries: list[Entry] | None = None

@@ -21,6 +21,7 @@ from quicksand_smb import HANG_UP, confine
 from quicksand_smb.config import Config
 from quicksand_smb.house import House
 from quicksand_smb.light import signal
+from quicksand_smb.telling import SUFFIX as TOLD_SUFFIX
 from quicksand_smb.traffic import SUFFIX, counted_in
 
 TYPE_CHECKING = False
@@ -95,6 +96,7 @@ def _wait_on(socket: _socket.socket, house: House, path: str, report: int) -> No
     """The attendant."""
     os.setsid()
     house.traffic = counted_in(path + SUFFIX)
+    house.told.keep_in(path + TOLD_SUFFIX)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)

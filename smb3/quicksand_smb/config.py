@@ -1,8 +1,11 @@
 """The configuration: a JSON file that says what is shared.
 
-    {"shares": {"NAME": {"path": "/on/the/host", "read_only": false}},
+    {"shares": {"NAME": {"path": "/on/the/host", "read_only": false, "protect": false}},
      "secret": "password of any user, or null: everybody is a guest",
      "posix": true, "resynchronise": false, "leases": "none"}
+
+With `"directory": N` in a share the descriptor N, which the process has inherited, is its
+directory, and `path` only names it: what stands there by now is not looked at.
 
 The published server's names for the fields, `host_path` and `readonly`, are understood, too.
 """
@@ -27,6 +30,10 @@ class ShareConfig(NamedTuple):
     name: str
     path: str
     is_read_only: bool
+    is_protected: bool = False
+    """What programs of the host run by themselves (triggers.py) is read-only."""
+    directory: int | None = None
+    """A descriptor that was opened by whoever started the server. None: `path` is opened."""
 
 
 class Config(NamedTuple):
@@ -120,14 +127,18 @@ def _share(name: str, value: Any) -> ShareConfig:
         raise ConfigError(f"no name for a share: {name!r}")
     if not isinstance(value, dict):
         raise ConfigError(f"share {name!r} must be an object")
-    unknown = set(value) - {"path", "host_path", "read_only", "readonly"}
+    unknown = set(value) - {"path", "host_path", "read_only", "readonly", "protect", "directory"}
     if unknown:
         raise ConfigError(f"share {name!r}: unknown: {', '.join(sorted(unknown))}")
     path = value.get("path", value.get("host_path"))
     if not isinstance(path, str) or (not path.startswith("/") and path[1:2] != ":"):
         raise ConfigError(f"share {name!r} needs an absolute path")
     key = "read_only" if "read_only" in value else "readonly"
-    return ShareConfig(name, path, _flag(value, key, default=False))
+    directory = value.get("directory")
+    if directory is not None and (type(directory) is not int or directory < 3):
+        raise ConfigError(f"share {name!r}: no descriptor: {directory!r}")
+    is_protected = _flag(value, "protect", default=False)
+    return ShareConfig(name, path, _flag(value, key, default=False), is_protected, directory)
 
 
 def _flag(values: dict[str, Any], name: str, *, default: bool) -> bool:

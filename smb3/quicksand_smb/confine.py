@@ -21,8 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-FILES = 8192
-"""Open descriptors: the limit of nodes of a share, and as many again for listings and walks."""
+FILES = 20480
+"""Open descriptors: the files of a share, and those beside them."""
+BESIDE_FILES = 1536
+"""Descriptors that are left for listings, walks and all else."""
 
 MEMORY = 2 << 30
 """Bytes of address space, far above what a server in good order takes (threads reserve much)."""
@@ -88,17 +90,24 @@ def confine(
     shares, also_read = list(shares), list(also_read)
     done = [
         _try("umask", lambda: str(os.umask(0)) and "modes are as the guest says"),
-        _limit("core", "RLIMIT_CORE", 0),
+        no_core_files(),
         _limit("descriptors", "RLIMIT_NOFILE", FILES),
     ]
     if memory is not None:
         done.append(_limit("memory", "RLIMIT_AS", memory))
     if file_bytes is not None:
         done.append(_limit("file size", "RLIMIT_FSIZE", file_bytes))
+    done.append(_try("capabilities", _drop_capabilities))
     done.append(_try("no new privileges", _no_new_privileges))
     done.append(_try("landlock", lambda: _landlock(shares, also_read)))
     done.append(_try("seccomp", _seccomp))
     return done
+
+
+def no_core_files() -> Measure:
+    """Let nothing of this process get into a core file. With a limit of 1 none is written, nor
+    piped to a program, which is done with a limit of 0 (Linux, fs/coredump.c)."""
+    return _limit("core", "RLIMIT_CORE", 1)
 
 
 def _try(name: str, measure: Callable[[], str]) -> Measure:
@@ -119,6 +128,19 @@ def _limit(name: str, which: str, value: int) -> Measure:
         return str(wanted)
 
     return _try(name, lower)
+
+
+def most_files() -> int:
+    """How many files may be open with the descriptors that `confine` will leave."""
+    there = FILES
+    try:
+        import resource
+    except ImportError:
+        return there
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY:
+        there = min(there, hard)
+    return max(there - BESIDE_FILES, there // 2)
 
 
 def module_directories() -> list[str]:
@@ -148,6 +170,24 @@ def _no_new_privileges() -> str:
     prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
     _check(prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     return ""
+
+
+_CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 (linux/capability.h)
+_KEPT_CAPABILITIES = 1 << 1 | 1 << 2 | 1 << 3
+"""CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER, by which root uses the files of others."""
+
+
+def _drop_capabilities() -> str:
+    """Of what root may do, leave what files need. Without CAP_FSETID the kernel takes set-id bits
+    from each file that is written to, and without CAP_SYS_RESOURCE it keeps the file system's own
+    reserve (capabilities(7))."""
+    libc = _libc()
+    head = struct.pack("=Ii", _CAPABILITIES_3, 0)
+    data = ctypes.create_string_buffer(24)
+    _check(libc.capget(head, data))
+    words = [word & _KEPT_CAPABILITIES for word in struct.unpack("=6I", data.raw)[:2]]
+    _check(libc.capset(head, struct.pack("=6I", *words, 0, 0, 0, 0)))
+    return f"{words[0]:#x} are kept"
 
 
 def _seccomp() -> str:

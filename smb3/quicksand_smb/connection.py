@@ -74,8 +74,6 @@ class Frame:
         """Bytes of memory until it is sent."""
 
 
-LARGEST_REST: Final = 64 << 10
-"""Bytes of a chain that wait for the open at its beginning."""
 COST: Final = 512
 """Bytes that a reply takes beside its own."""
 
@@ -93,20 +91,11 @@ class Answer:
         self.async_id = async_id
 
 
-def _check_signature(session: Session, header: Header, message: memoryview) -> None:
+def _is_heard(session: Session, header: Header, message: memoryview) -> bool:
     """[MS-SMB2] 3.3.5.2.4."""
     if header.flags & headers.SIGNED:
-        if signing.is_signed_by(session.key, session.algorithm, message):
-            return
-    elif not session.must_sign:
-        return
-    raise Refusal(Status.ACCESS_DENIED)
-
-
-def _kept(rest: list[memoryview]) -> list[bytes]:
-    if sum(map(len, rest)) > LARGEST_REST:
-        raise ProtocolError("too much behind a request that has to wait")
-    return [bytes(one) for one in rest]
+        return signing.is_signed_by(session.key, session.algorithm, message)
+    return not session.must_sign
 
 
 def _nothing() -> None:
@@ -174,7 +163,7 @@ class Connection(Link):
                 self._put_off(outcome)
                 if outcome.opens and header.next:
                     # Those behind it need what it opens.
-                    outcome.rest = _kept(messages[number + 1 :])
+                    outcome.keep(messages[number + 1 :])
                     outcome.chain = chain
                     break
                 continue
@@ -228,6 +217,7 @@ class Connection(Link):
                 raise Refusal(Status.INVALID_PARAMETER)
             if request.header.command not in _LOOKING:
                 request.chain.seen = None
+            request.chain.room.admit()
             self._find_place(request, entry.need)
             outcome = entry.run(request)
         except Refusal as error:
@@ -236,6 +226,10 @@ class Connection(Link):
             outcome = Reply(headers.encode_error(), of_store(error))
         except ProtocolError:
             outcome = Reply(headers.encode_error(), Status.INVALID_PARAMETER)
+        except Exception:  # noqa: BLE001 - it is told where errors are kept
+            # What the host has may be what nobody has thought of: one request fails.
+            self.house.complain()
+            outcome = Reply(headers.encode_error(), Status.UNEXPECTED_IO_ERROR)
         if isinstance(outcome, Reply):
             _note(request.chain, request.header, outcome.status)
         return outcome
@@ -253,8 +247,12 @@ class Connection(Link):
         session = self.sessions.get(header.session_id)
         if session is not None and session.stage is not Stage.ENDED:
             request.session = session
-            if session.key and need >= Need.SESSION:
-                _check_signature(session, header, request.message)
+            is_checked = bool(session.key) and need >= Need.SESSION
+            if is_checked and not _is_heard(session, header, request.message):
+                # Who has other keys has them of another conversation. Told that the session is
+                # gone, Linux begins a new one; denied, it would try with these keys for ever.
+                begins_anew = self.house.config.resynchronise
+                raise Refusal(Status.USER_SESSION_DELETED if begins_anew else Status.ACCESS_DENIED)
         if need >= Need.SESSION and (session is None or session.stage is not Stage.VALID):
             request.session = None
             raise Refusal(Status.USER_SESSION_DELETED)
@@ -270,6 +268,7 @@ class Connection(Link):
     def finish(self, pending: Pending, status: Status, body: bytes) -> None:
         if self.pending.pop(pending.async_id, None) is None:
             return
+        self.house.ledger.give(pending.cost)
         reply = Reply(headers.encode_error() if headers.is_error(status) else body, status)
         # The interim response has granted what there was.
         self._send([Answer(pending.header, reply, 0, pending.async_id)], pending.session)
@@ -324,7 +323,9 @@ class Connection(Link):
     def _grant(self, header: Header) -> int:
         """Credits for the response to a request."""
         charge = header.charge if self.pays_by_size else 1
-        return self.window.grant(charge, header.credits)
+        # Of a NEGOTIATE the client may count what was meant for an earlier one of its connections.
+        is_frugal = self.house.config.resynchronise and header.command == Command.NEGOTIATE
+        return self.window.grant(charge, 0 if is_frugal else header.credits)
 
     def _send(self, answers: list[Answer], session: Session | None) -> None:
         """Join responses to one frame, and sign those whose requests were signed."""
@@ -391,6 +392,7 @@ class Connection(Link):
         """The stream is gone: everything of it ends. Done twice, it does nothing."""
         self.phase = Phase.CLOSED
         self.conversation += 1
+        self.house.ledger.give(sum(one.cost for one in self.pending.values()))
         self.pending.clear()
         sessions, self.sessions = list(self.sessions.values()), {}
         for session in sessions:

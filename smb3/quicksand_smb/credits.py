@@ -7,13 +7,18 @@ MOST: Final = 8192
 FEWER: Final = 256
 """The same where all that a client sends must be taken at once: 16 MiB, since a credit stands for
 64 KiB."""
+SPARE: Final = 16
+"""Credits beyond these: a client that makes a new connection, on a stream that has no end of
+connections, may get answers to a NEGOTIATE of an earlier one, and counts the credit of each."""
 
 
 class Window:
     """The numbers of messages that are granted and unused."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, spare: int = 0) -> None:
         self._most = most
+        self._spare = spare
+        """Numbers that may be used without having been granted."""
         self._low = 0
         """Every number below is used."""
         self._high = 1
@@ -24,8 +29,12 @@ class Window:
     def take(self, first: int, count: int) -> bool:
         """Use up the numbers of one request. False: it bears numbers it may not bear."""
         count = count or 1
-        if first < self._low or first + count > self._high:
+        beyond = first + count - self._high
+        if first < self._low or beyond > self._spare:
             return False
+        if beyond > 0:
+            self._spare -= beyond
+            self._high += beyond
         if first == self._low and not self._used:  # as nearly always
             self._low += count
             return True

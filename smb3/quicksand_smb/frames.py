@@ -6,6 +6,9 @@ throws in between. `Frames` comes back in step at a NEGOTIATE, with which each c
 
 * where a frame should begin and none does, it looks for one, and throws away what stands before;
 * where the rest of a frame does not come, and what has come ends with a whole NEGOTIATE.
+
+A client waits for the answer to its NEGOTIATE. One behind which another has come already is that of
+a connection that is gone; its answer would reach the next one, and be taken for that one's own.
 """
 
 import _socket
@@ -26,6 +29,7 @@ PATIENCE_S: Final = 60.0
 MOST_SKIPPED: Final = LARGEST_FRAME
 """Bytes thrown away in search of a beginning: what one frame may have left behind."""
 LARGEST_NEGOTIATE: Final = 4096
+_NEGOTIATE: Final = Command.NEGOTIATE.to_bytes(2, "little")
 _SPARE: Final = 2
 _QUICKACK: Final = getattr(_socket, "TCP_QUICKACK", None)
 _DONTWAIT: Final = getattr(_socket, "MSG_DONTWAIT", 0)
@@ -68,7 +72,8 @@ class Frames:
                 self._skipped = 0
                 at = self._start + 4  # the buffer may have been moved
                 self._start = at + length
-                return self._view[at : at + length]
+                if not self._is_gone(at, length):
+                    return self._view[at : at + length]
 
     def give_back(self, frame: memoryview) -> None:
         """A large frame is done with: its memory is used again."""
@@ -82,6 +87,25 @@ class Frames:
         self._view = memoryview(bytearray(IN_PLACE + 4))
         self._view[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
+
+    def _is_gone(self, at: int, length: int) -> bool:
+        """Whether a frame is a NEGOTIATE, and its client has made another connection since."""
+        if not self._resynchronises or self._view[at + 12 : at + 14] != _NEGOTIATE:
+            return False
+        if not _may_negotiate(bytes(self._view[at - 4 : at + min(length, 20)])):
+            return False
+        if self._end < len(self._view):
+            try:
+                count = self._socket.recv_into(self._view[self._end :], 0, _DONTWAIT)
+            except BlockingIOError:
+                count = 0
+            self._traffic[SENT] += count
+            self._end += count
+        behind = bytes(self._view[self._start : self._end])
+        at = behind.find(MAGIC)
+        while at >= 0 and not (at >= 4 and _may_negotiate(behind[at - 4 :][:24])):
+            at = behind.find(MAGIC, at + 1)
+        return at >= 0
 
     def _need(self, count: int) -> bool:
         """Have so many bytes from `_start` on. False: a new connection begins there instead."""
@@ -133,11 +157,7 @@ class Frames:
         if not self._resynchronises:
             raise ProtocolError("a frame of another protocol, or too long")
         data = bytes(self._view[self._start : self._end])
-        at = 1
-        while at < len(data) and not _may_negotiate(data[at : at + 24]):
-            at += 1
-            following = data.find(b"\0", at)
-            at = len(data) if following < 0 else following
+        at = _next_negotiate(data)
         self._skipped += at
         self._start += at
         if self._skipped > MOST_SKIPPED:
@@ -188,6 +208,19 @@ def find_negotiate(received: memoryview) -> int | None:
             return before + at - 4
         at = tail.rfind(MAGIC, 0, at)
     return None
+
+
+def _next_negotiate(data: bytes) -> int:
+    """Where, behind the first byte, a NEGOTIATE begins, or may begin with what has come so far."""
+    at = data.find(MAGIC, 5) - 4
+    while at > 0 and not _may_negotiate(data[at : at + 24]):
+        at = data.find(MAGIC, at + 5) - 4
+    last = max(len(data) - 7, 1)  # from there on the magic itself is not complete
+    if at > 0:
+        return at
+    while last < len(data) and not _may_negotiate(data[last:]):
+        last += 1
+    return last
 
 
 def _may_negotiate(start: bytes) -> bool:

@@ -364,19 +364,22 @@ def decode_rename(data: memoryview) -> RenameWish:
 
 
 # [MS-FSCC] 2.4.15.1
+LARGEST_VALUE: Final = 0xFFFF
+"""Bytes of an attribute that can be told; the host's may have one more (xattr(7))."""
+
+
 def encode_attributes(pairs: list[tuple[str, bytes]]) -> bytes:
-    """Extended attributes; the last has no offset to a next one."""
-    records = []
-    for name, value in pairs:
+    """Extended attributes, none larger than `LARGEST_VALUE`; the last has no offset to a next."""
+    parts: list[bytes] = []
+    for index, (name, value) in enumerate(pairs):
         text = name.encode("utf-8", "replace")[:255]
-        records.append(struct.pack("<BBH", 0, len(text), len(value)) + text + b"\0" + value)
-    encoded = b""
-    for index, record in enumerate(records):
-        if index == len(records) - 1:
-            return encoded + bytes(4) + record
-        fill = pad(len(record) + 4, 4)
-        encoded += struct.pack("<I", len(record) + 4 + fill) + record + bytes(fill)
-    return encoded
+        length = 4 + 4 + len(text) + 1 + len(value)
+        is_last = index == len(pairs) - 1
+        fill = 0 if is_last else pad(length, 4)
+        following = 0 if is_last else length + fill
+        parts.append(struct.pack("<IBBH", following, 0, len(text), len(value)) + text + b"\0")
+        parts += [value, bytes(fill)]
+    return b"".join(parts)
 
 
 def decode_attributes(data: memoryview) -> list[tuple[str, bytes]]:

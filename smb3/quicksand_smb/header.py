@@ -48,8 +48,8 @@ class Header:
     is given it."""
 
     __slots__ = (
-        "async_id", "charge", "command", "credits", "flags", "message_id", "next", "session_id",
-        "tree_id",
+        "async_id", "charge", "command", "credits", "flags", "message_id", "next", "process",
+        "session_id", "tree_id",
     )  # fmt: skip
 
     charge: int
@@ -65,13 +65,16 @@ class Header:
     session_id: int
     async_id: int
     """Stands in place of the tree where the flag ASYNC is set."""
+    process: int
+    """The client's, which the specification leaves to it: Linux tells the lower 16 bits of its
+    number (fs/smb/client/smb2pdu.c, smb2_hdr_assemble)."""
 
 
 def unasked(command: int) -> Header:
     """What stands for the request where the server speaks first ([MS-SMB2] 2.2.23)."""
     header = Header()
     header.charge = header.credits = header.flags = header.next = 0
-    header.tree_id = header.session_id = header.async_id = 0
+    header.tree_id = header.session_id = header.async_id = header.process = 0
     header.command = command
     header.message_id = (1 << 64) - 1
     return header
@@ -88,6 +91,7 @@ def decode_header(data: Buffer) -> Header:
     ) = _LAYOUT.unpack_from(data)  # fmt: skip
     if magic != MAGIC or size != SIZE:
         raise ProtocolError("no SMB2 message")
+    header.process = low
     header.async_id = low | header.tree_id << 32 if header.flags & ASYNC else 0
     return header
 

@@ -4,12 +4,17 @@ import os
 from _thread import allocate_lock
 
 from quicksand_smb.config import Config, ShareConfig
+from quicksand_smb.confine import most_files
 from quicksand_smb.leases import PATIENCE_S
-from quicksand_smb.light import TYPE_CHECKING, Callable, Protocol
+from quicksand_smb.ledger import Ledger
+from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
+from quicksand_smb.telling import Told
 from quicksand_smb.traffic import unseen
+from quicksand_smb.triggers import KNOWN
+from quicksand_smb.values import Limits
 
 if TYPE_CHECKING:
     from quicksand_smb.hostwatch import HostWatch
@@ -18,6 +23,12 @@ if TYPE_CHECKING:
     from quicksand_smb.session import Session
     from quicksand_smb.shares import File
     from quicksand_smb.values import Stat
+
+
+MOST_OPEN: Final = 16384
+"""Open files of a share, if the system gives a process so many descriptors."""
+MOST_COMPLAINTS: Final = 20
+"""Errors that are told in full, of a server; a guest may know how to make them."""
 
 
 class Talker(Protocol):
@@ -34,8 +45,14 @@ class House:
         self.lock = allocate_lock()
         self.config = config
         self.guid = os.urandom(16)
+        self.salt = os.urandom(32)
+        """Of the answers to NEGOTIATE where a stream has no end of connection."""
         self.traffic = unseen()
         """The bytes that the client has received and sent (traffic.py)."""
+        self.ledger = Ledger()
+        """What all clients together have it keep in memory."""
+        self.told = Told()
+        """Files that the client has written and that programs of the host run (telling.py)."""
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
@@ -45,7 +62,20 @@ class House:
         self.talking: set[Talker] = set()
         """Connections that have something to send."""
         self._next_handle = 0
+        if config.resynchronise:
+            # A client may still ask for a handle of an earlier server on the same stream.
+            self._next_handle = int.from_bytes(os.urandom(6), "little") << 8
+        self._complaints = 0
         self.reload(config)
+
+    def complain(self) -> None:
+        """Write the error that is being handled to standard error, which the guest does not see;
+        after `MOST_COMPLAINTS` no more."""
+        self._complaints += 1
+        if self._complaints <= MOST_COMPLAINTS:
+            import traceback
+
+            os.write(2, traceback.format_exc().encode("utf-8", "replace"))
 
     def new_session_id(self) -> int:
         """Nobody in the guest who may not know the number can guess it."""
@@ -120,7 +150,7 @@ class House:
                 del self.shares[name]
                 share.end()
         for name, one in wanted.items():
-            if name not in self.shares and (made := open_share(one)):
+            if name not in self.shares and (made := open_share(one, self.ledger, self.told)):
                 self.shares[name] = made
 
     def directories(self) -> list[tuple[str, bool]]:
@@ -140,11 +170,19 @@ class House:
             self._host.end()
 
 
-def open_share(wanted: ShareConfig) -> Share | None:
+def open_share(wanted: ShareConfig, ledger: Ledger, told: Told) -> Share | None:
     from quicksand_smb.reasons import StoreError
 
     try:
-        store = Store(wanted.path, read_only=wanted.is_read_only)
+        root = wanted.path if wanted.directory is None else wanted.directory
+        limits = Limits(nodes=min(MOST_OPEN, most_files()))
+        store = Store(
+            root,
+            read_only=wanted.is_read_only,
+            protected=KNOWN if wanted.is_protected else (),
+            limits=limits,
+            tell=told.tell,
+        )
     except (StoreError, OSError):
         return None
-    return Share(wanted.name, wanted.path, store, is_read_only=wanted.is_read_only)
+    return Share(wanted.name, wanted.path, store, ledger, is_read_only=wanted.is_read_only)

@@ -164,6 +164,42 @@ def clone_range(to: int, source: int, offset: int, count: int, to_offset: int) -
     ioctl(to, _FICLONERANGE, _CLONE_RANGE(source, offset, count, to_offset))
 
 
+_FIEMAP = 0xC020660B
+_FIEMAP_HEAD = struct.Struct("=QQIIII")
+_FIEMAP_EXTENT = struct.Struct("=QQQQQIIII")
+_EXTENTS = 128
+_LAST_EXTENT, _SHARED_EXTENT = 0x1, 0x2000  # FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_SHARED
+
+
+def has_blocks(descriptor: int, offset: int, count: int) -> bool:
+    """Whether a file has blocks of its own for all of a range (linux/fiemap.h), so that writing
+    there takes no more of the disk: no hole, and nothing that another file shares. Raises OSError
+    where the file system does not tell."""
+    try:
+        from fcntl import ioctl
+    except ImportError:
+        raise missing() from None
+    end = offset + count
+    while offset < end:
+        head = _FIEMAP_HEAD.pack(offset, end - offset, 0, 0, _EXTENTS, 0)
+        answer = bytearray(head + bytes(_EXTENTS * _FIEMAP_EXTENT.size))
+        ioctl(descriptor, _FIEMAP, answer)
+        found = _FIEMAP_HEAD.unpack_from(answer)[3]
+        for number in range(min(found, _EXTENTS)):
+            at = _FIEMAP_HEAD.size + number * _FIEMAP_EXTENT.size
+            start, _, length, _, _, flags, _, _, _ = _FIEMAP_EXTENT.unpack_from(answer, at)
+            if start > offset or flags & _SHARED_EXTENT:
+                return False
+            offset = max(offset, start + length)
+            if offset >= end:
+                return True
+            if flags & _LAST_EXTENT:
+                return False
+        if not found:
+            return False
+    return True
+
+
 def _timespec(time_ns: int | None) -> tuple[int, int]:
     if time_ns is None:
         return 0, _UTIME_OMIT

@@ -9,7 +9,7 @@ another's request is asked back by a message; where that one may have kept somet
 See [MS-SMB2] 3.3.4.6, 3.3.4.7, 3.3.5.9.8, 3.3.5.9.11, 3.3.5.22 and [MS-FSA] 2.1.4.12, 2.1.5.18.
 """
 
-from quicksand_smb.light import Callable, Final, NamedTuple, Protocol, Sequence
+from quicksand_smb.light import Callable, Final, Iterable, NamedTuple, Protocol
 from quicksand_smb.status import Refusal, Status
 
 NONE: Final = 0
@@ -76,7 +76,7 @@ class Leased(Protocol):
     grants: "list[Grant]"
 
     @property
-    def handles(self) -> Sequence[Opened]: ...
+    def handles(self) -> Iterable[Opened]: ...
     @property
     def locks(self) -> object: ...
     def retry_opens(self) -> None: ...

@@ -34,6 +34,8 @@ DEPTH_MAX = 512
 _ESCAPES = {chr(0xF000 + byte): chr(0xDC00 + byte) for byte in range(0x80, 0x100)}
 """Of the guest: single bytes; PEP 383 has them in another range."""
 
+_BYTES = str.maketrans({escape: byte for byte, escape in _ESCAPES.items()})
+
 _SFM = {chr(0xF020 + index): char for index, char in enumerate('"*:<>?\\| .')}
 _SFM |= {chr(0xF000 + code): chr(code) for code in range(1, 0x20)}
 
@@ -124,9 +126,15 @@ def to_wire(name: str, *, posix: bool = False) -> str:
     return (_POSIX if posix else _WINDOWS).to_guest(name)
 
 
-def target_from_wire(text: str, *, posix: bool = False) -> str:
+def target_from_wire(text: str, *, posix: bool = False, absolute: bool = False) -> str:
     """A symlink's target, separated by "/", as the host is to store it. It is data: it may be
-    absolute and lead anywhere, since this server follows no link. Raises StoreError(BAD_NAME)."""
+    absolute and lead anywhere, since this server follows no link. Raises StoreError(BAD_NAME).
+
+    `absolute`: its record says so. Linux leaves out the first separator of every target
+    (`cifs_convert_path_to_utf16` in fs/smb/client/smb2misc.c), of "//a" one as well.
+    """
+    if absolute and (posix or not text.startswith("/")):
+        text = "/" + text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -136,13 +144,11 @@ def target_from_wire(text: str, *, posix: bool = False) -> str:
     return (_POSIX if posix else _WINDOWS).to_host(text)
 
 
-def target_to_wire(target: str, *, posix: bool = False) -> str:
-    """A symlink's target as the guest is to see it, still separated by "/"."""
-    return "/".join([_part_to_wire(part, posix) for part in target.split("/")])
-
-
-def _part_to_wire(part: str, posix: bool) -> str:
-    return part if part in (".", "..") else to_wire(part, posix=posix)
+def target_to_wire(target: str) -> str:
+    """A symlink's target as the guest is to see it, still separated by "/". Unlike names, Linux
+    takes it as it comes (`cifs_strndup_from_utf16`), so no character is put for another, but for
+    bytes that are no UTF-8."""
+    return target.translate(_BYTES)
 
 
 def host_path(names: Names) -> list[bytes]:
@@ -163,6 +169,11 @@ def host_path(names: Names) -> list[bytes]:
     if b"\0" in whole:
         raise StoreError(Reason.BAD_NAME)
     return parts
+
+
+def names_of(path: bytes) -> Names:
+    """The components of a path as `host_path` gives them, joined by "/"."""
+    return tuple(path.decode("utf-8", "surrogateescape").split("/")) if path else ()
 
 
 def from_host(name: bytes) -> str:

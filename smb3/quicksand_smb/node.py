@@ -11,9 +11,9 @@ import errno
 import os
 
 from quicksand_smb import kernel, patterns
-from quicksand_smb.names import NAME_MAX, Names, from_host, from_wire, host_path, to_wire
+from quicksand_smb.names import NAME_MAX, from_host, from_wire, host_path, to_wire
 from quicksand_smb.reasons import Reason, StoreError, store_error
-from quicksand_smb.room import Room
+from quicksand_smb.room import BLOCK, Room
 from quicksand_smb.values import Entry, Kind, Limits, Stat
 from quicksand_smb.walk import Held
 
@@ -34,6 +34,9 @@ _BUFFER = 1 << 20
 _SET_ID = 0o6000
 _APPEND: int = getattr(os, "RWF_APPEND", 0)
 """Of pwritev2(2), Linux 4.16: it writes to the end in one step."""
+
+PAUSE = 64
+"""Names that a search passes by at once: some milliseconds, whatever the pattern."""
 
 
 class Share:
@@ -76,8 +79,8 @@ def _operation(
 class Node:
     """Made by `Store.open`. All methods raise StoreError; GONE after `close` or `Store.close`."""
 
-    __slots__ = ("__weakref__", "_append", "_read", "_share", "_write", "first", "frozen", "held",
-                 "kind", "moves", "names")  # fmt: skip
+    __slots__ = ("_append", "_read", "_share", "_write", "first", "frozen", "held", "kind",
+                 "path")  # fmt: skip
 
     def __init__(
         self,
@@ -100,9 +103,9 @@ class Node:
         """Whether nothing may be changed by it."""
         self.first: Stat | None = None
         """What it was when it was opened, unless opening it has changed that."""
-        self.names: Names = ()
-        """What it was opened by, when its store had made so many `moves`."""
-        self.moves = 0
+        self.path = b""
+        """The host's bytes of the name it was opened by, or has by now (`Store.told_name`): in one
+        piece, since thousands may be open, each 512 names deep."""
 
     def close(self) -> None:
         """Idempotent."""
@@ -146,7 +149,7 @@ class Node:
         if at_end or (self._append and not self._write):
             offset = os.fstat(descriptor).st_size
         self._check_size(offset, count)
-        self._need_room(descriptor, offset, count)
+        self._share.room.need_range(descriptor, offset, count)
         if at_end and _APPEND:
             return os.pwritev(descriptor, [data], 0, _APPEND)
         done = os.pwrite(descriptor, data, offset)
@@ -226,7 +229,7 @@ class Node:
         """Reserve disk space. Raises UNSUPPORTED where the file system cannot."""
         self._need(self._write)
         self._check_size(offset, count)
-        self._need_room(descriptor, offset, count)
+        self._share.room.need_range(descriptor, offset, count)
         kernel.fallocate(descriptor, kernel.FALLOC_KEEP_SIZE if keep_size else 0, offset, count)
 
     @_operation(changes=True)
@@ -279,7 +282,7 @@ class Node:
         source = other.held.take()
         try:
             count = max(0, min(count, os.fstat(source).st_size - offset))
-            self._need_room(descriptor, to, count)
+            self._share.room.need_range(descriptor, to, count)
             done = _copy_in_kernel(source, descriptor, offset, to, count)
             return done + _copy(source, descriptor, offset + done, to + done, count - done)
         finally:
@@ -296,6 +299,7 @@ class Node:
             raise StoreError(Reason.INVALID)
         if not count:
             return
+        self._share.room.need(BLOCK)  # of what is shared it takes notes
         source = other.held.take()
         try:
             kernel.clone_range(descriptor, source, offset, count, to)
@@ -315,13 +319,18 @@ class Node:
 
         Each call reads anew by a descriptor of its own, which ends with the iterator.
         """
+        return (entry for entry in self.search(pattern, posix=posix) if entry is not None)
+
+    def search(self, pattern: str, *, posix: bool = False) -> Iterator[Entry | None]:
+        """As `entries`, but with a None after each `PAUSE` names that do not match: it may take
+        long until one does."""
         if self.kind is not Kind.DIRECTORY:
             raise StoreError(Reason.NOT_DIRECTORY)
         if patterns.is_literal(pattern):
             return self._entry(pattern, posix)
         return self._scan(patterns.matcher(pattern), posix)
 
-    def _entry(self, wanted: str, posix: bool) -> Iterator[Entry]:
+    def _entry(self, wanted: str, posix: bool) -> Iterator[Entry | None]:
         try:
             name = from_wire(wanted, posix=posix, separator="\0")[0]
             yield Entry(name, self._stat_of_entry(host_path((name,))[0]))
@@ -338,8 +347,9 @@ class Node:
         flags = os.O_RDONLY | kernel.O_DIRECTORY | kernel.O_ALWAYS
         return os.open(b".", flags, dir_fd=descriptor)
 
-    def _scan(self, matches: Callable[[str], bool] | None, posix: bool) -> Iterator[Entry]:
+    def _scan(self, matches: Callable[[str], bool] | None, posix: bool) -> Iterator[Entry | None]:
         directory = self._open_again()
+        passed = 0
         try:
             with os.scandir(directory) as found:
                 for item in found:
@@ -348,6 +358,9 @@ class Node:
                     raw = os.fsencode(item.name)
                     name = from_host(raw)
                     if matches is not None and not matches(to_wire(name, posix=posix)):
+                        passed += 1
+                        if not passed % PAUSE:
+                            yield None
                         continue
                     try:
                         yield Entry(name, kernel.stat_at(directory, raw))
@@ -384,7 +397,7 @@ class Node:
         there = _listxattr(target)
         if len(there) >= limits.attributes and key not in there:
             raise StoreError(Reason.TOO_MANY)
-        self._share.room.need(len(value))
+        self._share.room.need(max(len(value), BLOCK))
         os.setxattr(target, key, value)
 
     @_operation(changes=True)
@@ -398,15 +411,6 @@ class Node:
             raise StoreError(Reason.IS_DIRECTORY)
         if not allowed:
             raise StoreError(Reason.DENIED)
-
-    def _need_room(self, descriptor: int, offset: int, count: int) -> None:
-        """Raises NO_SPACE, unless the blocks are there and are only written anew."""
-
-        def is_there() -> bool:
-            now = kernel.stat_of(descriptor)
-            return offset + count <= now.size <= now.allocated
-
-        self._share.room.need(count, is_there)
 
     def _check_size(self, offset: int, count: int) -> None:
         if offset < 0 or count < 0:

@@ -5,6 +5,7 @@ Changes that others make on the host are not seen: a client that must see them l
 
 import struct
 
+from quicksand_smb.ledger import OF_EVENT, OF_NAME, OF_PENDING, Ledger
 from quicksand_smb.light import Callable, Final
 from quicksand_smb.names import Names, to_wire
 from quicksand_smb.status import Status
@@ -40,14 +41,21 @@ Answer = Callable[[Status, bytes], None]
 class Watch:
     """A handle on a directory for which somebody has asked what happens."""
 
-    def __init__(self, names: Names, wanted: int, *, recursive: bool, most: int) -> None:
+    def __init__(
+        self, names: Names, wanted: int, ledger: Ledger, *, recursive: bool, most: int
+    ) -> None:
+        """Raises Refusal if there is no memory for it."""
+        self._ledger = ledger
+        self._cost = ledger.take(OF_PENDING + OF_NAME * len(names) + 4 * sum(map(len, names)))
         self.names = names
         self.wanted = wanted
         self.recursive = recursive
         self.most = most
         """Bytes of an answer, as the first request said."""
-        self._events: list[tuple[int, str]] = []
+        self._events: list[tuple[int, bytes]] = []
+        """What was done, and to which name, in UTF-16."""
         self._bytes = 0
+        self._taken = 0
         self._overflowed = False
         self._waiting: list[tuple[int, Answer]] = []
 
@@ -59,13 +67,22 @@ class Watch:
             return
         if self._overflowed:
             return
-        name = "\\".join(to_wire(name) for name in names[depth:])
-        self._bytes += 2 * len(name)
-        if len(self._events) >= MOST_EVENTS or self._bytes > MOST_BYTES:
-            self._events.clear()
+        name = encode_text("\\".join(to_wire(name) for name in names[depth:]))
+        self._bytes += len(name)
+        cost = OF_EVENT + len(name)
+        is_much = len(self._events) >= MOST_EVENTS or self._bytes > MOST_BYTES
+        if is_much or not self._ledger.has(cost):
+            self._forget_events()
             self._overflowed = True
         else:
+            self._taken += cost
             self._events.append((action, name))
+
+    def _forget_events(self) -> None:
+        self._events = []
+        self._bytes = 0
+        self._ledger.give(self._taken)
+        self._taken = 0
 
     def ask(self, most: int, answer: Answer) -> None:
         self._waiting.append((most, answer))
@@ -79,8 +96,7 @@ class Watch:
             most, answer = self._waiting.pop(0)
             encoded = encode(self._events)
             fits = not self._overflowed and len(encoded) <= min(most, self.most)
-            self._events = []
-            self._bytes = 0
+            self._forget_events()
             self._overflowed = False
             if fits:
                 answer(Status.SUCCESS, encoded)
@@ -89,16 +105,18 @@ class Watch:
 
     def end(self, status: Status) -> None:
         """The directory is closed, or removed: nothing more will be told."""
+        self._forget_events()
+        self._ledger.give(self._cost)
+        self._cost = 0
         waiting, self._waiting = self._waiting, []
         for _, answer in waiting:
             answer(status, b"")
 
 
 # [MS-FSCC] 2.7.1
-def encode(events: list[tuple[int, str]]) -> bytes:
+def encode(events: list[tuple[int, bytes]]) -> bytes:
     encoded = b""
-    for index, (action, name) in enumerate(events):
-        text = encode_text(name)
+    for index, (action, text) in enumerate(events):
         length = 12 + len(text)
         fill = 0 if index == len(events) - 1 else pad(length, 4)
         following = 0 if index == len(events) - 1 else length + fill

@@ -18,37 +18,57 @@ _WILD = frozenset('*?<>"')
 
 def is_literal(pattern: str) -> bool:
     """Whether only a file of exactly this name can match."""
-    return bool(pattern) and _WILD.isdisjoint(pattern)
+    return bool(pattern) and pattern != NO_NAME and _WILD.isdisjoint(pattern)
 
 
 def matcher(pattern: str) -> Callable[[str], bool] | None:
     """A function that tells whether a name matches; None if every name does. A pattern
     that is too long for any name, even with a star between all characters, matches nothing."""
-    pattern = _without_double_stars(pattern)
+    pattern = short(pattern)
     if pattern in ("", "*"):
         return None
-    if len(pattern) > 2 * NAME_MAX + 1:
+    if pattern == NO_NAME:
         return _nothing
     if is_literal(pattern):
         return pattern.__eq__
-    if pattern.count("*") == 1 and _WILD.isdisjoint(pattern.replace("*", "")):
-        return _one_star(*pattern.split("*"))
+    if _WILD.isdisjoint(pattern.replace("*", "")):
+        return _stars(*pattern.split("*"))
     return _Automaton(pattern).matches
 
 
-def _without_double_stars(pattern: str) -> str:
+NO_NAME = "/"
+"""A pattern that no name matches."""
+
+
+def short(pattern: str) -> str:
+    """The same pattern as short as it can be, since it is kept as long as the search."""
     while "**" in pattern:
         pattern = pattern.replace("**", "*")
-    return pattern
+    return pattern if len(pattern) <= 2 * NAME_MAX + 1 else NO_NAME
 
 
 def _nothing(_name: str) -> bool:
     return False
 
 
-def _one_star(start: str, end: str) -> Callable[[str], bool]:
-    least = len(start) + len(end)
-    return lambda name: len(name) >= least and name.startswith(start) and name.endswith(end)
+def _stars(start: str, *parts: str) -> Callable[[str], bool]:
+    """Texts between stars: each is where it is found first behind the one before, but for the last,
+    which is at the end."""
+    *middle, end = parts
+    least = len(start) + len(end) + sum(map(len, middle))
+
+    def matches(name: str) -> bool:
+        if len(name) < least or not name.startswith(start) or not name.endswith(end):
+            return False
+        at, last = len(start), len(name) - len(end)
+        for part in middle:
+            at = name.find(part, at, last)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return matches
 
 
 class _Automaton:

@@ -1,26 +1,35 @@
 """One request on its way: what a command is given, and what it gives back."""
 
 import os
+from _thread import get_ident
+from time import thread_time
 
 from quicksand_smb import header as headers
 from quicksand_smb import signing
-from quicksand_smb.credits import FEWER, MOST, Window
+from quicksand_smb.credits import FEWER, MOST, SPARE, Window
 from quicksand_smb.fscc import View
 from quicksand_smb.header import Header
 from quicksand_smb.house import House
 from quicksand_smb.leases import Clock, Grant
+from quicksand_smb.ledger import OF_PENDING
 from quicksand_smb.light import Callable, Enum, Final, NamedTuple, auto
 from quicksand_smb.messages.negotiate import Dialect
 from quicksand_smb.session import Session
 from quicksand_smb.shares import Handle, Share, Tree
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node
-from quicksand_smb.wire import Buffer
+from quicksand_smb.wire import Buffer, ProtocolError
 
 SAME_FILE: Final = ((1 << 64) - 1, (1 << 64) - 1)
 """In a chain: the file that the request before opened or used."""
 
 
+FREE_IN_FRAME: Final = 8
+"""Requests of a frame that are answered whatever they cost; clients join fewer."""
+FRAME_S: Final = 0.25
+"""Seconds of the processor that those behind them may cost together, but for the last."""
+LARGEST_REST: Final = 64 << 10
+"""Bytes of a chain that wait for the open at its beginning."""
 MOST_PENDING: Final = 512
 """Requests of a connection that wait for something; more are refused."""
 
@@ -67,6 +76,8 @@ class Pending:
         self.session = request.session
         self.tree = request.tree
         self.async_id = async_id
+        self.cost = 0
+        """Bytes that were taken of the ledger."""
         self.handle: Handle | None = None
         self.opens = False
         """It waits until a file may be opened, or moved."""
@@ -77,6 +88,14 @@ class Pending:
         """Called when the client has been told that it must wait: the answer may be there."""
         self.cancel = cancel
         """Gives the request up, with the status that its answer is to have."""
+
+    def keep(self, rest: list[memoryview]) -> None:
+        """Keep what follows in the frame. Raises ProtocolError if that is too much."""
+        size = sum(map(len, rest))
+        if size > LARGEST_REST or not self.connection.house.ledger.has(size):
+            raise ProtocolError("too much behind a request that has to wait")
+        self.cost += size
+        self.rest = [bytes(one) for one in rest]
 
     def finish(self, status: Status, body: bytes) -> None:
         self.connection.finish(self, status, body)
@@ -109,7 +128,8 @@ class Link:
         self.signs_with = signing.Algorithm.HMAC_SHA256
         self.handshake = signing.NO_HANDSHAKE
         self.largest = 1 << 16
-        self.window = Window(FEWER if self.house.config.resynchronise else MOST)
+        joins = self.house.config.resynchronise
+        self.window = Window(FEWER, SPARE) if joins else Window(MOST)
         self.sessions: dict[int, Session] = {}
         self.pending: dict[int, Pending] = {}
         self._async = int.from_bytes(os.urandom(2), "little")
@@ -127,8 +147,11 @@ class Link:
     def defer(self, request: "Request", cancel: Callable[[Status], None]) -> Pending:
         if len(self.pending) >= MOST_PENDING:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
+        # What it said is kept decoded, too.
+        cost = self.house.ledger.take(OF_PENDING + 2 * len(request.message))
         self._async += 1
         pending = Pending(request, self._async, cancel)
+        pending.cost = cost
         self.pending[pending.async_id] = pending
         return pending
 
@@ -167,13 +190,27 @@ class Link:
 
 
 class Room:
-    """How much the requests of one frame may still move. Their answers are in memory at once:
-    together they are no larger than one may be."""
+    """How much the requests of one frame may still move, and cost. Their answers are in memory at
+    once: together they are no larger than one may be."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_begun", "_count", "_thread", "left")
 
     def __init__(self, largest: int) -> None:
         self.left = max(largest, 1 << 20)
+        self._count = 0
+        self._begun = 0.0
+        self._thread = 0
+
+    def admit(self) -> None:
+        """One more request is to be answered. Raises Refusal if those before have cost too much:
+        none is dear, but a frame has room for many."""
+        self._count += 1
+        if self._count < FREE_IN_FRAME:
+            return
+        if self._thread != get_ident():  # the clock is the thread's
+            self._begun, self._thread = thread_time(), get_ident()
+        elif thread_time() - self._begun > FRAME_S:
+            raise Refusal(Status.INSUFFICIENT_RESOURCES)
 
 
 class Chain:

@@ -1,5 +1,6 @@
 """Sessions, the trees connected in them, and the handles opened there."""
 
+from quicksand_smb.ledger import OF_TREE, Ledger
 from quicksand_smb.light import TYPE_CHECKING, Enum, Final, Protocol, auto
 from quicksand_smb.shares import Handle, Share, Tree
 from quicksand_smb.signing import NO_HANDSHAKE, Algorithm
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from quicksand_smb.ntlm import Login
 
 MOST_TREES: Final = 1024
-MOST_HANDLES: Final = 4096
+MOST_HANDLES: Final = 16384
 """Of one session. A store has a limit of its own, for all sessions."""
 
 
@@ -38,8 +39,9 @@ class Owner(Protocol):
 
 
 class Session:
-    def __init__(self, session_id: int, connection: Owner) -> None:
+    def __init__(self, session_id: int, connection: Owner, ledger: Ledger) -> None:
         self.id = session_id
+        self._ledger = ledger
         self.connection = connection
         self.stage = Stage.LOGGING_IN
         self.login: Login | None = None
@@ -55,10 +57,13 @@ class Session:
         self.trees: dict[int, Tree] = {}
         self.handles: dict[int, Handle] = {}
         self._next_tree = 1
+        self._opened: dict[int, int] = {}
+        """How many handles each process of the client has."""
 
     def connect(self, share: Share | None) -> Tree:
         if len(self.trees) >= MOST_TREES:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
+        self._ledger.take(OF_TREE)
         tree = Tree(self._next_tree, share)
         self._next_tree += 1
         self.trees[tree.id] = tree
@@ -71,9 +76,26 @@ class Session:
             raise Refusal(Status.FILE_CLOSED)
         return handle
 
+    def admit(self, process: int, share: Share) -> None:
+        """One more file is to be opened. Raises Refusal if there are too many: where three quarters
+        of what there is are taken, it is those who have most that get nothing of the rest."""
+        most = min(MOST_HANDLES, share.store.limits.nodes)
+        there = len(self.handles)
+        if there < most - most // 4 and not self._ledger.is_scarce:
+            return
+        if there >= most or self._opened.get(process, 0) >= most // 16:
+            raise Refusal(Status.TOO_MANY_OPENED_FILES)
+
+    def add_handle(self, handle: Handle) -> None:
+        self.handles[handle.id] = handle
+        self._opened[handle.process] = self._opened.get(handle.process, 0) + 1
+
     def close_handle(self, handle: Handle) -> None:
         if self.handles.pop(handle.id, None) is None:
             return
+        self._opened[handle.process] -= 1
+        if not self._opened[handle.process]:
+            del self._opened[handle.process]
         connection = self.connection
         connection.give_up(handle)
         if handle.watch:
@@ -82,13 +104,15 @@ class Session:
         handle.share.remove(handle, deletes_at_once=connection.deletes_at_once)
 
     def disconnect(self, tree: Tree) -> None:
-        self.trees.pop(tree.id, None)
+        if self.trees.pop(tree.id, None):
+            self._ledger.give(OF_TREE)
         self.connection.give_up_tree(tree)
         self._close_all([one for one in self.handles.values() if one.tree is tree])
 
     def end(self) -> None:
         self.stage = Stage.ENDED
         trees, self.trees = list(self.trees.values()), {}
+        self._ledger.give(OF_TREE * len(trees))
         for tree in trees:
             self.connection.give_up_tree(tree)
         self._close_all(list(self.handles.values()))

@@ -2,8 +2,9 @@
 
 import os
 
-from quicksand_smb import fscc
+from quicksand_smb import fscc, ledger
 from quicksand_smb.kept import Kept
+from quicksand_smb.ledger import Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Iterator
 from quicksand_smb.locks import Locks
 from quicksand_smb.messages.session import DISK, PIPE
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from quicksand_smb.leases import Grant
     from quicksand_smb.notify import Watch
 
-MOST_LISTINGS: Final = 1024
+MOST_LISTINGS: Final = 512
 """Searches under way in a share."""
+MOST_SEARCHING: Final = 2
+"""Searches of a share that find nothing for so long that others are let in meanwhile."""
 MOST_REMEMBERED: Final = 4096
 """Files whose attributes of Windows are remembered, for each share."""
 
@@ -46,6 +49,10 @@ SHARE_WRITE: Final = 2
 SHARE_DELETE: Final = 4
 
 
+_COUNTS: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE
+"""Accesses that others may have to share."""
+
+
 class Remembered:
     """What Windows knows of a file and Unix has no place for."""
 
@@ -57,14 +64,15 @@ class Remembered:
         self.changed_ns = 0
         """The time of change a client has set, true until the file's own is not `as_of_ns`."""
         self.as_of_ns = -1
-        self.security: Descriptor | None = None
+        self.security = b""
+        """Who may do what, if that was set: encoded, for it takes ten times as much decoded."""
 
 
 class File:
     """A file with at least one handle on it."""
 
     __slots__ = (
-        "grants", "guard", "handles", "held_up", "is_removed", "key", "locks", "stream",
+        "_uses", "grants", "guard", "handles", "held_up", "is_removed", "key", "locks", "stream",
         "to_delete", "unwatch", "waiting",
     )  # fmt: skip
 
@@ -73,7 +81,10 @@ class File:
         if stream:
             self.key = (stat.device, stat.inode, stream.casefold())
         self.stream = stream
-        self.handles: list[Handle] = []
+        self.handles: dict[Handle, None] = {}
+        """In the order in which they were opened."""
+        self._uses: dict[tuple[int, int], int] = {}
+        """What they were opened for and share, and how many of them."""
         self.locks = Locks()
         self.waiting: list[Callable[[], bool]] = []
         """Requests for locks; each tries again when called, and tells whether it is done."""
@@ -88,6 +99,21 @@ class File:
         self.to_delete = False
         """The name goes with the last handle; until then nobody may open it."""
         self.is_removed = False
+
+    def add(self, handle: "Handle") -> None:
+        self.handles[handle] = None
+        use = (handle.access & _COUNTS, handle.sharing)
+        self._uses[use] = self._uses.get(use, 0) + 1
+
+    def remove(self, handle: "Handle") -> None:
+        """Idempotent."""
+        if handle not in self.handles:
+            return
+        del self.handles[handle]
+        use = (handle.access & _COUNTS, handle.sharing)
+        self._uses[use] -= 1
+        if not self._uses[use]:
+            del self._uses[use]
 
     def end_watch(self) -> None:
         """Changes of the host are told no more."""
@@ -117,12 +143,10 @@ class File:
 
     def check_sharing(self, access: int, sharing: int) -> None:
         """[MS-FSA] 2.1.5.1.2.2: whether a further handle goes with those that are open."""
-        if not access & (READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE):
+        if not access & _COUNTS:
             return
-        for one in self.handles:
-            if not one.access & (READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE):
-                continue
-            if _hinders(access, one.sharing) or _hinders(one.access, sharing):
+        for other, shared in self._uses:
+            if other and (_hinders(access, shared) or _hinders(other, sharing)):
                 raise Refusal(Status.SHARING_VIOLATION)
 
 
@@ -137,29 +161,46 @@ def _hinders(access: int, sharing: int) -> bool:
 class Listing:
     """A search of a directory under way."""
 
-    __slots__ = ("dots", "entries", "has_told", "held", "pattern")
+    __slots__ = ("cost", "dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
 
-    def __init__(self, pattern: str, entries: Iterator[Entry]) -> None:
+    def __init__(self, pattern: str, cost: int) -> None:
         self.pattern = pattern
-        self.entries = entries
+        self.cost = cost
+        """Bytes that were taken of the ledger."""
+        self.entries: Iterator[Entry | None] = iter(())
+        """None: nothing was found for a while."""
+        self.is_busy = False
+        """Somebody searches on without the lock."""
+        self.is_over = False
         self.dots: Iterator[tuple[str, Stat]] = iter(())
         """The directory itself and its parent, which come first."""
         self.held: tuple[str, fscc.View] | None = None
         """Read, and did not fit the last answer."""
         self.has_told = False
 
+    def end(self) -> None:
+        """Close the directory; if it is being searched, whoever does it closes it."""
+        self.is_over = True
+        close = getattr(self.entries, "close", None)
+        if close and not self.is_busy:
+            close()
+
 
 class Handle:
     """What a FileId stands for."""
 
     __slots__ = (
-        "access", "deletes", "file", "grant", "id", "is_posix", "listing", "mode", "node",
-        "position", "share", "sharing", "tree", "watch",
+        "access", "cost", "deletes", "file", "grant", "id", "is_posix", "listing", "mode", "node",
+        "position", "process", "share", "sharing", "tree", "watch",
     )  # fmt: skip
 
     def __init__(self, tree: "Tree", node: Node, file: File, access: int, sharing: int) -> None:
         assert tree.share is not None, "handles are on disks"
         self.id = 0
+        self.process = 0
+        """The client's process that has opened it, as the client says."""
+        self.cost = 0
+        """Bytes that were taken of the ledger."""
         self.tree = tree
         self.share = tree.share
         self.node = node
@@ -207,8 +248,11 @@ class Handle:
 class Share:
     """A directory of the host under a name."""
 
-    def __init__(self, name: str, path: str, store: Store, *, is_read_only: bool) -> None:
+    def __init__(
+        self, name: str, path: str, store: Store, ledger: Ledger, *, is_read_only: bool
+    ) -> None:
         self.name = name
+        self.ledger = ledger
         self.path = path
         self.store = store
         self.is_read_only = is_read_only
@@ -218,6 +262,7 @@ class Share:
         self.watches: list[Watch] = []
         self.kept = Kept()
         self._listings = 0
+        self.searching = 0
         self.serial = int.from_bytes(os.urandom(4), "little")
         self._remembered: dict[tuple[int, int], Remembered] = {}
         self.written: dict[tuple[int, int], tuple[int, int]] = {}
@@ -236,17 +281,27 @@ class Share:
         found = self._remembered.get(key)
         if found is None:
             if len(self._remembered) >= MOST_REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
+                self.forget(next(iter(self._remembered)))
             found = self._remembered[key] = Remembered()
         return found
 
     def security_of(self, stat: Stat) -> "Descriptor | None":
         """Who may do what, if that was set."""
         known = self._remembered.get((stat.device, stat.inode))
-        return known.security if known else None
+        if known is None or not known.security:
+            return None
+        from quicksand_smb import access
+
+        return access.read_back(known.security)
 
     def protect(self, stat: Stat, security: "Descriptor") -> None:
-        self.remember(stat).security = security
+        from quicksand_smb import access
+
+        known = self.remember(stat)
+        encoded = access.encode(security, access.OWNER | access.GROUP | access.DACL)
+        self.ledger.take(len(encoded))
+        self.ledger.give(len(known.security))
+        known.security = encoded
         self.has_security = True
 
     def allowed(self, stat: Stat, names: Names) -> int:
@@ -273,7 +328,9 @@ class Share:
         return known is not None and known.as_of_ns == stat.changed_ns
 
     def forget(self, key: tuple[int, int]) -> None:
-        self._remembered.pop(key, None)
+        known = self._remembered.pop(key, None)
+        if known:
+            self.ledger.give(len(known.security))
 
     def _known(self, stat: Stat) -> Remembered | None:
         return self._remembered.get((stat.device, stat.inode)) if self._remembered else None
@@ -315,21 +372,56 @@ class Share:
             self.kept.changed_in(names[:-1])
 
     def add(self, handle: Handle) -> None:
-        handle.file.handles.append(handle)
+        """A handle is open. Raises Refusal if there is no memory for it."""
+        path = handle.node.path
+        handle.cost = ledger.OF_HANDLE + len(path)
+        if handle.grant:
+            # A directory that is kept is known by its names.
+            names = path.count(b"/") + 1
+            handle.cost += ledger.OF_GRANT + names * ledger.OF_NAME + 4 * len(path)
+        if not self.ledger.has(handle.cost):
+            if handle.grant:
+                handle.grant.let_go(handle)
+            raise Refusal(Status.TOO_MANY_OPENED_FILES)
+        handle.file.add(handle)
         self.files[handle.file.key] = handle.file
 
-    def admit_listing(self) -> None:
-        """One more search of a directory, which costs a descriptor and 32 KiB until its handle is
-        closed."""
-        if self._listings >= MOST_LISTINGS:
+    def replace(self, handle: Handle, node: Node) -> None:
+        """Have a handle stand for another file, which takes the place of its own."""
+        file, old = handle.file, handle.node
+        file.remove(handle)
+        file.locks.remove_all(handle.id)
+        if handle.grant:
+            handle.grant.let_go(handle)
+            handle.grant = None
+        if not file.handles:
+            self.files.pop(file.key, None)
+            file.end_watch()
+        handle.node = node
+        stat = node.stat()
+        handle.file = self.file_of(stat) or File(stat)
+        self.ledger.give(handle.cost)
+        self.add(handle)
+        old.close()
+
+    def admit_listing(self, handle: Handle, pattern: str) -> Listing:
+        """A search of a directory, which costs a descriptor and 32 KiB until its handle is closed.
+        Raises Refusal."""
+        if not handle.listing and self._listings >= MOST_LISTINGS:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
-        self._listings += 1
+        cost = ledger.OF_LISTING + len(pattern) * ledger.OF_PATTERN
+        self.ledger.take(cost)
+        if handle.listing:
+            self.ledger.give(handle.listing.cost)
+        else:
+            self._listings += 1
+        handle.listing = Listing(pattern, cost)
+        return handle.listing
 
     def remove(self, handle: Handle, *, deletes_at_once: bool) -> None:
         """A handle is closed: its locks end, and the file, if it was to go."""
         file = handle.file
-        if handle in file.handles:
-            file.handles.remove(handle)
+        file.remove(handle)
         if handle.node.kind is Kind.FILE:
             self._end_writing(handle)
         if file.locks.remove_all(handle.id):
@@ -350,10 +442,11 @@ class Share:
                 file.end_watch()
             if handle.listing:
                 self._listings -= 1
-                close = getattr(handle.listing.entries, "close", None)
-                if close:
-                    close()
+                self.ledger.give(handle.listing.cost)
+                handle.listing.end()
             handle.node.close()
+            self.ledger.give(handle.cost)
+            handle.cost = 0
             file.retry_opens()
 
     def _end_writing(self, handle: Handle) -> None:
@@ -422,6 +515,8 @@ class Share:
         """The share is taken away: from now on every handle on it is dead."""
         self.is_gone = True
         self.files.clear()
+        for key in list(self._remembered):
+            self.forget(key)
         self.store.close()
 
 

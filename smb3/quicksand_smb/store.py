@@ -6,7 +6,7 @@ hostile.
 * What is to be opened is first looked at by an O_PATH descriptor, which has no effect on it, and
   only files and directories are opened, by way of that same descriptor: no name is looked up twice,
   and neither a device nor a FIFO is ever opened, whoever swaps names meanwhile.
-* `_gate` stands before everything that changes something.
+* The gate (gate.py) stands before everything that changes something.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import os
 from _thread import allocate_lock
 
 from quicksand_smb import kernel
-from quicksand_smb.names import Names, from_host, host_path
+from quicksand_smb.gate import Gate
+from quicksand_smb.names import Names, from_host, host_path, names_of
 from quicksand_smb.node import Node, Share
 from quicksand_smb.reasons import Reason, StoreError, store_error
 from quicksand_smb.room import Room
@@ -90,37 +91,39 @@ class Store(Share):
     """One share. All methods raise StoreError, may be called from several threads, and raise GONE
     after `close`.
 
-    `protected`: names, such as ".git" or ".envrc", at and below which the guest changes nothing,
-    wherever in the share; case does not count, since it does not to some file systems. The guest's
-    writes are somebody's commands otherwise: hooks, tasks of editors, start files of shells.
+    `protected`: patterns of names (triggers.py), such as ".git/hooks" or ".envrc", at and below
+    which the guest changes nothing, wherever in the share. `tell` is called with the names of files
+    that the guest writes and that programs of the host run or obey.
     """
 
     def __init__(
         self,
-        root: str,
+        root: str | int,
         *,
         read_only: bool,
         limits: Limits | None = None,
         protected: tuple[str, ...] = (),
+        tell: Callable[[Names], None] | None = None,
         walk: Walk | None = None,
     ) -> None:
         """Open the root; here, and only here, symlinks are followed, since the host's user named
-        it. Raises StoreError. `walk` is for tests."""
+        it. A descriptor of the root is taken over. Raises StoreError. `walk` is for tests."""
         self.read_only = read_only
         self.limits = limits or Limits()
-        self._protected = frozenset(name.casefold() for name in protected)
+        self._gate = Gate(read_only=read_only, protected=protected, tell=tell)
         if os.open not in os.supports_dir_fd:
             raise StoreError(Reason.UNSUPPORTED, "this system has no descriptors of directories")
         flags = (kernel.O_LOOK & ~kernel.O_NOFOLLOW) | kernel.O_DIRECTORY
         try:
-            descriptor = os.open(os.fsencode(root), flags)
+            if isinstance(root, int):
+                descriptor = _own(root)
+            else:
+                descriptor = os.open(os.fsencode(root), flags)
         except (OSError, ValueError) as error:
             raise store_error(error) from error
         self._root = Held(descriptor)
         self._walk = walk or best_walk(descriptor)
         self._nodes: set[Node] = set()
-        self._moves = 0
-        """Renames of the guest so far."""
         self._lock = allocate_lock()
         self.room = Room(self._root, self.limits)
 
@@ -199,9 +202,25 @@ class Store(Share):
             return None
 
     def told_name(self, node: Node) -> Names | None:
-        """What to call an open file: the name it was opened by, or, if the guest has renamed
-        anything since, what `where` says. A rename by the host is not looked for."""
-        return node.names if node.moves == self._moves else self.where(node)
+        """What to call an open file: the name it was opened by, as the guest has renamed it and the
+        directories above it since. A rename by the host is not looked for."""
+        return names_of(node.path)
+
+    def is_open_below(self, names: Names) -> bool:
+        """Whether something is open below a directory, as `where` has it."""
+        start = b"/".join(host_path(names)) + b"/"
+        with self._lock:
+            nodes = [node for node in self._nodes if node.path.startswith(start)]
+        depth = len(names)
+        return any((self.where(node) or ())[:depth] == names for node in nodes)
+
+    def _renamed(self, old: bytes, new: bytes) -> None:
+        """What is open at or below `old` is known by another name now."""
+        below = old + b"/"
+        with self._lock:
+            for node in self._nodes:
+                if node.path.startswith(below) or node.path == old:
+                    node.path = new + node.path[len(old) :]
 
     # Opening.
 
@@ -213,17 +232,20 @@ class Store(Share):
         Raises NOT_FOUND, NO_PATH, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, NO_SPACE,
         TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
         """
-        moves = self._moves
         node, action = self._open(root, names, wish)
-        node.names = names
-        node.moves = moves
+        node.path = b"/".join(host_path(names))
+        if node.kind is not Kind.DIRECTORY and (
+            wish.write or wish.append or action is not Action.OPENED
+        ):
+            self._gate.told(names, node.kind)
         return node, action
 
     def _open(self, root: int, names: Names, wish: Wish) -> tuple[Node, Action]:
         path = host_path(names)
         if len(self._nodes) >= self.limits.nodes:
             raise StoreError(Reason.TOO_MANY)
-        frozen = self._is_frozen(names)
+        directory = bool(wish.directory)
+        frozen = self._gate.is_frozen(names, directory=directory)
         creating = wish.disposition is Disposition.CREATE
         for _ in range(_TRIES):
             # Where nothing may be changed, what is missing or there is told first, as Linux does.
@@ -235,10 +257,10 @@ class Store(Share):
                         raise
                 else:
                     try:
-                        return self._open_found(root, path, found, wish, frozen)
+                        return self._open_found(root, names, found, wish)
                     except FileNotFoundError:
                         continue
-            self._gate(names)
+            self._gate.check(names, directory=directory)
             try:
                 return self._create(root, path, wish), Action.CREATED
             except FileExistsError:
@@ -246,21 +268,21 @@ class Store(Share):
                     raise
         raise StoreError(Reason.BUSY)
 
-    def _open_found(
-        self, root: int, path: list[bytes], found: int, wish: Wish, frozen: bool
-    ) -> tuple[Node, Action]:
+    def _open_found(self, root: int, names: Names, found: int, wish: Wish) -> tuple[Node, Action]:
         """Open what `found` names, which is taken over. Raises FileNotFoundError if it must be
         looked up again."""
         try:
             if wish.disposition is Disposition.CREATE:
                 raise StoreError(Reason.EXISTS)
             empties = wish.disposition in _EMPTIES
+            stat = kernel.stat_of(found)
+            frozen = self._gate.is_frozen(names, directory=stat.kind is Kind.DIRECTORY)
             if frozen and (wish.write or wish.append or empties):
                 raise StoreError(Reason.READ_ONLY)
-            stat = kernel.stat_of(found)
             self._check_kind(stat, wish)
             if stat.kind is Kind.FILE and (wish.read or wish.write or wish.append or empties):
-                looked, found = found, self._reopen(root, path, found, stat, _flags(wish, empties))
+                flags = _flags(wish, empties)
+                looked, found = found, self._reopen(root, host_path(names), found, stat, flags)
                 os.close(looked)
             node = self._node(found, stat.kind, wish, frozen)
         except BaseException:
@@ -374,6 +396,7 @@ class Store(Share):
 
         Raises NOT_FOUND, NOT_EMPTY, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, BUSY.
         """
+        self._gate.check(names, directory=directory)
         parent, name = self._parent(root, names, change=True)
         try:
             if same_as is not None:
@@ -407,15 +430,34 @@ class Store(Share):
             try:
                 if same_as is not None:
                     _expect(old_parent, old_name, same_as)
+                kind = self._check_move(old_parent, old_name, old, new)
                 if replace:
                     os.rename(old_name, new_name, src_dir_fd=old_parent, dst_dir_fd=new_parent)
                 else:
                     _rename_new(old_parent, old_name, new_parent, new_name)
-                self._moves += 1
+                if self._is_another(kind, new_parent, new_name):
+                    _rename_new(new_parent, new_name, old_parent, old_name)
+                    raise StoreError(Reason.BUSY)
+                self._renamed(b"/".join(host_path(old)), b"/".join(host_path(new)))
+                self._gate.told(new, kind)
             finally:
                 self._drop(root, new_parent)
         finally:
             self._drop(root, old_parent)
+
+    def _check_move(self, parent: int, name: bytes, old: Names, new: Names) -> Kind:
+        """What kind of file is about to get a name. Raises READ_ONLY."""
+        if not self._gate.is_selective:
+            return Kind.FILE
+        kind = kernel.stat_at(parent, name).kind
+        self._gate.check_name(old, kind)
+        self._gate.check_name(new, kind)
+        return kind
+
+    def _is_another(self, kind: Kind, parent: int, name: bytes) -> bool:
+        """Whether what got a name is of another kind than the gate was asked about: somebody has
+        exchanged it meanwhile."""
+        return self._gate.is_selective and kernel.stat_at(parent, name).kind is not kind
 
     @_mapped
     def may_remove(self, root: int, names: Names) -> bool:
@@ -449,8 +491,13 @@ class Store(Share):
             try:
                 if same_as is not None:
                     _expect(old_parent, old_name, same_as)
+                kind = self._check_move(old_parent, old_name, old, new)
                 self.room.need_name()
                 _link(old_parent, old_name, new_parent, new_name, replace)
+                if self._is_another(kind, new_parent, new_name):
+                    os.unlink(new_name, dir_fd=new_parent)
+                    raise StoreError(Reason.BUSY)
+                self._gate.told(new, kind)
             finally:
                 self._drop(root, new_parent)
         finally:
@@ -463,7 +510,9 @@ class Store(Share):
         data = target.encode("utf-8", "surrogateescape")
         if not data or len(data) > 4095 or b"\0" in data:
             raise StoreError(Reason.BAD_NAME)
-        self._make(root, names, lambda parent, name: os.symlink(data, name, dir_fd=parent))
+        self._make(
+            root, names, Kind.SYMLINK, lambda parent, name: os.symlink(data, name, dir_fd=parent)
+        )
 
     @_mapped
     def make_node(self, root: int, names: Names, kind: Kind, mode: int) -> None:
@@ -473,27 +522,19 @@ class Store(Share):
             raise StoreError(Reason.DENIED)
         type_ = 0o010000 if kind is Kind.FIFO else 0o140000
         bits = type_ | mode & 0o777
-        self._make(root, names, lambda parent, name: os.mknod(name, bits, dir_fd=parent))
+        self._make(root, names, kind, lambda parent, name: os.mknod(name, bits, dir_fd=parent))
 
-    def _make(self, root: int, names: Names, make: Callable[[int, bytes], None]) -> None:
+    def _make(
+        self, root: int, names: Names, kind: Kind, make: Callable[[int, bytes], None]
+    ) -> None:
+        self._gate.check_name(names, kind)
         parent, name = self._parent(root, names, change=True)
         try:
             self.room.need_name()
             make(parent, name)
+            self._gate.told(names, kind)
         finally:
             self._drop(root, parent)
-
-    # The gate.
-
-    def _is_frozen(self, names: Names) -> bool:
-        if self.read_only or not self._protected:
-            return self.read_only
-        return any(name.casefold() in self._protected for name in names)
-
-    def _gate(self, names: Names) -> None:
-        """Before any change at a name. Raises READ_ONLY."""
-        if self._is_frozen(names):
-            raise StoreError(Reason.READ_ONLY)
 
     # Walking.
 
@@ -521,7 +562,7 @@ class Store(Share):
         """The directory in which the last name is, and that name; give it to `_drop`. `change`:
         something will be changed there."""
         if change:
-            self._gate(names)
+            self._gate.check(names, directory=True)
         path = host_path(names)
         if not path:
             raise StoreError(Reason.DENIED if change else Reason.INVALID)
@@ -560,6 +601,16 @@ class Store(Share):
             except OSError:
                 return StoreError(Reason.NO_PATH)
         return store_error(error)
+
+
+def _own(directory: int) -> int:
+    """A descriptor that was inherited, for this process alone. Raises OSError."""
+    descriptor = os.dup(directory)
+    os.close(directory)
+    if kernel.stat_of(descriptor).kind is not Kind.DIRECTORY:
+        os.close(descriptor)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return descriptor
 
 
 def _flags(wish: Wish, empties: bool) -> int:

@@ -86,7 +86,7 @@ class StreamNode(Node):
         self.frozen = base.frozen
         self.name = name
         self.first = None
-        self.names, self.moves = base.names, base.moves
+        self.path = base.path
 
     @property
     def _attribute(self) -> str:

@@ -76,16 +76,20 @@ def best_walk(root: int) -> Walk:
 
 def link_depth(root: int, names: list[bytes]) -> int:
     """How many names lead to the first symlink, itself included; 0 if there is none by now."""
-    for depth in range(1, len(names) + 1):
-        try:
-            parent = by_steps(root, names[: depth - 1], _STEP)
-        except OSError:
-            return 0
-        try:
-            if _is_link(parent, names[depth - 1]):
+    at = root
+    try:
+        for depth, name in enumerate(names, 1):
+            if _is_link(at, name):
                 return depth
-        finally:
-            os.close(parent)
+            step = os.open(name, _STEP, dir_fd=at)
+            if at != root:
+                os.close(at)
+            at = step
+    except OSError:
+        return 0
+    finally:
+        if at != root:
+            os.close(at)
     return 0
 
 

@@ -41,6 +41,7 @@ def left_clean(terminal: Terminal, status: int) -> None:
     """The program has ended with ``status`` and given the terminal back as it was."""
     terminal.sees(f"STATUS={status}", "icanon", "echo", "DONE")
     assert not terminal.alternate
+    assert terminal.is_in_order, terminal.facts
 
 
 def start_sandbox(terminal: Terminal) -> None:

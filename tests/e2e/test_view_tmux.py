@@ -25,3 +25,4 @@ def test_a_screen_is_text_in_tmux_and_the_shell_is_back_after_it(tmp_path: Path)
             terminal.press("d")
             terminal.sees("STATUS=0", "icanon", "echo", "DONE")
             assert "▀" not in terminal.text
+            assert terminal.is_in_order, terminal.facts

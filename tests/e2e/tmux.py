@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.conftest import wait_for
+from tests.unit.terminal.tmux import FACTS
 
 ENVIRONMENT = (
     "QUICKSAND_RUNTIME_DIR",
@@ -80,6 +81,20 @@ class Terminal:
     def alternate(self) -> bool:
         """Whether a program has the alternate screen."""
         return self._run("display-message", "-p", "#{alternate_on}").strip() == "1"
+
+    @property
+    def facts(self) -> str:
+        """The state that a program can leave changed, as tmux tells it."""
+        return self._run("display-message", "-p", " ".join(f"{n}=#{{{n}}}" for n in FACTS))
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the cursor is shown, lines wrap, and nothing else is set."""
+        flags = dict(word.split("=") for word in self.facts.split() if "_flag=" in word)
+        return {name for name, value in flags.items() if value == "1"} == {
+            "cursor_flag",
+            "wrap_flag",
+        }
 
     def pid_of(self, ending: str) -> int:
         """The process in the terminal whose command line ends with ``ending``: of several the

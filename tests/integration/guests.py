@@ -16,7 +16,7 @@ IDENTITY = (
 """Prints a line for each thing that no two guests have in common; the fourth is the name."""
 
 
-async def say(vm: Sandbox, command: str) -> str:
+async def say(vm: Sandbox, command: str | list[str]) -> str:
     """What a command that succeeds prints."""
     result = await vm.execute(command, timeout=60)
     assert result.exit_code == 0, result.stderr

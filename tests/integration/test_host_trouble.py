@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 from quicksand import EventKind, Sandbox, Status
 from quicksand.errors import AgentRefusedError, DiskSpaceError
 from quicksand.host.paths import Paths
+from quicksand.host.processes import Kind, processes_of
+from quicksand.layout import sandbox_dir
 
 from tests.conftest import our_processes
 from tests.integration.guests import watch
@@ -70,6 +73,28 @@ async def test_a_host_disk_that_fills_up_pauses_the_guest_and_loses_nothing(
         await watching
         assert EventKind.DISK_FULL in seen
         assert seen[-1] is EventKind.STOPPED
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_stop_on_a_full_disk_is_known_to_have_been_one(
+    places: Paths, prepared: Paths, killed: bool
+) -> None:
+    with small_disk(prepared, places.data.parent / "disk", 160 * MIB) as small:
+        sandbox = Sandbox(image="debian", name="full")
+        await sandbox.start()
+        with contextlib.suppress(OSError), (small.data / "ballast").open("wb", 0) as file:
+            while True:
+                file.write(bytes(4096))
+        if killed:
+            found = processes_of(sandbox_dir(small, sandbox.id).root)
+            (keeper,) = [process for process in found if process.kind is Kind.KEEPER]
+            keeper.send(signal.SIGKILL)
+        await sandbox.stop(grace=0)
+        (entry,) = Sandbox.list()
+        assert (entry.status, entry.error) == (Status.STOPPED, "")
+        (small.data / "ballast").unlink()
+        await sandbox.start()
+        await sandbox.stop()
 
 
 @pytest.fixture

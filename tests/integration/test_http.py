@@ -222,6 +222,11 @@ async def check_files(client: Client) -> None:
     assert (await client.post("/file_stat", path="/root/d/f"))["size"] == len(data)
     await client.post("/file_mkdir", path="/root/d/e", mode=0o700)
     await client.post("/file_symlink", path="/root/d/l", target="f")
+    await client.post("/file_link", **{"from": "/root/d/f", "to": "/root/d/h"})
+    assert (await client.post("/file_stat", path="/root/d/h"))["links"] == 2
+    await client.post("/file_remove", path="/root/d/h")
+    await client.post("/file_set_time", path="/root/d/f", mtime_ns=-1)
+    assert (await client.post("/file_stat", path="/root/d/f"))["mtime_ns"] == -1
     await client.post("/file_chmod", path="/root/d/f", mode=0o600)
     await client.post("/file_chown", path="/root/d/f", user="quicksand")
     await client.post("/file_rename", **{"from": "/root/d/f", "to": "/root/d/g"})

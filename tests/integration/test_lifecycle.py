@@ -330,7 +330,7 @@ async def test_qemu_is_confined(places: Paths) -> None:
         assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
         limits = Path(f"/proc/{run.qemu_pid}/limits").read_text()
         core = next(line for line in limits.splitlines() if "core file" in line)
-        assert core.split()[4:6] == ["0", "0"]
+        assert set(core.split()[4:6]) <= {"0", "1"}, "neither a file nor a pipe"
 
 
 async def test_no_secret_is_on_a_command_line_or_in_a_log(places: Paths) -> None:

@@ -12,11 +12,13 @@ from typing import Self
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
+from quicksand.guest_network import unreached_ports
 from quicksand.host.paths import Paths
 from quicksand.host.processes import processes_of
 from quicksand.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import wait_for
+from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
 
@@ -160,6 +162,44 @@ connection.send(b"hello")
 """
 
 
+ANSWERING = """
+import socket
+listener = socket.create_server(("", 8080), backlog=1000)
+print("up", flush=True)
+while True:
+    connection, _ = listener.accept()
+    connection.send(b"hello")
+    connection.close()
+"""
+
+
+async def ask(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_each_of_a_burst_of_connections_to_a_forwarded_port_is_answered(
+    places: Paths,
+) -> None:
+    """QEMU's network listens with room for one, and the kernel drops what comes meanwhile."""
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080)])
+    async with sandbox:
+        await sandbox.files.write("/root/answering.py", ANSWERING)
+        # A program of its own, which goes on after a revert.
+        await say(sandbox, "mkfifo /root/said; setsid python3 /root/answering.py > /root/said &")
+        assert await say(sandbox, "head -1 /root/said") == "up"
+        port = sandbox.port_forwards[8080]
+        await sandbox.checkpoint("up")
+        for _ in range(2):
+            async with asyncio.timeout(120):
+                answers = await asyncio.gather(*(ask(port) for _ in range(200)))
+            assert {a: answers.count(a) for a in answers} == {b"hello": 200}
+            await sandbox.revert("up")
+
+
 async def test_a_port_forward_leads_into_the_guest(places: Paths) -> None:
     sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080)])
     async with sandbox, await sandbox.spawn(["python3", "-c", SERVER]) as command:
@@ -170,3 +210,23 @@ async def test_a_port_forward_leads_into_the_guest(places: Paths) -> None:
         assert await reader.read() == b"hello"
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_program_that_listens_on_the_guests_loopback_is_told_of(places: Paths) -> None:
+    """No forward leads there: a connection is closed at once."""
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8080), PortForward(0, 8081)])
+    local, everywhere = (
+        SERVER.replace('"", 8080', '"127.0.0.1", 8080'),
+        SERVER.replace("80)", "81)"),
+    )
+    async with (
+        sandbox,
+        await sandbox.spawn(["python3", "-c", local]) as one,
+        await sandbox.spawn(["python3", "-c", everywhere]) as other,
+    ):
+        for command in (one, other):
+            async for _, data in command.output():
+                if b"up" in data:
+                    break
+        assert await ask(sandbox.port_forwards[8080]) == b""
+        assert await unreached_ports(sandbox.files, [8080, 8081, 8082]) == [8080]

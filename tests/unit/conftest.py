@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+from quicksand.host import regular
 from quicksand.host.paths import Paths
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import SaveStore
@@ -13,6 +15,9 @@ from tests.unit import quick_apps
 from tests.unit.saves.making import publish_image
 
 quick_apps.install()
+
+# The keeper finds these modules there (qemu/keeper.py), and some of its parts are tested here.
+sys.path.append(str(Path(regular.__file__).parent))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from quicksand.qemu.keeper_parts.adopting import _await_port, _is_anothers
 from quicksand.qemu.keeper_parts.machines import Machine
+from quicksand.qemu.keeper_parts.memory import MemoryWatch
 from quicksand.qemu.keeper_parts.space import SpaceWatch
 
 from tests.conftest import wait_for
@@ -80,7 +81,9 @@ def test_a_machine_whose_last_words_nobody_has_read_yet_has_ended_as_they_say(
 ) -> None:
     ours, qemus = socket.socketpair()
     with ours, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        machine = Machine("1", process.pid, {}, SpaceWatch(ours, str(tmp_path), str(tmp_path)))
+        space = SpaceWatch(ours, str(tmp_path), str(tmp_path))
+        memory = MemoryWatch(process.pid, None, space, str(tmp_path))
+        machine = Machine("1", process.pid, {}, space, memory)
         machine.pidfd = os.pidfd_open(process.pid)
         try:
             assert not machine.look()

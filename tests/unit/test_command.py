@@ -365,6 +365,16 @@ def test_arm_guests_get_what_the_virt_machine_has(accel: Accelerator) -> None:
     }
 
 
+def test_an_emulated_x86_guest_is_told_how_fast_its_counter_ticks() -> None:
+    for arch in Architecture:
+        for accel in Accelerator:
+            machine = replace(PLAIN, arch=arch, accel=accel, tsc_khz=2_596_000)
+            emulated = accel is Accelerator.TCG and arch is Architecture.X86_64
+            assert ("tsc_early_khz=2596000" in kernel_words(plan(machine, INHERITED))) is emulated
+    unknown = kernel_words(plan(replace(PLAIN, accel=Accelerator.TCG), INHERITED))
+    assert not [word for word in unknown if word.startswith("tsc_early_khz")]
+
+
 def test_tcg_guests_do_without_address_randomization_others_keep_it() -> None:
     for accel in Accelerator:
         words = kernel_words(plan(replace(PLAIN, accel=accel), INHERITED))

@@ -37,9 +37,11 @@ from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.keeper_parts import FIRST, space
 from quicksand.qemu.keeper_parts.files import LOG_LIMIT, BoundedLog
 from quicksand.qemu.keeper_parts.launch import control_process
+from quicksand.qemu.keeper_parts.launch import launch as launch_plainly
 from quicksand.qemu.keeper_parts.loop import TERM_GRACE_S
 from quicksand.qemu.keeper_parts.space import LINE_MAX, SPACE_WANTED, SpaceWatch
 from quicksand.qemu.process import KEEPER, Listeners, OwnedProcess, launch
+from quicksand.snapshots.successor import FIRST_DESCRIPTOR
 
 from tests.conftest import in_time, wait_for
 
@@ -399,6 +401,29 @@ def test_a_log_keeps_the_end_of_what_is_written(sizes: list[int]) -> None:
         assert written.endswith(kept)
         assert len(kept) >= min(len(written), LOG_LIMIT)
         assert len(kept) <= 2 * LOG_LIMIT
+
+
+READ_TWO = "import os, sys; print([os.read(int(n), 9).decode() for n in sys.argv[1:]])"
+
+
+def test_descriptors_get_their_numbers_even_if_others_have_them(tmp_path: Path) -> None:
+    one, other = os.pipe(), os.pipe()
+    os.write(one[1], b"one")
+    os.write(other[1], b"other")
+    numbers = {other[0]: one[0], one[0]: other[0]}  # they change places
+    program = [sys.executable, "-I", "-S", "-c", READ_TWO, str(other[0]), str(one[0])]
+    place = str(tmp_path)
+    pid, out, err = launch_plainly(program, {}, numbers, place, None, None, tracked=False)
+    with open(out, "rb") as said, open(err, "rb") as complaint:
+        assert said.read() == b"['one', 'other']\n", complaint.read()
+    os.waitpid(pid, 0)
+    for descriptor in (*one, *other):
+        os.close(descriptor)
+
+
+def test_descriptors_that_are_passed_on_fit_into_what_macos_gives() -> None:
+    count = QMP_MONITORS + AGENT_PORTS + SHARES
+    assert FIRST_DESCRIPTOR + count < 256
 
 
 def test_a_log_goes_on_after_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,9 @@ from quicksand.saves.resolving import confine, left_out_of
 
 from quicksand_tui.cli import machine, run, runner
 from quicksand_tui.forms.checks import find_problems, machine_keywords, run_command
-from quicksand_tui.forms.sandbox import Last, new_form
+from quicksand_tui.forms.sandbox import NAME, last_of, new_form, recall_last
+from quicksand_tui.home.state import Remembered
+from quicksand_tui.model.specs import NewSpec
 from tests.unit.app.fakes import FULL
 
 TEXTS = {
@@ -72,9 +74,8 @@ def texts(config: type[SandboxConfig]) -> dict[str, str]:
 
 def given(config: type[SandboxConfig], texts: dict[str, str]) -> SandboxConfig:
     records = options_of(config)
-    return config.parse(
-        {"image": "x", **{r.keyword: r.parse_text(texts[r.keyword]) for r in records}}
-    )
+    values = {r.keyword: r.parse_text(texts[r.keyword]) for r in records if r.keyword in texts}
+    return config.parse({"image": "x", **values})
 
 
 def command_of(kind: type[SandboxConfig]) -> click.Command:
@@ -188,15 +189,39 @@ def test_every_option_is_in_the_command_that_is_shown(
         assert config.parse({"image": "x", **plan.options}) == given(config, texts)
 
 
-def test_what_was_typed_last_is_there_again_whatever_it_was(
+def test_what_was_typed_last_is_there_again_but_for_what_reaches_beyond_the_guest(
     config: type[SandboxConfig], texts: dict[str, str]
 ) -> None:
-    form, spec_of = new_form(FULL, last=Last(begin="image:debian", machine=texts))
+    used = last_of(NewSpec(image="debian", name="one", machine=texts))
+    wanted, usual = given(config, texts), config(image="x")
+    reaching = {
+        record.keyword
+        for record in options_of(config)
+        if record.reaches(getattr(wanted, record.keyword))
+    }
+    assert reaching
+    kept = {keyword: text for keyword, text in texts.items() if keyword not in reaching}
+    assert used.machine == kept and kept
+    form, spec_of = new_form(FULL, last=used)
     values = {field.id: field.value for field in form.fields}
     assert (values["preset"], values["more"]) == ("last", YES)
     machine = spec_of(values).machine
-    # Ports that lead nowhere else are written out.
-    assert machine == {**texts, "port_forwards": "8081:80, 0:22"}
+    assert {**machine, **kept} == machine
+    begun = given(config, dict(machine))
+    for keyword in reaching:
+        assert getattr(begun, keyword) == getattr(usual, keyword)
+
+
+def test_what_an_older_version_remembered_reaches_nothing(
+    config: type[SandboxConfig], texts: dict[str, str]
+) -> None:
+    remembered = Remembered()
+    machine = {**texts, "network_mode": "full", "port_forwards": "1:2, nonsense"}
+    remembered.put(NAME, {"begin": "image:debian", "image": "debian", "machine": machine})
+    last = recall_last(remembered)
+    assert last is not None
+    begun = given(config, dict(last.machine))
+    assert not any(r.reaches(getattr(begun, r.keyword)) for r in options_of(config))
 
 
 def test_every_option_is_in_the_manifest(

@@ -91,6 +91,23 @@ def test_without_either_the_library_finds_a_place(
     assert paths().runtime == Path(tempfile.gettempdir()) / f"{APP}-4000000000"
 
 
+def test_a_temporary_directory_where_all_can_rename_what_is_there_is_passed_over(
+    no_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shm", "tmp", "named"):
+        (no_session / name).mkdir(exist_ok=True)
+        (no_session / name).chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(no_session / "named"))
+    monkeypatch.setattr(tempfile, "tempdir", str(no_session / "last"))
+    assert paths().runtime.parent == no_session / "last"
+    (no_session / "tmp").chmod(0o1777)
+    assert paths().runtime.parent == no_session / "tmp"
+    (no_session / "shm").chmod(0o1777)
+    assert paths().runtime.parent == no_session / "shm"
+    (no_session / "named").chmod(0o1777)
+    assert paths().runtime.parent == no_session / "named"
+
+
 @pytest.mark.parametrize("variable", ["TMPDIR", "TEMP", "TMP"])
 def test_a_directory_for_temporary_files_that_is_named_has_the_sockets_too(
     no_session: Path, monkeypatch: pytest.MonkeyPatch, variable: str

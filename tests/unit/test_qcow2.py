@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.errors import ImageError
+from quicksand.host.arch import Architecture
+from quicksand.host.paths import paths
 from quicksand.images.overlay import create_overlay
 from quicksand.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
+from quicksand.images.resolve import ImageResolver
 
 from tests.conftest import examples
 
@@ -111,7 +114,7 @@ def test_every_kind_of_backing_file_is_refused_for_a_base(image: Path, name: byt
         ({"reftable_offset": 4 * 65536}, "cut off"),
         ({"snapshots": 2**32 - 1}, "snapshots"),
         ({"snapshots": 1, "snapshots_offset": 4 * 65536}, "cut off"),
-        ({"incompatible": 1 << 1}, "features"),
+        ({"incompatible": 1 << 1}, "corrupt"),
         ({"incompatible": 1 << 2}, "external data file"),
         ({"incompatible": 1 << 5}, "features"),
         ({"incompatible": 1 << 63}, "features"),
@@ -126,6 +129,16 @@ def test_every_kind_of_backing_file_is_refused_for_a_base(image: Path, name: byt
 )
 def test_a_bad_field_is_refused_by_name(image: Path, changes: dict[str, Any], why: str) -> None:
     assert why in refusal(image, header(**changes))
+
+
+def test_an_image_with_an_external_data_file_is_refused_for_that(image: Path) -> None:
+    """And not since no kernel lies beside it."""
+    image.write_bytes(header(incompatible=1 << 2))
+    with pytest.raises(ImageError, match="in an external data file"):
+        ImageResolver(paths()).resolve(str(image), Architecture.host())
+    image.write_bytes(header())
+    with pytest.raises(ImageError, match=r"is incomplete: .*\.kernel does not exist"):
+        ImageResolver(paths()).resolve(str(image), Architecture.host())
 
 
 def test_an_external_data_file_is_refused_without_its_feature_bit(image: Path) -> None:

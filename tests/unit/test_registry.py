@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.config import PortForward, SandboxConfig
+from quicksand.ends import find_panic
 from quicksand.errors import (
     ConfigError,
     DiskSpaceError,
@@ -32,7 +33,7 @@ from quicksand.host.paths import Paths, make_private_dir
 from quicksand.host.processes import processes_of
 from quicksand.host.removal import make_marked
 from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
-from quicksand.registry import Registry, find_panic, publish_state
+from quicksand.registry import Registry, publish_state
 from quicksand.sandbox_records import LOCK_WAIT_S, Entry, Record, RunState, Status, new_id
 from quicksand.trash import remove_tree
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.errors import PathError
 from quicksand.host.files import map_os_errors
-from quicksand.host.paths import make_private_dir, paths
+from quicksand.host.paths import Paths, make_private_dir, paths
 from quicksand.host.removal import (
     HEADER,
     MARK,
@@ -28,7 +28,7 @@ from quicksand.host.removal import (
     remove,
     why_not_ours,
 )
-from quicksand.layout import remove_memory, sandbox_dir
+from quicksand.layout import RuntimeDir, SandboxDir, remove_memory, sandbox_dir
 
 ID = "0123456789ab"
 
@@ -100,6 +100,52 @@ def test_a_mark_that_says_something_else_proves_nothing(home: Path, content: str
     with pytest.raises(NotOursError):
         remove(stranger)
     assert (stranger / "file").exists()
+
+
+def test_a_damaged_mark_beside_a_whole_record_is_in_nobodys_way(home: Path) -> None:
+    """A host that goes down may leave it empty: it is not synced."""
+    ours = make_marked(home / ID)
+    text = (ours / MARK).read_bytes()
+    flips = [text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :] for at in range(len(text) - 1)]
+    for damaged in (b"", text[:-5], b"\0" * len(text), *flips):
+        fill(ours)
+        (ours / MARK).write_bytes(damaged)
+        for record in ("", '{"id": "ffffffffffff"}', '{"id": 1}', "{"):
+            (ours / "sandbox.json").write_text(record)
+            with pytest.raises(NotOursError):
+                remove(ours)
+        (ours / "sandbox.json").write_text(f'{{"id": "{ID}"}}')
+        remove(ours)
+        assert not ours.exists()
+        make_marked(ours)
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "ours"),
+    [
+        ("trash.json", f'{{"removed": 1.5, "id": "{ID}"}}', True),
+        ("trash.json", '{"removed": 1.5}', False),
+        ("manifest.json", f'{{"digest": "{ID}ffff"}}', True),
+        ("sandbox.json", f'{{"id": "{ID}"}}', True),
+    ],
+)
+def test_with_a_damaged_mark_a_record_must_name_its_directory(
+    home: Path, name: str, record: str, ours: bool
+) -> None:
+    damaged = fill(make_marked(home / ID))
+    (damaged / MARK).write_text("")
+    (damaged / name).write_text(record)
+    assert (why_not_ours(damaged) == "") is ours
+
+
+def test_a_template_is_known_without_its_mark_and_a_copy_of_one_is_not(home: Path) -> None:
+    key, other = ID[:8] * 4, ID[4:12] * 4
+    made = make_marked(home / key)
+    (made / "sandbox.json").write_text(f'{{"id": "{ID}"}}')
+    shutil.copytree(made, home / other)
+    assert "is that of" in why_not_ours(home / other)
+    (made / MARK).write_text("")
+    assert why_not_ours(made) == ""
 
 
 @pytest.mark.parametrize("said", ["../../x", "..", "/etc", "0123", "", "0123456789AB", f"{ID}/x"])
@@ -401,27 +447,131 @@ def test_a_planted_link_and_a_directory_for_all_are_refused_by_name(tmp_path: Pa
     assert stat.S_IMODE(for_all.stat().st_mode) == 0o777
 
 
-@pytest.mark.parametrize("mode", [0o1777, 0o777])
-def test_memory_in_a_place_of_everybody_s_gets_a_directory_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
-) -> None:
-    """As in /dev/shm. It could not be removed from there otherwise."""
+# Memory in a place of everybody's, as /dev/shm is
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place of everybody's, which is named for memory."""
     shared = tmp_path / "shm"
     shared.mkdir()
-    shared.chmod(mode)
+    shared.chmod(0o1777)
     monkeypatch.setenv("QUICKSAND_MEMORY_DIR", str(shared))
-    places = paths()
-    assert places.memory == shared / f"quicksand-{os.getuid()}"
-    place = sandbox_dir(replace(places, data=tmp_path / "data"), ID)
+    return shared
+
+
+@pytest.fixture
+def place(shared: Path, tmp_path: Path) -> SandboxDir:
+    """The directory of a sandbox that was never started, with its memory there."""
+    place = sandbox_dir(replace(paths(), data=tmp_path / "data"), ID)
     place.root.mkdir(parents=True)
+    return place
+
+
+def test_memory_in_a_place_of_everybody_s_gets_a_directory_of_its_own(
+    shared: Path, place: SandboxDir
+) -> None:
+    """It could not be removed from there otherwise."""
+    own = shared / f"quicksand-{os.getuid()}"
+    assert paths().memory == own
     place.make()
     memory = place.memory.readlink()
-    assert memory == places.memory / ID
-    assert stat.S_IMODE(memory.parent.stat().st_mode) == 0o700
+    assert memory == own / ID
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
     (memory / "some.pages").write_text("x")
+    place.make()
+    assert (memory / "some.pages").exists()
     remove_memory(place.root)
     assert not memory.exists()
-    assert stat.S_IMODE(shared.stat().st_mode) == mode
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+
+
+def of_another_user(monkeypatch: pytest.MonkeyPatch, *others: Path) -> None:
+    """From now on these files are somebody else's."""
+    theirs, real = {path.stat().st_ino for path in others}, os.fstat
+
+    def told(number: int) -> Any:
+        found = list(real(number))
+        if found[1] in theirs:
+            found[4] = os.geteuid() + 1
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", told)
+
+
+@pytest.mark.parametrize("kind", ["link", "for all", "theirs"])
+def test_memory_is_never_put_into_what_another_user_has_made_there(
+    shared: Path, place: SandboxDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    planted, kept = shared / f"quicksand-{os.getuid()}", tmp_path / "kept"
+    kept.mkdir()
+    if kind == "link":
+        planted.symlink_to(kept)
+    else:
+        planted.mkdir(mode=0o700)
+        planted.chmod(0o777 if kind == "for all" else 0o700)
+    if kind == "theirs":
+        of_another_user(monkeypatch, planted)
+    with pytest.raises(PathError, match="cannot be used") as caught:
+        place.make()
+    assert str(planted) in str(caught.value)
+    assert not place.memory.is_symlink()
+    assert list(kept.iterdir()) == []
+    if kind != "link":
+        assert list(planted.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "theirs"])
+def test_memory_that_a_sandbox_has_there_is_proven_at_each_start(
+    shared: Path, place: SandboxDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    place.make()
+    memory = place.memory.readlink()
+    if kind == "link":
+        memory.rename(tmp_path / "moved")
+        memory.symlink_to(tmp_path / "moved")
+    else:
+        of_another_user(monkeypatch, memory)
+    with pytest.raises(PathError, match="cannot be used"):
+        place.make()
+
+
+def test_memory_of_earlier_versions_in_the_shared_place_itself_goes_on(
+    shared: Path, place: SandboxDir
+) -> None:
+    earlier = shared / ID
+    place.memory.symlink_to(earlier)
+    place.make()
+    assert stat.S_IMODE(earlier.stat().st_mode) == 0o700
+    (earlier / "some.pages").write_text("x")
+    place.make()
+    assert (earlier / "some.pages").exists()
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+
+
+def test_where_all_can_rename_what_is_there_nothing_of_ours_is_made(
+    shared: Path, place: SandboxDir
+) -> None:
+    shared.chmod(0o777)
+    with pytest.raises(PathError, match=r"all can rename .*\(mode 777, without the sticky bit\)"):
+        place.make()
+    assert list(shared.iterdir()) == []
+    with pytest.raises(PathError, match="all can rename"):
+        make_private_dir(shared / "quicksand-0" / "deeper")
+    assert list(shared.iterdir()) == []
+    # What an earlier version has made there is used on.
+    (shared / f"quicksand-{os.getuid()}").mkdir(mode=0o700)
+    place.make()
+    assert place.memory.readlink().parent == shared / f"quicksand-{os.getuid()}"
+
+
+def test_a_runtime_directory_that_somebody_has_planted_is_never_used(places: Paths) -> None:
+    root = places.data.parent  # with a short path, for sockets
+    (root / "planted").symlink_to(root)
+    runtime = RuntimeDir(root / "planted" / ID, root / "sandboxes" / ID)
+    with pytest.raises(PathError, match="is a link"):
+        runtime.make("1")
+    assert not (root / ID).exists()
 
 
 def test_memory_may_be_named_by_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from quicksand import removing
-from quicksand.errors import HistoryError, StateError
+from quicksand.errors import HistoryError, PathError, StateError
 from quicksand.host.paths import Paths
+from quicksand.host.removal import MARK
 from quicksand.layout import runtime_dir
 from quicksand.registry import Registry, publish_state
 from quicksand.removing import remove_sandbox
@@ -17,6 +18,7 @@ from quicksand.sandbox_records import Record
 from quicksand.sandbox_trash import SandboxTrash
 from quicksand.snapshots import last_checkpoint
 
+from quicksand_tui.cli import doctor
 from tests.unit.test_registry import RUN, machine_of, make
 
 
@@ -95,3 +97,67 @@ async def test_what_goes_for_good_takes_no_checkpoint(
     assert running.ends == ["killed"]
     assert removed.trashed is None and removed.not_kept == ""
     assert registry.list() == [] and SandboxTrash(registry).list() == []
+
+
+# Damaged ones that are stopped
+
+
+@pytest.mark.parametrize("now", [False, True])
+@pytest.mark.parametrize("damage", ["mark", "lock"])
+async def test_one_whose_mark_or_lock_is_damaged_is_removed(
+    registry: Registry, damage: str, now: bool
+) -> None:
+    record = make(registry)
+    place = registry.place(record.id)
+    if damage == "mark":
+        (place.root / MARK).write_bytes(b"")
+    else:
+        place.lock.unlink()
+        place.lock.mkdir()
+        with pytest.raises(PathError, match="lock cannot be locked: it is a directory") as refused:
+            await remove_sandbox(registry, "box", now=now)
+        assert "`quicksand-tui rm -f box`" in refused.value.hint
+    removed = await remove_sandbox(registry, "box", now=now, stop=True)
+    assert not place.root.exists()
+    assert (removed.trashed is None) is now
+    trash = SandboxTrash(registry)
+    if not now:
+        if damage == "lock":
+            trash.restore("box")
+            await remove_sandbox(registry, "box", stop=True)
+        trash.empty([record.id])
+    assert trash.list() == []
+    assert registry.strangers() == {}
+
+
+async def test_runtime_files_that_are_not_ours_keep_no_sandbox_alive(registry: Registry) -> None:
+    record = make(registry)
+    runtime = runtime_dir(registry.paths, record.id)
+    runtime.root.mkdir(parents=True, mode=0o700)
+    (runtime.root / "thesis").write_text("theirs")
+    await remove_sandbox(registry, "box", now=True, stop=True)
+    assert (runtime.root / "thesis").read_text() == "theirs"
+    assert runtime.root in registry.strangers()
+    shutil.rmtree(runtime.root)
+
+
+async def test_one_that_nothing_proves_ours_is_named_and_left_alone(registry: Registry) -> None:
+    record = make(registry)
+    place = registry.place(record.id)
+    (place.root / MARK).write_bytes(b"")
+    place.record.write_text("{")
+    with pytest.raises(PathError, match="is damaged, or not ours") as refused:
+        await remove_sandbox(registry, record.id, now=True, stop=True)
+    assert str(place.root) in str(refused.value)
+    assert "remove it yourself" in refused.value.hint
+    assert place.record.read_text() == "{"
+    assert "damaged" in registry.strangers()[place.root]
+
+
+async def test_doctor_says_how_to_get_rid_of_what_is_damaged(registry: Registry) -> None:
+    place = registry.place(make(registry).id)
+    place.lock.unlink()
+    place.lock.mkdir()
+    (check,) = [one for one in await doctor._leftovers() if one.found.startswith("box is")]
+    assert "is broken: [Errno 21] it is a directory, and no file" in check.found
+    assert "`quicksand-tui rm -f box`" in check.hint

@@ -19,6 +19,8 @@ from quicksand.errors import (
     SandboxNotFoundError,
     StateError,
 )
+from quicksand.host import ageing
+from quicksand.host.ageing import CONFIRMED_S, NOTE
 from quicksand.host.files import read_json, write_json
 from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
@@ -29,6 +31,7 @@ from quicksand.trash import TRASH_KEPT_S
 
 from tests.faults import Fault, fault
 from tests.kills import kill_at_each
+from tests.unit.aged import make_overdue
 from tests.unit.test_host_files import locked_elsewhere
 from tests.unit.test_registry import make
 
@@ -254,10 +257,66 @@ def test_after_a_week_it_is_swept(registry: Registry, trash: SandboxTrash) -> No
     old, young = filled(registry, "old"), filled(registry, "young")
     for record in (old, young):
         trash.put(record.id)
-    about = trash.root / old.id / "trash.json"
-    write_json(about, {**read_json(about), "removed": time.time() - TRASH_KEPT_S - 60})
+    make_overdue(trash.root / old.id)
     registry.reap()
     assert [found.id for found in trash.list()] == [young.id]
+    assert registry.expired == ("old",)
+    assert registry.strangers() == {}
+
+
+def test_a_clock_that_is_ahead_for_one_command_empties_no_trash(
+    registry: Registry, trash: SandboxTrash
+) -> None:
+    record = filled(registry)
+    trash.put(record.id)
+    now, day = time.time(), 86400.0
+    assert trash.expire(now + 8 * day) == []
+    # The clock is right again: what was found then is forgotten, and found anew.
+    for passed in (0.1, 1, 6.9, 7.1, 8.0):
+        assert trash.expire(now + passed * day) == [], passed
+    assert [gone.id for gone in trash.expire(now + 8.2 * day)] == [record.id]
+    assert trash.expire(now + 9 * day) == []
+
+
+def test_a_clock_that_was_behind_makes_nothing_older_than_its_files(
+    registry: Registry, trash: SandboxTrash
+) -> None:
+    record = filled(registry)
+    trash.put(record.id)
+    about = trash.root / record.id / "trash.json"
+    write_json(about, {**read_json(about), "removed": 1.0})
+    now, day = time.time(), 86400.0
+    for passed in (0, 2, 6):
+        assert trash.expire(now + passed * day) == []
+    assert trash.expire(now + 7.5 * day) == []
+    assert [gone.id for gone in trash.expire(now + 9 * day)] == [record.id]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"ID": "x"}', '{"ID": NaN}', '{"ID": 1e400}'])
+def test_a_note_of_what_is_due_that_cannot_be_read_deletes_nothing(
+    registry: Registry, trash: SandboxTrash, text: str
+) -> None:
+    record = filled(registry)
+    trash.put(record.id)
+    (trash.root / NOTE).write_text(text.replace("ID", record.id))
+    now = time.time() + 8 * 86400
+    assert trash.expire(now) == []
+    assert [gone.id for gone in trash.expire(now + CONFIRMED_S)] == [record.id]
+
+
+def test_what_cannot_be_noted_is_not_deleted(
+    registry: Registry, trash: SandboxTrash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = filled(registry)
+    trash.put(record.id)
+
+    def full(*_: object, **__: object) -> None:
+        raise DiskSpaceError("no space left")
+
+    monkeypatch.setattr(ageing, "write_json", full)
+    for days in (8, 10, 100):
+        assert trash.expire(time.time() + days * 86400) == []
+    assert [found.id for found in trash.list()] == [record.id]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +337,8 @@ def test_what_is_not_dated_is_never_swept(
     record = filled(registry)
     trash.put(record.id)
     (trash.root / record.id / "trash.json").write_text(text.replace("ID", record.id))
-    trash.expire(time.time() + 100 * TRASH_KEPT_S)
+    for weeks in (100, 101):
+        trash.expire(time.time() + weeks * TRASH_KEPT_S)
     (found,) = trash.list()
     assert found.name == "box"
     assert trash.restore(record.id).id == record.id
@@ -294,7 +354,8 @@ def test_what_is_not_ours_is_neither_listed_nor_swept(
     foreign.mkdir()
     (trash.root / new_id()).symlink_to(foreign)
     assert trash.list() == []
-    trash.expire(time.time() + 100 * TRASH_KEPT_S)
+    for weeks in (100, 101):
+        trash.expire(time.time() + weeks * TRASH_KEPT_S)
     assert foreign.exists()
     assert (trash.root / "thesis").exists()
 
@@ -307,7 +368,8 @@ def test_a_trash_that_is_a_link_is_none_of_ours(
     shutil.move(trash.root, tmp_path / "elsewhere")
     trash.root.symlink_to(tmp_path / "elsewhere")
     assert trash.list() == []
-    trash.expire(time.time() + 100 * TRASH_KEPT_S)
+    for weeks in (100, 101):
+        trash.expire(time.time() + weeks * TRASH_KEPT_S)
     assert is_whole(SandboxDir(tmp_path / "elsewhere" / record.id))
 
 

@@ -1,4 +1,5 @@
-"""Sparse files on their way out of a guest: pieces of data with their offsets, and no holes.
+"""Sparse files on their way into and out of a guest: pieces of data with their offsets, and no
+holes.
 
 The agent sends records (docs/internals/agent-protocol.md): 8 bytes of offset and 4 bytes of length,
 big-endian, then the data. The last record has no data, and its offset is the length of the file.
@@ -7,7 +8,7 @@ big-endian, then the data. The last record has no data, and its offset is the le
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 
 from quicksand.errors import AgentProtocolError
@@ -60,6 +61,30 @@ async def decode(content: AsyncIterator[bytes]) -> AsyncIterator[Extent]:
     if not is_whole:
         raise AgentProtocolError("the agent sent a file without its end")
     yield Extent(at, b"")
+
+
+async def encode(found: AsyncIterable[Extent]) -> AsyncIterator[bytes]:
+    """Encode extents, whose offsets rise, as records. The last one must mark the end of the
+    file."""
+    end = 0
+    async for extent in found:
+        end = extent.offset + len(extent.data)
+        if extent.data:
+            yield _HEADER.pack(extent.offset, len(extent.data)) + extent.data
+    yield _HEADER.pack(end, 0)
+
+
+async def with_zeros(found: AsyncIterable[Extent]) -> AsyncIterator[bytes]:
+    """Yield the whole file that extents describe, with zeros for its holes."""
+    at = 0
+    async for extent in found:
+        while at < extent.offset:
+            gap = min(HOLE, extent.offset - at)
+            yield _ZEROS[:gap]
+            at += gap
+        if extent.data:
+            yield extent.data
+            at += len(extent.data)
 
 
 async def without_zeros(content: AsyncIterator[bytes]) -> AsyncIterator[Extent]:

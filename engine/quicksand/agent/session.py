@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from quicksand.agent import wire
+from quicksand.agent import raw, wire
 from quicksand.agent.budget import Budget
 from quicksand.agent.channel import ALL_OUTPUT, Channel
 from quicksand.agent.values import bounded, real
@@ -106,7 +107,8 @@ class Session(asyncio.Protocol):
     ) -> dict[str, Any]:
         """Send one request and return its result.
 
-        Raises AgentRefusedError for an error reply or a request above 1 MiB. Raises
+        Raises AgentRefusedError for an error reply or a request above 1 MiB, ConfigError for a text
+        that is not UTF-8, before anything is sent. Raises
         AgentUnreachableError if no reply comes within ``timeout`` seconds or the connection breaks:
         the outcome is unknown then. A reply of more than ``reply_max`` bytes ends the session.
         """
@@ -131,7 +133,8 @@ class Session(asyncio.Protocol):
         """Send a request that opens a channel; ``channel.reply`` resolves to its result.
 
         ``streams`` are those that the agent may write to. Raises StateError if too many are open,
-        AgentRefusedError for a request above 1 MiB, AgentError if the session has ended.
+        AgentRefusedError for a request above 1 MiB, ConfigError for a text that is not UTF-8,
+        AgentError if the session has ended.
         """
         channel = Channel(self, self._next_id(), streams)
         self._channels[channel.number] = channel
@@ -151,7 +154,9 @@ class Session(asyncio.Protocol):
     def _send_request(self, number: int, method: str, params: dict[str, Any]) -> None:
         try:
             frame = wire.encode_message({"id": number, "method": method, "params": params})
-        except (ValueError, TypeError) as error:
+        except UnicodeEncodeError as error:
+            raise raw.no_bytes(_unreadable(method, params), error) from None
+        except (ValueError, TypeError, RecursionError) as error:
             raise AgentRefusedError(str(error), code="too_large") from None
         self.send(frame)
 
@@ -187,7 +192,8 @@ class Session(asyncio.Protocol):
             # The connection outlives the agent, so only this event tells that it died.
             raise AgentRestartedError("the guest's agent was restarted; what ran has ended")
         if message.get("event") == "closed":
-            reason = bounded(str(message.get("error")))
+            error = message.get("error")
+            reason = _refusal(error) if isinstance(error, dict) else bounded(str(error))
             raise AgentRestartedError(f"the guest's agent ended the session: {reason}")
         if "event" in message:
             channel = self._channels.get(_number(message, "channel"))
@@ -331,6 +337,15 @@ def _refusal(error: object) -> AgentRefusedError:
         bounded(str(message)) if known else "the agent refused the request",
         code=bounded(code, CODE_MAX) if isinstance(code, str) else "internal",
     )
+
+
+def _unreadable(method: str, params: dict[str, Any]) -> str:
+    """Name the parameter that cannot be encoded."""
+    for key, value in params.items():
+        with contextlib.suppress(TypeError, ValueError):
+            if not raw.is_utf8(json.dumps({key: value}, ensure_ascii=False)):
+                return f"{key!r} of {method!r}" if raw.is_utf8(key) else f"a name in {method!r}"
+    return f"{method!r:.80}"
 
 
 async def sync_guest(ask: Ask) -> None:

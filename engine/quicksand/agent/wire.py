@@ -7,6 +7,7 @@ parsed with bounds.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, NoReturn
@@ -61,6 +62,9 @@ class JsonFrame(NamedTuple):
 
 
 Frame = DataFrame | JsonFrame
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""The escape of a surrogate, which may be half of a pair."""
 
 
 class FrameDecoder:
@@ -132,11 +136,15 @@ class FrameDecoder:
 
 def parse_message(text: bytes) -> dict[str, Any]:
     """Parse a JSON object from a hostile peer. Raises AgentProtocolError for anything else: invalid
-    UTF-8, NaN, repeated keys, numbers with thousands of digits, excessive nesting."""
+    UTF-8, halves of surrogates, NaN, repeated keys, numbers with thousands of digits, excessive
+    nesting."""
     try:
         value = json.loads(
             text.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique
         )
+        if _SURROGATE.search(text):
+            # As escapes they pass for text, and fail only where that is printed or stored.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise AgentProtocolError(f"the agent sent JSON that is not valid: {error}") from None
     if not isinstance(value, dict):
@@ -156,8 +164,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def encode_message(message: dict[str, Any]) -> bytes:
-    """Encode a JSON frame. Raises ValueError above JSON_MAX, TypeError for what JSON lacks."""
-    body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8")
+    """Encode a JSON frame. Raises ValueError above JSON_MAX, TypeError for what JSON lacks, and
+    UnicodeEncodeError for halves of surrogates, which no agent can read."""
+    text = json.dumps(message, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    body = text.encode("utf-8")
     if len(body) > JSON_MAX:
         raise ValueError(f"a request of {len(body)} bytes is larger than the {JSON_MAX} allowed")
     return len(body).to_bytes(4) + body

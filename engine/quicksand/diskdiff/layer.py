@@ -14,6 +14,7 @@ from pathlib import Path
 
 from quicksand.diskdiff.bounds import Cache, Malformed, require
 from quicksand.errors import ImageError
+from quicksand.host.regular import open_regular
 from quicksand.host.zstd import Zstd
 from quicksand.images.qcow2 import INCOMPATIBLE_EXTENDED_L2, check_qcow2
 
@@ -46,7 +47,7 @@ class Layer:
         self._unpacked: Cache[int] = Cache(CLUSTERS_KEPT)
         self._zstd: Zstd | None = None
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._file = open_regular(path)
         except OSError as error:
             raise self._bad(error.strerror) from error
         try:

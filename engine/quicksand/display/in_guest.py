@@ -80,6 +80,9 @@ head -c {4 * CELLS_MAX} "/dev/vcsu$console" | base64
 """
 """Tells the titles of the X server's windows, or what the active text console has (vcs(4))."""
 
+DRIVER = "[ -d /sys/bus/virtio/drivers/virtio_gpu ] || modprobe -q -n virtio_gpu"
+"""Ends with 0 if the kernel has the screen's driver, be it that it loads it later."""
+
 US = '"us", ""'
 RULES = re.compile(r'_XKB_RULES_NAMES = "[^"]*", "[^"]*", ("[^"]*", "[^"]*")')
 """What xprop says of the keyboard: rules, model, layout, variant, options."""
@@ -129,6 +132,11 @@ async def has_other_layout(session: Session) -> bool:
     said = await _try(session, LAYOUT)
     rules = None if said is None else RULES.search(said[:1000])
     return rules is not None and rules[1] != US
+
+
+async def has_driver(session: Session) -> bool:
+    """Whether the guest has the driver of the screen. Raises AgentError."""
+    return (await ask(session, DRIVER, timeout=ANSWER_S)).exit_code == 0
 
 
 async def find_texts(session: Session) -> list[str] | None:

@@ -28,6 +28,7 @@ from quicksand.errors import DisplayError, HostError, PathError, QuicksandError
 from quicksand.host.files import map_os_errors
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -288,4 +289,5 @@ def task_json(task: Task) -> str:
 
 
 if __name__ == "__main__":
+    no_core_files()
     main()

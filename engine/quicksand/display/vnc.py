@@ -14,6 +14,7 @@ import string
 from quicksand.config import VNC_PORT_HINT
 from quicksand.errors import PortInUseError, StateError
 from quicksand.host.files import map_os_errors
+from quicksand.host.regular import read_word
 from quicksand.layout import MachineDir
 from quicksand.qemu.command import VNC_WITH_PORT
 from quicksand.qemu.qmp import Monitor
@@ -50,7 +51,7 @@ async def listen(monitor: Monitor, machine: MachineDir, port: int) -> None:
     """Have the QEMU of ``monitor`` listen at 127.0.0.1:``port`` with the sandbox's password. Raises
     PortInUseError if it cannot, PathError, StateError, MachineError."""
     with map_os_errors(machine.vnc_password):
-        word = machine.vnc_password.read_text("ascii")
+        word = read_word(machine.vnc_password)
     await monitor.execute("set_password", protocol="vnc", display=VNC_WITH_PORT, password=word)
     address = {"type": "inet", "host": "127.0.0.1", "port": str(port)}
     try:

@@ -48,7 +48,7 @@ def check_text(until: Until, text: str | None) -> str:
 
 
 @asynccontextmanager
-async def bounded(timeout_s: float, what: Callable[[], str]) -> AsyncIterator[None]:
+async def bounded(timeout_s: float, what: Callable[[], Awaitable[str]]) -> AsyncIterator[None]:
     """Raise DisplayTimeoutError, which says what the screen did not do, after ``timeout_s``."""
     limit = asyncio.timeout(timeout_s)
     try:
@@ -57,7 +57,7 @@ async def bounded(timeout_s: float, what: Callable[[], str]) -> AsyncIterator[No
     except TimeoutError:
         if not limit.expired():
             raise
-        raise DisplayTimeoutError(f"the screen {what()} within {timeout_s:g} s") from None
+        raise DisplayTimeoutError(f"the screen {await what()} within {timeout_s:g} s") from None
 
 
 async def wait_for(
@@ -68,12 +68,18 @@ async def wait_for(
     quiet_s: float,
     region: tuple[int, int, int, int] | None,
     is_driven: Callable[[], Awaitable[bool]],
+    has_driver: Callable[[], Awaitable[bool | None]],
 ) -> None:
     """Wait until the screen changes, or until it has not changed for ``quiet_s``. What it shows
-    before the guest drives it (``is_driven``) counts for nothing. Raises DisplayTimeoutError after
+    before the guest drives it (``is_driven``) counts for nothing; if that is what the time goes by
+    with, the guest is asked whether it ``has_driver``. Raises DisplayTimeoutError after
     ``timeout_s``, ConfigError for a region that is not on the screen, DisplayError."""
-    what = UNDRIVEN
-    async with bounded(timeout_s, lambda: what):
+    what = ""
+
+    async def not_done() -> str:
+        return what or UNDRIVEN[await has_driver()]
+
+    async with bounded(timeout_s, not_done):
         await client.next_update()
         was_blank = await _until_driven(client, is_driven)
         what = "did not change" if until is Until.CHANGE else "did not come to rest"
@@ -84,7 +90,12 @@ async def wait_for(
             await watch.change()
 
 
-UNDRIVEN = "was not initialised by the guest, whose kernel needs the driver virtio_gpu for it,"
+UNDRIVEN = {
+    True: "was not initialised by the guest, which has the driver for it and is still starting,",
+    False: "was not initialised by the guest, whose kernel needs the driver virtio_gpu for it,",
+    None: "was not initialised by the guest, which does not tell why or is too busy to,",
+}
+"""What is said of a screen by whether the guest has the driver for it."""
 
 
 async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
@@ -109,12 +120,18 @@ async def wait_for_text(
     *,
     timeout_s: float,
     is_driven: Callable[[], Awaitable[bool]],
+    has_driver: Callable[[], Awaitable[bool | None]],
     find_texts: Callable[[], Awaitable[Sequence[str] | None]],
 ) -> None:
     """Wait until ``text`` is in one of the texts that the guest shows (``find_texts``; None if it
-    cannot tell). Raises DisplayTimeoutError after ``timeout_s``."""
-    what = UNDRIVEN
-    async with bounded(timeout_s, lambda: what):
+    cannot tell). ``has_driver`` is as for `wait_for`. Raises DisplayTimeoutError after
+    ``timeout_s``."""
+    what = ""
+
+    async def not_done() -> str:
+        return what or UNDRIVEN[await has_driver()]
+
+    async with bounded(timeout_s, not_done):
         await _until(is_driven)
         while True:
             found = await find_texts()

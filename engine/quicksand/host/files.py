@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.errors import DiskSpaceError, PathError
+from quicksand.host.regular import create, open_file, open_regular
 from quicksand.host.removal import NotOursError
 
 JSON_MAX = 4 * 1024 * 1024
@@ -39,6 +41,20 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
         pending.drop()
 
 
+def write_word(path: Path, text: str) -> None:
+    """Replace a small ASCII file, so that readers see the old text or the new one. It is not
+    synced. Raises OSError and then leaves the old one."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with create(temporary) as file:
+            file.write(text.encode("ascii"))
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
 class PendingJson:
     """A JSON value written beside its final path, so that `put` needs no more space.
 
@@ -57,8 +73,7 @@ class PendingJson:
             raise
 
     def _write(self, value: Any) -> None:
-        descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with io.TextIOWrapper(create(self._temporary), encoding="utf-8") as file:
             json.dump(value, file, indent=1)
             file.write("\n")
             if self._durable:
@@ -81,7 +96,7 @@ class PendingJson:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object of at most 4 MiB. Raises OSError, ValueError for anything else."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         text = file.read(JSON_MAX + 1)
     if len(text) > JSON_MAX:
         raise ValueError(f"{path} is larger than {JSON_MAX} bytes")
@@ -160,9 +175,9 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
     """Take the flock on ``path``; return the open descriptor, or None if it is held or, without
     ``create``, missing. Closing the last copy of the descriptor frees the lock. Raises OSError.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        descriptor = os.open(path, flags, 0o600)
+        # No link is followed: it could have the lock made in another place.
+        descriptor = open_regular(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0))
     except FileNotFoundError:
         return None
     try:
@@ -178,7 +193,7 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
 
 def is_locked(path: Path) -> bool:
     """Whether any process holds the exclusive flock on ``path``. Raises OSError."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return False
     descriptor = try_lock(path, shared=True, create=False)
     if descriptor is None:
@@ -202,7 +217,7 @@ def tail(path: Path, *, limit: int = 4096) -> str:
     """Return the last ``limit`` bytes of a log and its rotated part; "" if there is none."""
     data = b""
     for piece in (path, path.with_name(path.name + ".1")):
-        with contextlib.suppress(FileNotFoundError), piece.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError), open_file(piece) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - (limit - len(data))))
             data = file.read(limit - len(data)) + data

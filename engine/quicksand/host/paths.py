@@ -10,6 +10,7 @@ from pathlib import Path
 
 from quicksand.errors import DiskSpaceError, PathError
 from quicksand.host.files import FULL
+from quicksand.host.home import home
 from quicksand.host.removal import NotOursError, open_own
 
 APP = "quicksand"
@@ -54,15 +55,16 @@ class Paths:
 
 
 def paths() -> Paths:
-    """Return the directories of this user; the variables ``QUICKSAND_*_DIR`` take precedence."""
+    """Return the directories of this user; the variables ``QUICKSAND_*_DIR`` take precedence.
+    Raises PathError if one would be in a home directory that is not known."""
     memory = os.environ.get("QUICKSAND_MEMORY_DIR")
-    data = _usual("XDG_DATA_HOME", ".local/share", "user_data_path")
-    cache = _usual("XDG_CACHE_HOME", ".cache", "user_cache_path")
     return Paths(
         memory=_memory_place(Path(memory)) if memory else None,
-        runtime=_place("QUICKSAND_RUNTIME_DIR", _runtime_default()),
-        data=_place("QUICKSAND_DATA_DIR", data),
-        cache=_place("QUICKSAND_CACHE_DIR", cache),
+        runtime=_place("QUICKSAND_RUNTIME_DIR") or _runtime_default(),
+        data=_place("QUICKSAND_DATA_DIR")
+        or _usual("XDG_DATA_HOME", ".local/share", "user_data_path"),
+        cache=_place("QUICKSAND_CACHE_DIR")
+        or _usual("XDG_CACHE_HOME", ".cache", "user_cache_path"),
     )
 
 
@@ -73,7 +75,7 @@ def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
     if sys.platform == "linux":
         base = os.environ.get(variable, "")
         # The specification says to ignore relative paths.
-        return (Path(base) if base.startswith("/") else Path.home() / below_home) / APP
+        return (Path(base) if base.startswith("/") else home() / below_home) / APP
     import platformdirs
 
     return Path(getattr(platformdirs, elsewhere)(APP))
@@ -83,7 +85,8 @@ def _runtime_default() -> Path:
     """Return a directory in the session's runtime directory, in the one for temporary files that
     the user named, or in memory: directly in it, so that its owner can be checked."""
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
-        if parent and Path(parent).is_dir():
+        # After `su`, XDG_RUNTIME_DIR still names the directory of the user before.
+        if parent and _is_ours(Path(parent).resolve()):
             return Path(parent) / APP
     name = f"{APP}-{os.getuid()}"
     for parent in (os.environ.get("TMPDIR"), os.environ.get("TEMP"), os.environ.get("TMP")):
@@ -99,7 +102,35 @@ def _runtime_default() -> Path:
 
 
 def _can_be_used(directory: Path) -> bool:
-    return os.access(directory, os.W_OK | os.X_OK) and directory.is_dir()
+    if not os.access(directory, os.W_OK | os.X_OK) or not directory.is_dir():
+        return False
+    return not is_exposed(directory)
+
+
+def is_exposed(directory: Path) -> bool:
+    """Whether all may rename and remove what others have in a directory, unlike in /tmp, whose
+    sticky bit forbids that (inode(7)). Raises OSError."""
+    mode = directory.stat().st_mode
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+
+
+def is_for_all(directory: Path) -> bool:
+    """Whether a directory is meant for everybody's files, as /tmp and /dev/shm are: all may write
+    to it, the sticky bit protects what is there, and it is not a link."""
+    try:
+        mode = directory.lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_IWOTH) and bool(mode & stat.S_ISVTX)
+
+
+def require_protected(directory: Path) -> None:
+    """Raise NotOursError if others could replace what this user makes in a directory. Raises
+    OSError."""
+    if is_exposed(directory):
+        mode = stat.S_IMODE(directory.stat().st_mode)
+        why = f"all can rename what is in {directory} (mode {mode:o}, without the sticky bit)"
+        raise NotOursError(directory, why)
 
 
 def _is_ours(directory: Path) -> bool:
@@ -129,21 +160,23 @@ def _memory_place(named: Path) -> Path:
     return real
 
 
-def _place(variable: str, default: Path) -> Path:
+def _place(variable: str) -> Path | None:
     value = os.environ.get(variable)
-    return Path(value).absolute() if value else default
+    return Path(value).absolute() if value else None
 
 
 def make_private_dir(path: Path) -> Path:
-    """Make ``path`` and its parents for this user only, unless they exist, and return it.
+    """Make ``path`` and its parents for this user only, unless they exist, and return it. Every
+    place of ours is opened by this function.
 
     Raises PathError if it cannot be made or written, is a link, belongs to another user or can be
-    written by others (in /tmp, somebody else could make the runtime directory first), and
-    DiskSpaceError if the disk is full.
+    written by others (in /tmp, somebody else could make the runtime directory first), or if it
+    would be made where others could replace it, and DiskSpaceError if the disk is full.
     """
     try:
         for place in (*reversed(path.parents), path):
             if not place.exists():
+                require_protected(place.parent)
                 place.mkdir(mode=0o700, exist_ok=True)
         os.close(open_own(path))
     except NotOursError as error:

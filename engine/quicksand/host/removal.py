@@ -91,7 +91,7 @@ def marked_id(path: Path) -> str | None:
     except OSError:
         return None
     try:
-        return _read_mark(descriptor)[0]
+        return _parse_mark(_read_own(descriptor, MARK, MARK_MAX))[0] or None
     except NotOursError:
         return None
     finally:
@@ -128,7 +128,8 @@ def remove(path: str | os.PathLike[str], *, part: str = "") -> None:
 
     The proof: this user owns the parent directory, and nobody else can write to it; this user owns
     ``path``, on the same file system; neither is a link; the name holds an id, and the mark, a file
-    of this user, holds the same. An empty directory needs no mark.
+    of this user, holds the same. If the mark is damaged, the record beside it may prove the same.
+    An empty directory needs no mark.
 
     Raises NotOursError without that proof, before touching anything, and OSError for what cannot
     be deleted, after deleting the rest. Mounts below it stay, with the directories that lead there.
@@ -176,17 +177,22 @@ class _Opened:
         if id_ is None:
             raise NotOursError(self.name, f"{self.name!r} is not a name that quicksand gives")
         names = os.listdir(self.descriptor)
-        if MARK in names:
-            said, of = _read_mark(self.descriptor)
-            if said != id_:
-                raise NotOursError(self.name, f"its {MARK} is that of {said!r}")
-            return MARK, of
         if or_empty and all(_is_from_the_start(self.descriptor, name) for name in names):
             return "", ""
+        why, damaged, said = f"it has no {MARK} of ours in it", False, ""
+        if MARK in names:
+            text = _read_own(self.descriptor, MARK, MARK_MAX)
+            said, of = _parse_mark(text)
+            if said == id_:
+                return MARK, of
+            why = f"its {MARK} is damaged, or not ours"
+            if said:
+                why = f"its {MARK} is that of {said!r}"
+            damaged = True
         for name in OLDER.keys() & set(names):
-            if _is_older(self.descriptor, name, id_):
+            if _is_told_by(self.descriptor, name, id_, sure=damaged, other=bool(said)):
                 return name, ""
-        raise NotOursError(self.name, f"it has no {MARK} of ours in it")
+        raise NotOursError(self.name, why)
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -232,9 +238,9 @@ def _open_directory(name: str, parent: int | None) -> int:
 
 def _is_from_the_start(directory: int, name: str) -> bool:
     """Whether a file may be left from a maker that was killed before it marked the directory: an
-    empty lock, or an unfinished mark."""
+    empty lock, an unfinished mark, or one of which a host that went down has lost the content."""
     empty = os.stat(name, dir_fd=directory, follow_symlinks=False).st_size == 0
-    return name.startswith(MARK + ".") or (name == "lock" and empty)
+    return name.startswith(MARK + ".") or (name in ("lock", MARK) and empty)
 
 
 def _read_own(directory: int, name: str, limit: int) -> bytes:
@@ -253,31 +259,35 @@ def _read_own(directory: int, name: str, limit: int) -> bytes:
         os.close(descriptor)
 
 
-def _read_mark(directory: int) -> tuple[str, str]:
-    """Return the id in the mark, and what the directory belongs to. Raises NotOursError."""
-    lines = os.fsdecode(_read_own(directory, MARK, MARK_MAX)).split("\n")
-    said = lines[0].removeprefix(HEADER)
+def _parse_mark(text: bytes) -> tuple[str, str]:
+    """Return the id in a mark, "" if it is damaged, and what the directory belongs to."""
+    first, _, of = os.fsdecode(text).partition("\n")
+    said = first.removeprefix(HEADER)
     # An id becomes part of a path, so anything else is refused.
-    if not lines[0].startswith(HEADER) or not _ID.fullmatch(said):
-        raise NotOursError(MARK, f"its {MARK} is not ours")
-    return said, lines[1] if len(lines) > 1 else ""
+    if not first.startswith(HEADER) or not _ID.fullmatch(said):
+        return "", ""
+    return said, of.removesuffix("\n")  # a path may have line feeds, too
 
 
-def _is_older(directory: int, name: str, id_: str) -> bool:
-    """Whether the file ``name`` is the record of a directory that is older than marks."""
+def _is_told_by(directory: int, name: str, id_: str, *, sure: bool, other: bool) -> bool:
+    """Whether the file ``name`` is the record of this directory. That proves one that is older than
+    marks; and, if it names the directory (``sure``), one whose mark is damaged, as a host that went
+    down may leave it. ``other``: the mark names another directory."""
     import json
 
     try:
-        value = json.loads(_read_own(directory, name, RECORD_MAX))[OLDER[name]]
-    except (NotOursError, ValueError, KeyError, TypeError, RecursionError):
+        record = json.loads(_read_own(directory, name, RECORD_MAX))
+        value, named = record[OLDER[name]], record.get("id")
+    except (NotOursError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
     match name:
         case "sandbox.json":  # a template's directory is named after its key
-            return isinstance(value, str) and (value == id_ or len(id_) == KEY_DIGITS)
+            is_template = len(id_) == KEY_DIGITS and not other
+            return isinstance(value, str) and (value == id_ or is_template)
         case "manifest.json":
             return isinstance(value, str) and value.startswith(id_)
         case _:
-            return isinstance(value, float)
+            return isinstance(value, float) and (named == id_ or not sure)
 
 
 def _remove_part(directory: int, names: list[str], device: int) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quicksand.host.files import data_extents, map_os_errors
+from quicksand.host.regular import create, open_file
 
 FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
@@ -60,7 +61,7 @@ def link_file(source: Path, target: Path) -> bool:
 
 def copy_sparse(source: Path, target: Path) -> None:
     """Copy a file and keep its holes. ``target`` appears only when it is whole. Raises OSError."""
-    with source.open("rb") as old:
+    with open_file(source) as old:
         copy_open_file(old.fileno(), target)
 
 
@@ -71,7 +72,7 @@ def copy_open_file(
     the number of bytes copied and may raise. Raises OSError."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("xb") as new:
+        with create(temporary) as new:
             if not share_blocks(new.fileno(), source):
                 _copy_extents(new.fileno(), source, progress)
             os.fsync(new.fileno())

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from quicksand.errors import StateError
 from quicksand.host.files import is_locked, lock_within, map_os_errors, try_lock
+from quicksand.host.listing import ANY_ID, own_directories
 from quicksand.host.paths import make_private_dir
 from quicksand.host.removal import make_marked, remove
 
@@ -54,9 +56,9 @@ def sweep_staging(root: Path) -> None:
 
 def remove_abandoned(root: Path, prefix: str = PREFIX) -> None:
     """Do what `sweep_staging` does; the caller holds the gate."""
-    for path in root.glob(f"{prefix}*"):
-        if path.is_dir() and not is_locked(path / "lock"):
-            with contextlib.suppress(OSError):
+    for path in own_directories(root, re.compile(re.escape(prefix) + ANY_ID.pattern)):
+        with contextlib.suppress(OSError):
+            if not is_locked(path / "lock"):
                 remove(path)
 
 

@@ -10,11 +10,11 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from quicksand.config import SandboxConfig
-from quicksand.errors import ImageNotFound, QuicksandError
+from quicksand.errors import ImageError, ImageNotFound, QuicksandError
+from quicksand.host.home import expand
 from quicksand.host.paths import Paths
 from quicksand.images.resolve import ImageResolver, is_file
 from quicksand.images.store import ImageStore
@@ -38,16 +38,24 @@ def suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
     manifest or, if it is not built yet, in its recipe. An image that is missing or broken suggests
     nothing: resolving it reports the error. Blocks for I/O."""
     try:
-        return known_options(_suggestions(name, ImageStore(paths.images)))
+        return find_suggested_options(name, paths)
     except QuicksandError:
         return {}
 
 
+def find_suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
+    """Return what `suggested_options` does. Raises QuicksandError for an image that is broken or
+    cannot be read now."""
+    return known_options(_suggestions(name, ImageStore(paths.images)))
+
+
 def _suggestions(name: str, store: ImageStore) -> Mapping[str, Any]:
     if is_file(name):
-        path = Path(name).expanduser()
+        path = expand(name)
         return store.load(path).machine if path.is_dir() else {}
     image = store.get(name)
+    if image is not None and image.errors:
+        raise ImageError(f"the image {name} is broken: {'; '.join(image.errors)}")
     if image is not None:
         return image.machine
     if name not in buildable_images():

@@ -5,16 +5,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 from pathlib import Path
 
 from quicksand.errors import ImageError
 from quicksand.host.arch import Architecture
 from quicksand.host.files import map_os_errors
+from quicksand.host.listing import TEMPORARY, own_files
 from quicksand.host.paths import make_private_dir
+from quicksand.host.regular import create, read_file
 from quicksand.images.cpio import CpioEntry, build_cpio
 
 AGENT = "quicksand-agent"
+INITRDS = "initrd"
+"""The directory of composed initrds in the cache."""
+
+_NAMES = re.compile(rf"[0-9a-f]{{32}}\.cpio|\.[0-9a-f]{{32}}\.cpio{TEMPORARY}|\.[0-9a-f]{{16}}")
 
 
 def find_agent(arch: Architecture) -> Path:
@@ -28,13 +35,24 @@ def find_agent(arch: Architecture) -> Path:
     raise ImageError(f"this installation has no guest agent for {arch.value}")
 
 
+def list_initrds(cache: Path) -> list[Path]:
+    """Files that `compose_initrd` has made in ``cache``, also those that a killed process has left
+    unfinished, or set aside to remove them. Blocks for I/O."""
+    return own_files(cache / INITRDS, _NAMES)
+
+
+def set_aside(initrd: Path) -> Path:
+    """A free name for an initrd that is about to be removed, by which no start finds it."""
+    return initrd.with_name(f".{secrets.token_hex(8)}")
+
+
 def compose_initrd(initrd: Path, arch: Architecture, cache: Path) -> Path:
     """Return a file with ``initrd`` and the agent, made once and kept in ``cache``. Blocks for I/O.
 
     Raises ImageError if there is no agent, DiskSpaceError, PathError.
     """
     agent = find_agent(arch)
-    target = cache / "initrd" / f"{_key(initrd, agent)}.cpio"
+    target = cache / INITRDS / f"{_key(initrd, agent)}.cpio"
     if target.is_file():
         return target
     make_private_dir(target.parent)
@@ -46,8 +64,8 @@ def compose_initrd(initrd: Path, arch: Architecture, cache: Path) -> Path:
     )
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with map_os_errors(target), temporary.open("xb") as file:
-            image = initrd.read_bytes()
+        with map_os_errors(target), create(temporary) as file:
+            image = read_file(initrd)
             # An archive has to start on a 4-byte boundary (buffer-format.rst).
             file.write(image + bytes(-len(image) % 4) + archive)
             file.flush()

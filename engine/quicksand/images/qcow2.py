@@ -8,22 +8,24 @@ exhaust it. Whatever is not plainly harmless is refused.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.errors import ImageError
+from quicksand.host.regular import NotAFileError, open_regular
 
 MAGIC = b"QFI\xfb"
 VIRTUAL_SIZE_MAX = 16 * 1024**4
 """Bytes. A file of 1.2 MiB can claim 60 TiB; no sandbox needs more than this."""
 
 INCOMPATIBLE_DIRTY = 1 << 0
+INCOMPATIBLE_CORRUPT = 1 << 1
+INCOMPATIBLE_DATA_FILE = 1 << 2
 INCOMPATIBLE_COMPRESSION = 1 << 3
 INCOMPATIBLE_EXTENDED_L2 = 1 << 4
 INCOMPATIBLE_ALLOWED = INCOMPATIBLE_DIRTY | INCOMPATIBLE_COMPRESSION | INCOMPATIBLE_EXTENDED_L2
-"""Without bit 1 (corrupt) and bit 2 (external data file)."""
+DATA_FILE = "its data is in an external data file, and only what is in one file is used"
 
 L1_SIZE_MAX = 32 * 1024 * 1024 // 8
 """Entries; QEMU's own limit (block/qcow2.h, QCOW_MAX_L1_SIZE)."""
@@ -76,16 +78,14 @@ def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
     Raises ImageError naming the file and what is wrong with it.
     """
     try:
-        # O_NONBLOCK: opening a FIFO must not wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(path)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise ImageError(f"{path} is not a regular file")
-            size = found.st_size
+            size = os.fstat(descriptor).st_size
             head = os.pread(descriptor, HEAD, 0)
         finally:
             os.close(descriptor)
+    except NotAFileError as error:
+        raise ImageError(f"{path} is not a regular file") from error
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from error
     try:
@@ -144,8 +144,10 @@ def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2He
 def _check_version_3(head: bytes, cluster_bits: int) -> int:
     """Check the fields that version 3 adds; return the header's length in bytes."""
     incompatible, _, _, refcount_order, header_length = struct.unpack_from(">QQQII", head, 72)
+    _require(not incompatible & INCOMPATIBLE_DATA_FILE, DATA_FILE)
+    _require(not incompatible & INCOMPATIBLE_CORRUPT, "it is marked as corrupt")
     unknown = incompatible & ~INCOMPATIBLE_ALLOWED
-    _require(unknown == 0, f"it needs features {unknown:#x}, such as an external data file")
+    _require(unknown == 0, f"it needs features {unknown:#x}, which are unknown")
     _require(refcount_order <= 6, "its refcounts are too wide")
     _require(104 <= header_length <= 4096 and header_length % 8 == 0, "its header length is wrong")
     if incompatible & INCOMPATIBLE_EXTENDED_L2:
@@ -163,7 +165,7 @@ def _check_extensions(head: bytes, position: int, *, end: int) -> None:
         kind, length = struct.unpack_from(">II", head, position)
         if kind == _EXT_END:
             return
-        _require(kind != _EXT_DATA_FILE, "it names an external data file")
+        _require(kind != _EXT_DATA_FILE, DATA_FILE)
         position += 8 + -(-length // 8) * 8
         _require(position <= end, "its header extensions do not end")
     raise ValueError("it has too many header extensions")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.host.arch import Architecture
+from quicksand.host.home import expand
 from quicksand.host.paths import Paths
 from quicksand.images.qcow2 import check_qcow2
 from quicksand.images.store import ImageStore, StoredImage
@@ -69,6 +70,11 @@ class ImageInfo:
     """Why it cannot be used; "" if it can."""
 
 
+def _require_file(name: str, path: Path) -> None:
+    if not path.is_file():
+        raise ImageError(f"the image {name!r} is incomplete: {path} does not exist")
+
+
 class ImageResolver:
     """Finds images by name."""
 
@@ -86,13 +92,14 @@ class ImageResolver:
                 f"the image {name!r} is for {image.guest_arch.value}, not for {arch.value}",
                 hint=f"leave arch away or set it to {image.guest_arch.value!r}",
             )
-        for path in (*image.chain, image.kernel, image.initrd):
-            if not path.is_file():
-                raise ImageError(f"the image {name!r} is incomplete: {path} does not exist")
         for number, disk in enumerate(image.chain):
+            _require_file(name, disk)
             # QEMU gets the whole block graph from us, so the backing file that an upper layer names
             # is never opened; the lowest layer must not name one.
             check_qcow2(disk, allow_backing=number > 0)
+        # After the disks: what is wrong with those says more.
+        for path in (image.kernel, image.initrd):
+            _require_file(name, path)
         # Resolve links, since headers of upper layers name their base that way (layout.layer_name).
         return replace(image, chain=tuple(path.resolve() for path in image.chain))
 
@@ -104,7 +111,7 @@ class ImageResolver:
 
     def _find(self, name: str, arch: Architecture) -> ResolvedImage:
         if is_file(name):
-            return _from_path(Path(name).expanduser(), arch)
+            return _from_path(expand(name), arch)
         stored = self.store.get(name)
         if stored is not None:
             return _from_store(stored)

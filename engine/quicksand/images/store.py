@@ -14,7 +14,9 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import secrets
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +24,10 @@ from typing import Any
 
 from quicksand.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.host.files import map_os_errors, read_json, sync_dir, try_lock, write_json
+from quicksand.host.listing import ANY_ID, TEMPORARY, own_directories, own_files
 from quicksand.host.paths import make_private_dir
-from quicksand.host.removal import mark, remove
+from quicksand.host.regular import create, open_file, open_regular, read_word
+from quicksand.host.removal import mark, remove, require_ours
 from quicksand.images.suggested import check_suggested
 
 SCHEMA = 1
@@ -33,6 +37,8 @@ REMOVED = ".removed-"
 PARTS = ("disk", "kernel", "initrd")
 NAME_MAX = 200
 """Characters of an image's name, which names a directory too."""
+
+_POINTERS = re.compile(rf"{CURRENT}|\.{CURRENT}{TEMPORARY}")
 
 DIGEST_SHOWN = 12
 """Hexadecimal digits of a digest that make the directory's name."""
@@ -104,7 +110,7 @@ class ImageStore:
             return None
         place = self.root / name
         try:
-            digest = (place / CURRENT).read_text(encoding="ascii").strip()
+            digest = read_word(place / CURRENT).strip()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
@@ -204,7 +210,7 @@ class ImageStore:
             name = str(manifest["files"][part]["name"])
             path = staging / name
             with map_os_errors(path):
-                _sync_file(path)
+                _sync_file(path, alone=True)
             files[part] = {"name": name, "size": path.stat().st_size, "sha256": sha256_file(path)}
         digest = image_digest(
             files, str(manifest.get("cmdline", "")), str(manifest.get("recipe", ""))
@@ -222,7 +228,8 @@ class ImageStore:
             if not current and (place / CURRENT).exists():
                 return self.load(target)
             pointer = place / f".{CURRENT}.{secrets.token_hex(4)}"
-            pointer.write_text(target.name + "\n", encoding="ascii")
+            with create(pointer) as file:
+                file.write(f"{target.name}\n".encode())
             _sync_file(pointer)
             pointer.replace(place / CURRENT)
             sync_dir(place)
@@ -238,12 +245,10 @@ class ImageStore:
             raise ImageNotFound(f"Image not found: {name!r} is not in the store")
         with map_os_errors(place):
             # The pointer goes first, so that nothing starts from a half-removed image.
-            (place / CURRENT).unlink(missing_ok=True)
-            for version in place.iterdir():
-                if version.is_dir():
-                    self._remove_tree(version)
-            for left in place.glob(f".{CURRENT}.*"):
-                left.unlink()
+            for pointer in own_files(place, _POINTERS):
+                pointer.unlink()
+            for version in own_directories(place, ANY_ID):
+                self._remove_tree(version)
             with contextlib.suppress(OSError):  # other files in there are not ours
                 place.rmdir()
 
@@ -267,6 +272,7 @@ class ImageStore:
         return True
 
     def _remove_tree(self, place: Path) -> None:
+        require_ours(place)
         # Renamed first, so that nothing starts from a half-removed image.
         doomed = self.root / f"{REMOVED}{place.name}"
         remove(doomed)
@@ -276,7 +282,7 @@ class ImageStore:
 
 def sha256_file(path: Path) -> str:
     """Return the hexadecimal SHA-256 of a file. Blocks for I/O. Raises OSError."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -339,9 +345,15 @@ def _move_in(staging: Path, target: Path) -> bool:
     return True
 
 
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _sync_file(path: Path, *, alone: bool = False) -> None:
+    """Sync a file; with ``alone``, of one that was just made, so that only its owner may write to
+    it, whatever the umask was."""
+    descriptor = open_regular(path)
     try:
+        if alone:
+            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if mode & 0o022:
+                os.fchmod(descriptor, mode & ~0o022)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from quicksand.agent.session import Ask
 from quicksand.errors import MountError
 from quicksand.host.paths import Paths
-from quicksand.layout import MachineDir
+from quicksand.layout import MachineDir, sandbox_dir
 from quicksand.mounts import devices, ninep
 from quicksand.mounts.devices import Device
-from quicksand.mounts.directories import check_directory
+from quicksand.mounts.directories import Directories, Known
+from quicksand.mounts.left_out import note_left_out
 from quicksand.mounts.mount import NINEP, Mount
 from quicksand.mounts.mounting import Served, detach_stale, find_stale, mount_served, serve_all
 from quicksand.qemu.binaries import QemuBinaries
@@ -29,9 +30,10 @@ class MountsAtStart:
     def __init__(self, record: Record, places: Paths, *, is_past: bool) -> None:
         """``is_past``: the guest continues from a checkpoint in which it may have had mounts."""
         self._record = record
-        self._places = places
+        self._place = sandbox_dir(places, record.id)
+        self._directories = Directories(self._place.mounted, places)
         self._is_past = is_past
-        self._mounts: Sequence[Mount] = ()
+        self._mounts: Sequence[tuple[Mount, Known]] = ()
         self._devices: Sequence[Device] = ()
         self._serving: asyncio.Task[Served] | None = None
         self.notices: tuple[str, ...] = ()
@@ -41,7 +43,7 @@ class MountsAtStart:
         """Decide what QEMU is to serve by 9p. Blocks for I/O. Raises MountError."""
         self._devices = ninep.choose(
             self._record.config.mounts,
-            self._places,
+            self._check,
             binaries,
             may_leave_out=self._record.committed,
         )
@@ -53,18 +55,15 @@ class MountsAtStart:
         if self._devices:
             devices.note(machine, self._devices)
         if self._is_past:
-            machine.past_shares.touch()
+            machine.past_shares.touch(mode=0o600)
 
     async def begin(self, machine: MachineDir) -> None:
         """Begin to serve what quicksand serves itself."""
-        mounts: Sequence[Mount] = self._record.config.mounts
-        if mounts and self._record.committed:
-            mounts, words = await asyncio.to_thread(_split_missing, mounts, self._places)
-            self.notices = tuple(words)
-        self._mounts = [mount for mount in mounts if mount.type != NINEP]
+        if self._record.config.mounts:
+            self._mounts = await asyncio.to_thread(self._choose)
         if self._mounts and not self._is_past:
             self._serving = asyncio.create_task(
-                serve_all(machine, self._mounts, self._places), name="quicksand-mounts"
+                serve_all(machine, self._mounts), name="quicksand-mounts"
             )
 
     async def finish(self, machine: MachineDir, ask: Ask) -> None:
@@ -73,7 +72,7 @@ class MountsAtStart:
         if self._serving is not None:
             served = await self._serving
         else:
-            served = await serve_all(machine, self._mounts, self._places, avoid=stale)
+            served = await serve_all(machine, self._mounts, avoid=stale)
         for share, secret in served:
             await mount_served(machine, share, secret, ask)
         await detach_stale(machine, stale, ask)
@@ -88,15 +87,28 @@ class MountsAtStart:
             if not self._serving.cancelled():
                 self._serving.exception()
 
+    def _check(self, mount: Mount) -> Known:
+        """The directory of a mount; a person has named it just now if this is the first start.
+        Blocks for I/O. Raises MountError, HostError."""
+        directories = self._directories
+        return (directories.check if self._record.committed else directories.choose)(mount)
 
-def _split_missing(mounts: Sequence[Mount], places: Paths) -> tuple[list[Mount], list[str]]:
-    """Part mounts into those that can be made, and words for those that cannot. Blocks for I/O."""
-    good, words = [], []
-    for mount in mounts:
-        try:
-            (ninep.check_shareable if mount.type == NINEP else check_directory)(mount, places)
-        except MountError as error:
-            words.append(f"not mounted at {mount.guest}: {error}")
-        else:
-            good.append(mount)
-    return good, words
+    def _choose(self) -> list[tuple[Mount, Known]]:
+        """What quicksand serves itself; what cannot be mounted is told. Blocks for I/O. Raises
+        MountError, HostError."""
+        good: list[tuple[Mount, Known]] = []
+        left_out: dict[str, str] = {}
+        for mount in self._record.config.mounts:
+            try:
+                known = self._check(mount)
+                if mount.type == NINEP:
+                    ninep.check_shareable(mount)
+                else:
+                    good.append((mount, known))
+            except MountError as error:
+                if not self._record.committed:
+                    raise
+                left_out[mount.guest] = str(error)
+        note_left_out(self._place, left_out)
+        self.notices = tuple(f"not mounted at {at}: {why}" for at, why in left_out.items())
+        return good

@@ -9,7 +9,9 @@ from typing import Any
 from quicksand.errors import ConfigError
 from quicksand.host.files import read_json, write_json
 from quicksand.layout import MachineDir
+from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import NINEP, Mount, decode_mount
+from quicksand.mounts.mounter import Mounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,11 @@ class Device:
 
     mount: Mount
     mounted: bool = False
-    """Whether we have had the guest mount it."""
+    """Whether we have had the guest mount it, or are at it."""
+    mounter: Mounter | None = None
+    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
+    known: Known | None = None
+    """The directory itself; None in records of older versions."""
 
 
 def ninep_of(mounts: Sequence[Mount]) -> list[Mount]:
@@ -36,7 +42,12 @@ def read(machine: MachineDir) -> list[Device]:
     try:
         values: list[Any] = read_json(machine.ninep)["devices"]
         return [
-            Device(mount=decode_mount(value["mount"]), mounted=value["mounted"] is True)
+            Device(
+                mount=decode_mount(value["mount"]),
+                mounted=value["mounted"] is True,
+                known=Known.from_json(value["known"]) if value.get("known") else None,
+                mounter=Mounter.from_json(value.get("mounter")),
+            )
             for value in values
         ]
     except (OSError, ValueError, KeyError, TypeError, ConfigError):

@@ -1,37 +1,260 @@
-"""What is asked of a directory of the host before it is mounted."""
+"""The directories of the host that are mounted: each is known by its device and inode.
+
+A guest that may write a directory may put anything in place of what lies in it, a link among that,
+and a mount can lie in another. So links are followed once, when a person names a directory; what is
+found then is remembered (`Known`) and opened by a path without links ever after. The server is
+given that descriptor and never the path.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from quicksand.errors import MountError
+from quicksand.host.boot import boot_id
+from quicksand.host.files import read_json, write_json
 from quicksand.host.paths import Paths
 from quicksand.mounts.mount import Mount
 
+REMEMBERED_MAX = 256
+"""Directories that are remembered of one sandbox; of more, the first are forgotten."""
+DEPTH_MAX = 2048
+"""Directories above one; a path of 4096 bytes has no more names."""
 
-def check_directory(mount: Mount, places: Paths) -> None:
-    """Raise MountError if the host's side of a mount is no directory, or may not be written by a
-    guest. Blocks for I/O."""
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_LINK = _LOOK | os.O_NOFOLLOW
+
+Inode = tuple[int, int]
+"""A device and an inode on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A directory that somebody has had mounted."""
+
+    path: str
+    """Where it was then, without a link in it."""
+    device: int
+    inode: int
+    boot: str
+    """The boot of the host in which the device had this number: another may give it another."""
+
+    def is_of(self, found: os.stat_result) -> bool:
+        """Whether that is this directory."""
+        is_same_boot = self.boot == boot_id()
+        return found.st_ino == self.inode and (found.st_dev == self.device or not is_same_boot)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Known:
+        """Parse one. Raises ValueError."""
+        try:
+            path, boot = value["path"], value["boot"]
+            device, inode = value["device"], value["inode"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"bad record of a directory: {error!r}") from error
+        is_path = isinstance(path, str) and path.startswith("/") and isinstance(boot, str)
+        if not is_path or type(device) is not int or type(inode) is not int:
+            raise ValueError(f"bad record of a directory: {value!r}")
+        return cls(path=path, device=device, inode=inode, boot=boot)
+
+
+def find(mount: Mount) -> Known:
+    """The directory that a person has just named, wherever the links in its path lead. Blocks for
+    I/O. Raises MountError."""
     try:
-        found = os.stat(mount.host)  # noqa: PTH116 - a text, not a path to walk
+        path = os.path.realpath(mount.host, strict=True)
+        descriptor = _walk(path)
     except OSError as error:
-        raise MountError(
-            f"{mount.host} cannot be mounted: {error.strerror}",
-            hint="the host's side of a mount must be a directory that exists",
-        ) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise MountError(
+        raise _not_possible(mount, error) from error
+    try:
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    return Known(path=path, device=found.st_dev, inode=found.st_ino, boot=boot_id())
+
+
+def _not_possible(mount: Mount, error: OSError) -> MountError:
+    if error.errno == errno.ENOTDIR and os.path.exists(mount.host):  # noqa: PTH110 - a text
+        return MountError(
             f"{mount.host} is no directory", hint="mount the directory that it lies in"
         )
-    if mount.readonly:
-        return
-    here = Path(mount.host).resolve()
-    for place in (places.data, places.cache, places.runtime):
-        own = place.resolve()
-        if own == here or own in here.parents or here in own.parents:
+    return MountError(
+        f"{mount.host} cannot be mounted: {error.strerror}",
+        hint="the host's side of a mount must be a directory that exists",
+    )
+
+
+@contextmanager
+def opened(mount: Mount, known: Known) -> Iterator[int]:
+    """A descriptor of a directory that was mounted before, within the block. It is that very
+    directory, and no link was followed. Blocks for I/O. Raises MountError."""
+    try:
+        descriptor = _walk(known.path)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP) and (link := _first_link(known.path)):
             raise MountError(
-                f"{mount.host} holds quicksand's own files ({own}), which no guest may change",
+                f"{mount.host} is not what was mounted: {link} is a link now, which a guest may "
+                "have made, and is not followed",
+                hint="look where it leads; if that is meant, `quicksand-tui mount` mounts it",
+            ) from error
+        raise _not_possible(mount, error) from error
+    try:
+        if not known.is_of(os.fstat(descriptor)):
+            raise MountError(
+                f"{mount.host} is another directory than the one that was mounted",
+                hint="if it is meant, `quicksand-tui mount` mounts it",
+            )
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _walk(path: str) -> int:
+    """Open a directory by a path in which no name is a link. Raises OSError."""
+    at = os.open("/", _LOOK)
+    try:
+        for name in filter(None, path.split("/")):
+            below = os.open(name, _NO_LINK, dir_fd=at)
+            os.close(at)
+            at = below
+    except BaseException:
+        os.close(at)
+        raise
+    return at
+
+
+def _first_link(path: str) -> str:
+    """The first link that stands in a path now; "" if none does."""
+    names = list(filter(None, path.split("/")))
+    above = ("/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1))
+    return next((one for one in above if os.path.islink(one)), "")  # noqa: PTH114 - a text
+
+
+# Our own directories
+
+
+def check_directory(mount: Mount, places: Paths, known: Known | None = None) -> Known:
+    """The directory of a mount: ``known``, or else what its path leads to. Blocks for I/O.
+
+    Raises MountError if there is none, if it is another than ``known``, and if it is ours: nothing
+    at or below our own directories is given to a guest, and what holds them only to be read. They
+    are told by what they are, not by their names.
+    """
+    wanted = known or find(mount)
+    with opened(mount, wanted) as descriptor:
+        line = list(_upwards(descriptor))
+    for place in filter(None, (places.data, places.cache, places.runtime, places.memory)):
+        own = _line_of(place)
+        if own.is_there and own.line[0] in line:
+            raise MountError(
+                f"{mount.host} is one of quicksand's own directories, or lies in one ({place}), "
+                "which no guest may see",
+                hint="mount a directory of your own",
+            )
+        if line[0] in own.line and not mount.readonly:
+            raise MountError(
+                f"{mount.host} holds quicksand's own files ({place}), which no guest may change",
                 hint="mount it read-only, or a directory in it",
             )
+    device, inode = line[0]
+    return Known(path=wanted.path, device=device, inode=inode, boot=boot_id())
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A directory and all above it, the lowest first."""
+
+    line: list[Inode]
+    is_there: bool
+    """False: it does not exist yet, and this begins with the lowest that does."""
+
+
+def _line_of(place: Path) -> _Line:
+    is_there = True
+    while True:
+        try:
+            descriptor = os.open(place, _LOOK)
+        except OSError:
+            if place == place.parent:
+                return _Line([], False)
+            place, is_there = place.parent, False
+            continue
+        try:
+            return _Line(list(_upwards(descriptor)), is_there)
+        finally:
+            os.close(descriptor)
+
+
+def _upwards(descriptor: int) -> Iterator[Inode]:
+    """An open directory and those above it, up to the root or where nothing more may be seen."""
+    at = os.dup(descriptor)
+    try:
+        before: Inode | None = None
+        for _ in range(DEPTH_MAX):
+            found = os.fstat(at)
+            here = (found.st_dev, found.st_ino)
+            if here == before:
+                return
+            yield here
+            before = here
+            try:
+                above = os.open("..", _LOOK, dir_fd=at)
+            except PermissionError:
+                return
+            os.close(at)
+            at = above
+    finally:
+        os.close(at)
+
+
+# What is remembered of a sandbox's
+
+
+class Directories:
+    """What a sandbox has had mounted so far, by the paths that a person named. It is kept in a file
+    in the sandbox's own directory; without one, as in older sandboxes, all is new."""
+
+    def __init__(self, file: Path, places: Paths) -> None:
+        self._file = file
+        self._places = places
+
+    def check(self, mount: Mount) -> Known:
+        """The directory of a mount that was made before. Blocks for I/O. Raises MountError."""
+        before = self._read().get(mount.host)
+        known = check_directory(mount, self._places, before)
+        if before != known:
+            self._write(mount, known)
+        return known
+
+    def choose(self, mount: Mount) -> Known:
+        """The directory of a mount that a person asks for at this moment; it is what is meant by
+        its path from now on. Blocks for I/O. Raises MountError, HostError."""
+        known = check_directory(mount, self._places)
+        if self._read().get(mount.host) != known:
+            self._write(mount, known)
+        return known
+
+    def _read(self) -> dict[str, Known]:
+        try:
+            values = read_json(self._file).get("directories")
+            return {host: Known.from_json(value) for host, value in dict(values or {}).items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError) as error:
+            raise MountError(
+                f"{self._file} does not say what was mounted: {error}",
+                hint="remove that file if the paths of the mounts lead where they should",
+            ) from error
+
+    def _write(self, mount: Mount, known: Known) -> None:
+        found = self._read()
+        found.pop(mount.host, None)
+        found[mount.host] = known
+        kept = list(found.items())[-REMEMBERED_MAX:]
+        write_json(self._file, {"directories": {host: asdict(one) for host, one in kept}})

@@ -18,6 +18,7 @@ NINEP = "9p"
 be taken while it is mounted."""
 TYPES = (CIFS, NINEP)
 READ_ONLY, READ_WRITE = "ro", "rw"
+PROTECT = "protect"
 
 MOUNTS_MAX = 16
 """Directories that a sandbox can have mounted at the same time. Each has its own stream through
@@ -26,7 +27,7 @@ QEMU and its own server."""
 PATH_MAX = 4096
 """Bytes of a path, as Linux has it."""
 
-_MODE = r"(?:ro|rw|9p)"
+_MODE = r"(?:ro|rw|protect|9p)"
 _WORD = re.compile(rf"(?P<host>.+?):(?P<guest>/.*?)(?::(?P<mode>{_MODE}(?:,{_MODE})*))?", re.DOTALL)
 _HIDDEN = ("/", "/proc", "/sys", "/dev", "/run")
 """Directories that the guest's system needs; nothing may be mounted over them or, but for /run,
@@ -46,11 +47,14 @@ class Mount:
     """Whether fsync in the guest ends on the host's disk, or else in the host's memory: then, if
     the host's power fails, what a program was told is safe may be lost, and unpacking many small
     files takes about half as long. The end of the guest, however sudden, loses nothing of it."""
+    protect: bool = False
+    """Whether the guest cannot change what programs of the host run or obey by themselves, such as
+    git's hooks and configuration, and tasks of editors (quicksand_smb/triggers.py)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "host", _check_host(self.host))
         object.__setattr__(self, "guest", _check_guest(self.guest))
-        for name in ("readonly", "fsync"):
+        for name in ("readonly", "fsync", "protect"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false, not {value!r}")
         if self.type not in TYPES:
@@ -59,15 +63,22 @@ class Mount:
             )
         if not self.fsync and self.type != CIFS:
             raise ConfigError(f"a mount of type {self.type} has fsync always")
+        if self.protect and self.type != CIFS:
+            raise ConfigError(
+                f"a mount of type {self.type} cannot be protected in part",
+                hint="mount it read-only, or without 9p",
+            )
 
     def __str__(self) -> str:
-        marks = [READ_ONLY] * self.readonly + [self.type] * (self.type != CIFS)
+        marks = [READ_ONLY] * self.readonly + [PROTECT] * self.protect
+        marks += [self.type] * (self.type != CIFS)
         return ":".join((self.host, self.guest, *([",".join(marks)] if marks else [])))
 
 
 def parse_mount(word: str) -> Mount:
-    """Reads a mount as `run -v` takes it: HOST:GUEST, and ``:ro`` for a read-only one, ``:9p`` or
-    ``:ro,9p`` for one that QEMU serves. Raises ConfigError.
+    """Reads a mount as `run -v` takes it: HOST:GUEST, and ``:ro`` for a read-only one, ``:protect``
+    for one whose hooks and the like are read-only (`Mount.protect`), ``:9p`` or ``:ro,9p`` for one
+    that QEMU serves. Raises ConfigError.
 
     >>> parse_mount("/data:/mnt/data:ro").readonly
     True
@@ -81,7 +92,8 @@ def parse_mount(word: str) -> Mount:
     if READ_ONLY in marks and READ_WRITE in marks:
         raise ConfigError(f"{word!r} is to be read-only and not", hint="take ro or rw")
     kind = NINEP if NINEP in marks else CIFS
-    return Mount(match["host"], match["guest"], READ_ONLY in marks, kind)
+    protect = PROTECT in marks
+    return Mount(match["host"], match["guest"], READ_ONLY in marks, kind, protect=protect)
 
 
 def decode_mount(value: object) -> Mount:

@@ -16,10 +16,12 @@ import socket
 import sys
 import termios
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from quicksand_smb import HANG_UP
 
+from quicksand.agent import raw
 from quicksand.agent.session import Ask
 from quicksand.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
 from quicksand.errors import (
@@ -31,12 +33,12 @@ from quicksand.errors import (
     StateError,
 )
 from quicksand.host.files import map_os_errors
-from quicksand.host.paths import Paths
 from quicksand.host.threads import to_the_end
 from quicksand.layout import SHARES, MachineDir
 from quicksand.mounts import shares
-from quicksand.mounts.directories import check_directory
+from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import Mount
+from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
 
@@ -113,21 +115,24 @@ def check_possible(config: SandboxConfig) -> None:
 
 
 async def serve_all(
-    machine: MachineDir, mounts: Sequence[Mount], places: Paths, *, avoid: Collection[int] = ()
+    machine: MachineDir,
+    mounts: Sequence[tuple[Mount, Known]],
+    *,
+    avoid: Collection[int] = (),
 ) -> Served:
     """Start the servers of a machine that has none yet; the streams ``avoid`` are taken last. They
     end with the machine. Raises MountError, StateError; then none is left."""
     started: list[Share] = []
 
-    async def start(mount: Mount) -> tuple[Share, str]:
+    async def start(mount: Mount, known: Known) -> tuple[Share, str]:
         secret = secrets.token_hex(16)
-        await asyncio.to_thread(check_directory, mount, places)
-        started.append(share := await start_server(machine, mount, secret, avoid=avoid))
+        share = await start_server(machine, mount, secret, known=known, avoid=avoid)
+        started.append(share)
         return share, secret
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(start(mount)) for mount in mounts]
+            tasks = [group.create_task(start(mount, known)) for mount, known in mounts]
     except BaseException as error:
         for share in started:
             share.end()
@@ -150,15 +155,17 @@ async def mount_served(machine: MachineDir, share: Share, secret: str, ask: Ask)
             tried.add(share.number)
             if not str(error).endswith(CLIENT_IS_BUSY) or len(tried) == STREAMS_TRIED:
                 raise _explain(share.mount, error) from error
-        share = await start_server(machine, share.mount, secret, avoid=tried)
+        share = await start_server(machine, share.mount, secret, known=share.known, avoid=tried)
 
 
 async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) -> None:
     """Raises AgentRefusedError if the guest cannot mount it; nothing is served then."""
     try:
         # First, so that no other client takes it for what a killed one left.
-        shares.note(machine, share)
+        shares.note(machine, replace(share, mounter=Mounter.me()))
         await _ask_to_mount(share, secret, ask)
+        await look(share.mount, ask)
+        shares.note(machine, share)
     except AgentRefusedError:
         shares.forget(machine, share)
         raise
@@ -173,7 +180,7 @@ async def _ask_to_mount(share: Share, secret: str, ask: Ask) -> None:
     for directories in KEPT_DIRECTORIES:
         params = {
             "share": share_name(share.number),
-            "target": share.mount.guest,
+            **raw.parameter("target", share.mount.guest),
             "options": [
                 *OPTIONS,
                 *directories,
@@ -202,26 +209,25 @@ def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
 
 
 async def add_mount(
-    machine: MachineDir, mount: Mount, places: Paths, ask: Ask, *, avoid: Collection[int] = ()
+    machine: MachineDir, mount: Mount, known: Known, ask: Ask, *, avoid: Collection[int] = ()
 ) -> Share:
     """Serve a directory and have a running guest mount it; to be called with the history's lock.
     The streams ``avoid`` are taken last. Raises ConfigError if something is mounted there,
     MountError, StateError, AgentError."""
-    await asyncio.to_thread(check_directory, mount, places)
     with map_os_errors(machine.root):
         await asyncio.to_thread(shares.end_unknown, machine)
     here = await asyncio.to_thread(shares.list_shares, machine)
     if any(share.mount.guest == mount.guest for share in here):
         raise ConfigError(f"something is mounted at {mount.guest} already", hint="unmount it first")
     secret = secrets.token_hex(16)
-    share = await start_server(machine, mount, secret, avoid=avoid)
+    share = await start_server(machine, mount, secret, known=known, avoid=avoid)
     return await mount_served(machine, share, secret, ask)
 
 
 async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bool) -> None:
     """Take a mount away. With ``force`` it is gone whatever the guest does with it; otherwise it is
     refused while a program uses it. Raises MountError, AgentError."""
-    params = {"target": share.mount.guest, "force": force}
+    params = {**raw.parameter("target", share.mount.guest), "force": force}
     try:
         if force:
             # First, so that what the guest still has open is closed here in any case.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from quicksand.agent import raw
 from quicksand.agent.session import Ask
 from quicksand.config import SandboxConfig
 from quicksand.errors import (
@@ -24,11 +24,11 @@ from quicksand.errors import (
     StateError,
 )
 from quicksand.host.findings import Findings, program_key
-from quicksand.host.paths import Paths
 from quicksand.layout import MachineDir
 from quicksand.mounts.devices import Device, ninep_of, note, read
-from quicksand.mounts.directories import check_directory
+from quicksand.mounts.directories import Known, find, opened
 from quicksand.mounts.mount import NINEP, Mount
+from quicksand.mounts.mounter import NOBODY, Mounter, look
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
 from quicksand.qemu.qmp import Monitor
@@ -55,27 +55,32 @@ v9fs_attach)."""
 
 
 def choose(
-    mounts: Sequence[Mount], places: Paths, binaries: QemuBinaries, *, may_leave_out: bool
+    mounts: Sequence[Mount],
+    check: Callable[[Mount], Known],
+    binaries: QemuBinaries,
+    *,
+    may_leave_out: bool,
 ) -> list[Device]:
-    """The devices of a machine that is about to start; with ``may_leave_out`` without those whose
-    directories are gone. Blocks for I/O. Raises MountError if QEMU cannot serve them."""
+    """The devices of a machine that is about to start; ``check`` tells the directory of each. With
+    ``may_leave_out`` without those whose directories are gone. Blocks for I/O. Raises MountError if
+    QEMU cannot serve them."""
     found: list[Device] = []
     for mount in ninep_of(mounts):
         try:
-            check_shareable(mount, places)
+            known = check(mount)
+            check_shareable(mount)
         except MountError:
             if not may_leave_out:
                 raise
         else:
-            found.append(Device(mount=mount))
+            found.append(Device(mount=mount, known=known))
     if found:
         require_server(binaries)
     return found
 
 
-def check_shareable(mount: Mount, places: Paths) -> None:
+def check_shareable(mount: Mount) -> None:
     """Raise MountError if QEMU cannot serve a directory. Blocks for I/O."""
-    check_directory(mount, places)
     if mount.readonly or not hasattr(os, "getxattr"):
         return
     try:
@@ -89,13 +94,17 @@ def check_shareable(mount: Mount, places: Paths) -> None:
             ) from error
 
 
-def require_there(mount: Mount) -> None:
-    """Raise MountError if a directory is gone, which QEMU would not start without. Blocks."""
-    if not Path(mount.host).is_dir():
+def require_there(device: Device) -> None:
+    """Raise MountError if a directory is gone, which QEMU would not start without, or is another
+    than the one that was mounted. Blocks for I/O."""
+    try:
+        with opened(device.mount, device.known or find(device.mount)):
+            return
+    except MountError as error:
         raise MountError(
-            f"{mount.host} is gone, and this machine has a 9p device for it",
-            hint="make the directory again, or stop the sandbox and start it without",
-        )
+            f"{error}; and this machine has a 9p device for it",
+            hint="put the directory back, or stop the sandbox and start it without",
+        ) from error
 
 
 def require_server(binaries: QemuBinaries) -> None:
@@ -133,7 +142,10 @@ def _ask_qemu(binaries: QemuBinaries) -> bool:
 def shared(devices: Sequence[Device]) -> tuple[SharedDirectory, ...]:
     """The devices as QEMU's command line has them."""
     return tuple(
-        SharedDirectory(path=device.mount.host, readonly=device.mount.readonly)
+        SharedDirectory(
+            path=device.known.path if device.known else device.mount.host,
+            readonly=device.mount.readonly,
+        )
         for device in devices
     )
 
@@ -152,17 +164,23 @@ async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> N
         params = {
             "type": NINEP,
             "share": ninep_tag(number),
-            "target": mount.guest,
+            **raw.parameter("target", mount.guest),
             "options": [*OPTIONS],
             "read_only": mount.readonly,
         }
         # First: what may be mounted must not be taken for what is not.
-        _mark(machine, mount, mounted=True)
+        _mark(machine, mount, mounted=True, mounter=Mounter.me())
         try:
             await ask("mount_share", params, MOUNT_S)
         except AgentRefusedError as error:
             _mark(machine, mount, mounted=False)
             raise _explain(mount, error) from error
+        try:
+            await look(mount, ask)
+        except MountError:
+            _mark(machine, mount, mounted=True, mounter=NOBODY)
+            raise
+        _mark(machine, mount, mounted=True)
 
 
 def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
@@ -173,7 +191,8 @@ def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
 async def unmount(machine: MachineDir, mount: Mount, ask: Ask, *, force: bool = False) -> None:
     """Have the guest unmount a directory; its device stays. Raises MountError, AgentError."""
     try:
-        await ask("unmount_share", {"target": mount.guest, "force": force}, UNMOUNT_S)
+        params = {**raw.parameter("target", mount.guest), "force": force}
+        await ask("unmount_share", params, UNMOUNT_S)
     except AgentRefusedError as error:
         if error.code == "busy":
             raise MountError(
@@ -185,11 +204,13 @@ async def unmount(machine: MachineDir, mount: Mount, ask: Ask, *, force: bool = 
     _mark(machine, mount, mounted=False)
 
 
-def _mark(machine: MachineDir, mount: Mount, *, mounted: bool) -> None:
+def _mark(
+    machine: MachineDir, mount: Mount, *, mounted: bool, mounter: Mounter | None = None
+) -> None:
     note(
         machine,
         [
-            replace(device, mounted=mounted) if device.mount == mount else device
+            replace(device, mounted=mounted, mounter=mounter) if device.mount == mount else device
             for device in read(machine)
         ],
     )

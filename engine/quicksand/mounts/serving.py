@@ -7,7 +7,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from quicksand.errors import MountError, StateError
 from quicksand.host.processes import send_signal, start_of
 from quicksand.host.threads import to_the_end
 from quicksand.layout import MachineDir
+from quicksand.mounts.directories import Known, find, opened
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.shares import Share, a_stream, count_start
 from quicksand.text import printable
@@ -43,12 +44,18 @@ def share_name(number: int) -> str:
 
 
 async def start_server(
-    machine: MachineDir, mount: Mount, secret: str, *, avoid: Collection[int] = ()
+    machine: MachineDir,
+    mount: Mount,
+    secret: str,
+    *,
+    known: Known | None = None,
+    avoid: Collection[int] = (),
 ) -> Share:
     """Serve a directory to whoever knows ``secret`` on a stream of a machine that is not in use, on
     one of ``avoid`` only if there is no other.
 
-    The server outlives this process. Raises MountError if the directory cannot be served,
+    It is the directory ``known``, or else the one that the mount's path leads to. The server gets
+    it open, and outlives this process. Raises MountError if the directory cannot be served,
     StateError if the machine has ended or has no such stream. A cancellation leaves no server.
     """
     if not machine.share_socket(0).exists():
@@ -56,17 +63,27 @@ async def start_server(
             "this sandbox has no way to the host's files",
             hint="it was started by an older version, or has ended: start it again",
         )
-    with a_stream(machine, avoid) as (number, lock):
+    if known is None:
+        known = await asyncio.to_thread(find, mount)
+    with a_stream(machine, avoid) as (number, lock), opened(mount, known) as directory:
         count_start(machine)
+        share = {
+            "path": mount.host,
+            "directory": directory,
+            "read_only": mount.readonly,
+            "protect": mount.protect,
+        }
         config = {
-            "shares": {share_name(number): {"path": mount.host, "read_only": mount.readonly}},
+            "shares": {share_name(number): share},
             "secret": secret,
             "posix": True,
             "resynchronise": True,
             "leases": "directories",
         }
         socket = machine.share_socket(number)
-        starting = asyncio.create_task(_start(socket, config, lock), name="quicksand-share")
+        starting = asyncio.create_task(
+            _start(socket, config, (lock, directory)), name="quicksand-share"
+        )
         try:
             pid = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -74,12 +91,12 @@ async def start_server(
             raise
         except MountError as error:
             raise MountError(f"{mount.host} cannot be served: {error}") from error
-    return Share(number=number, mount=mount, pid=pid, started=start_of(pid))
+    return Share(number=number, mount=mount, pid=pid, started=start_of(pid), known=known)
 
 
-async def _start(socket: Path, config: dict[str, Any], lock: int) -> int:
-    """Start a server, which holds ``lock``, and return the process id of its attendant. Raises
-    MountError."""
+async def _start(socket: Path, config: dict[str, Any], inherited: Sequence[int]) -> int:
+    """Start a server, which inherits the lock and the directory, and return the process id of its
+    attendant. Raises MountError."""
     package = Path(quicksand_smb.__file__).parent.parent
     words = ["-I", "-S", "-c", PROGRAM, str(package), "--config", CONFIG, "--attend", str(socket)]
     starter = await asyncio.create_subprocess_exec(
@@ -89,7 +106,7 @@ async def _start(socket: Path, config: dict[str, Any], lock: int) -> int:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={},
-        pass_fds=(lock,),
+        pass_fds=inherited,
         start_new_session=True,
     )
     try:

@@ -19,8 +19,11 @@ from typing import Any
 from quicksand.errors import ConfigError, StateError
 from quicksand.host.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.host.processes import holders_of, is_process, send_signal, start_of
+from quicksand.host.regular import append_to, open_file
 from quicksand.layout import SHARES, MachineDir
+from quicksand.mounts.directories import Known
 from quicksand.mounts.mount import Mount, decode_mount
+from quicksand.mounts.mounter import Mounter
 from quicksand.text import printable
 
 STARTS_MAX = 1000
@@ -46,6 +49,10 @@ class Share:
     pid: int
     started: str
     """When the process of that id started, as the system writes it."""
+    known: Known | None = None
+    """The directory itself; None in records of older versions."""
+    mounter: Mounter | None = None
+    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
 
     @property
     def is_served(self) -> bool:
@@ -68,6 +75,8 @@ class Share:
                 mount=decode_mount(value["mount"]),
                 pid=int(value["pid"]),
                 started=str(value["started"]),
+                known=Known.from_json(value["known"]) if value.get("known") else None,
+                mounter=Mounter.from_json(value.get("mounter")),
             )
         except (KeyError, TypeError, ConfigError) as error:
             raise ValueError(f"bad record of a share: {error!r}") from error
@@ -139,7 +148,7 @@ class MountTraffic:
 def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
     """What a stream has carried; None if nobody counts. Blocks for I/O."""
     try:
-        with machine.share_traffic(number).open("rb") as file:
+        with open_file(machine.share_traffic(number)) as file:
             received, sent = TRAFFIC.unpack(file.read(TRAFFIC.size))
     except (OSError, struct.error):
         return None
@@ -160,7 +169,7 @@ def last_words(machine: MachineDir, number: int) -> str:
 def count_start(machine: MachineDir) -> None:
     """Count one more server beside a QEMU. Raises StateError if there were `STARTS_MAX`,
     HostError."""
-    with map_os_errors(machine.root), machine.share_starts.open("ab") as file:
+    with map_os_errors(machine.root), append_to(machine.share_starts) as file:
         if file.tell() >= STARTS_MAX:
             raise StateError(
                 f"{STARTS_MAX} directories were mounted since this QEMU was started, and it keeps "

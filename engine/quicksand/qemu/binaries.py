@@ -148,8 +148,17 @@ def _relocation(root: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
 
 
 def loader_env(root: Path) -> dict[str, str]:
-    """Return the environment in which the loader finds the libraries below ``root``."""
-    return {"LD_LIBRARY_PATH": ":".join(map(str, _library_dirs(root)))}
+    """Return the environment in which the loader finds the libraries below ``root``, for programs
+    in its ``usr/bin``."""
+    return {"LD_LIBRARY_PATH": ":".join(_loader_name(root, path) for path in _library_dirs(root))}
+
+
+def _loader_name(root: Path, directory: Path) -> str:
+    """Return what the loader calls a directory. It splits its list at colons and semicolons, and
+    only then expands $ORIGIN, the directory of the program (ld.so(8))."""
+    if not {":", ";"} & set(str(directory)):
+        return str(directory)
+    return f"$ORIGIN/{os.path.relpath(directory, root / 'usr' / 'bin')}"
 
 
 def _library_dirs(root: Path) -> list[Path]:

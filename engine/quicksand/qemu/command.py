@@ -120,6 +120,9 @@ class Machine:
     halted: bool = False
     """Stay stopped before the first instruction until QMP cont."""
     cpus: int
+    tsc_khz: int | None = None
+    """The rate of the time stamp counter that an emulated x86 guest reads (host/tick_rate.py); None
+    to let it measure the rate itself."""
     boot: Boot
     network: NetworkMode
     display: bool = False
@@ -221,6 +224,9 @@ def _kernel_words(machine: Machine) -> list[str]:
         # No PS/2 controller and one serial port: probing for more takes time.
         words += ["i8042.noaux", "i8042.nokbd", "8250.nr_uarts=1", "tsc=reliable"]
         words += ["no_timer_check"]
+        if machine.accel is Accelerator.TCG and machine.tsc_khz is not None:
+            # Since Linux 5.9. What the kernel measures later corrects it by a hundredth at most.
+            words.append(f"tsc_early_khz={machine.tsc_khz}")
     words.append(f"quicksand.hostname={machine.boot.hostname}")
     if machine.network is not NetworkMode.NONE:
         words += [f"quicksand.ip={GUEST_IP}/24", f"quicksand.gw={GATEWAY_IP}"]

@@ -18,6 +18,7 @@ from typing import Any
 
 from quicksand.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.listing import own_directories
 from quicksand.host.paths import make_private_dir, paths
 from quicksand.host.removal import make_marked, remove
 from quicksand.host.tools import Progress, ToolError, run_tool
@@ -160,12 +161,12 @@ async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> 
         staging = make_marked(place / f".unpacking-{secrets.token_hex(4)}")
     try:
         root = staging / "root"
-        root.mkdir()
+        root.mkdir(mode=0o755)
         version = await debs.unpack(packages, root, ignoring=_OURS, progress=progress)
         await _complete_libraries(root, arch)
         target = place / version.rpartition(":")[2]
         with map_os_errors(target):
-            if target.exists():
+            if own_directories(place, re.compile(re.escape(target.name))):
                 # It exists and yet we are unpacking, so it does not work.
                 target.rename(staging / "old")
             root.rename(target)

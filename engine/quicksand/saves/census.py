@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from quicksand.host.ageing import youngest
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
 from quicksand.images.resolve import ImageResolver
@@ -15,7 +16,7 @@ from quicksand.images.store import ImageStore
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Entry
 from quicksand.saves.finding import all_stores
-from quicksand.saves.manifest import Base, Parent
+from quicksand.saves.manifest import MANIFEST, Base, Parent
 from quicksand.saves.ownership import is_own
 from quicksand.saves.resolving import left_out_of
 from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore, Trashed
@@ -245,12 +246,20 @@ def list_trash(stores: Iterable[SaveStore]) -> list[Trashed]:
 
 def expire_trash(stores: Iterable[SaveStore], now: float) -> list[Trashed]:
     """Remove for good what has been in the trash for longer than TRASH_KEPT_S before ``now`` (Unix
-    time); returns it. Raises HostError, SaveError."""
+    time), and was found so a day before, too (host/ageing.py); returns it. Raises HostError,
+    SaveError."""
     gone = []
     for store in stores:
-        trash = [found for found in store.trash() if found.was_save]
-        old = [found for found in trash if now - found.removed > TRASH_KEPT_S]
-        if old:
-            store.empty_trash([found.id for found in old])
-            gone += old
+        old = [found for found in store.trash() if found.was_save and _is_old(found, now)]
+        if chosen := store.confirm([found.id for found in old], now):
+            store.empty_trash(chosen)
+            gone += [found for found in old if found.id in chosen]
     return gone
+
+
+def _is_old(found: Trashed, now: float) -> bool:
+    """Whether it may go at that time (Unix): it is no older than the files in it."""
+    if now - found.removed <= TRASH_KEPT_S:
+        return False
+    inside = [found.root / "trash.json", found.save.root / MANIFEST]
+    return now - youngest(found.removed, inside, now) > TRASH_KEPT_S

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 from quicksand.host.paths import Paths
+
+LINKS = re.compile(r"[0-9a-f]{16}")
+"""The names of the links."""
 
 
 def workspaces_dir(places: Paths) -> Path:

@@ -23,7 +23,8 @@ from typing import Any
 from quicksand.errors import ImageError
 from quicksand.host.files import JSON_MAX, map_os_errors, read_json, write_json
 from quicksand.host.paths import Paths, make_private_dir
-from quicksand.saves.manifest import MANIFEST, OVERLAYS, require_file
+from quicksand.host.regular import open_file
+from quicksand.saves.manifest import MANIFEST, OVERLAYS
 
 IMPORTED = "imported.json"
 """The file that marks a save which came in a bundle."""
@@ -103,7 +104,7 @@ def _mark(files: Path, place: Path, places: Paths) -> Path:
 
 def _manifest_digest(files: Path) -> str:
     if files.is_dir():
-        with require_file(files / MANIFEST).open("rb") as file:
+        with open_file(files / MANIFEST, os.O_NOFOLLOW) as file:
             text = file.read(JSON_MAX + 1)
     else:
         from quicksand.saves.trailer import read_metadata

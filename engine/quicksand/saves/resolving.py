@@ -13,6 +13,7 @@ from typing import Any
 
 from quicksand.config import SandboxConfig
 from quicksand.errors import SaveNotFoundError
+from quicksand.host.home import expand
 from quicksand.host.paths import Paths
 from quicksand.images.resolve import ImageResolver, is_file
 from quicksand.machine_options import MachineOption, options_of
@@ -75,7 +76,7 @@ def find_meaning(name: str, paths: Paths, workspace: Path | None = None) -> Mean
 
 
 def _meaning_of_path(name: str, paths: Paths) -> Meaning:
-    save = find_portable(Path(name).expanduser().absolute())
+    save = find_portable(expand(name).absolute())
     if save is None:
         try:
             save = find_save(name, paths)

@@ -8,7 +8,7 @@ from pathlib import Path
 from quicksand.config import check_disk_size
 from quicksand.errors import ImageError, ImageNotFound, SaveError
 from quicksand.host.arch import Architecture
-from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.files import map_os_errors, sync_dir, write_word
 from quicksand.host.paths import Paths
 from quicksand.host.sharing import copy_sparse, share_file
 from quicksand.images.overlay import create_overlay
@@ -174,5 +174,5 @@ def _adopt_one(root: Path, manifest: SaveManifest, place: SandboxDir) -> list[st
         ids.append(known[number].id)
         share_file(path, place.layer(ids[-1]))
         if not root.is_file():  # a snapshot file has metadata behind the disk, so another digest
-            place.digest(ids[-1]).write_text(f"{known[number].sha256}\n", encoding="ascii")
+            write_word(place.digest(ids[-1]), f"{known[number].sha256}\n")
     return ids

@@ -19,8 +19,9 @@ from typing import Any
 from quicksand.agent.session import Ask
 from quicksand.errors import ConfigError, ImageError, PathError, QuicksandError
 from quicksand.host.arch import Architecture
-from quicksand.host.files import map_os_errors, sync_dir, write_json
+from quicksand.host.files import map_os_errors, sync_dir, write_json, write_word
 from quicksand.host.paths import Paths
+from quicksand.host.regular import open_regular, read_word
 from quicksand.host.sharing import copy_open_file, link_file
 from quicksand.host.space import check_space
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
@@ -330,9 +331,9 @@ def _take_hold(history: History, frozen: _Frozen, made: Path) -> None:
         path = history.place.layer(layer)
         with map_os_errors(path):
             if not link_file(path, made / OVERLAYS / f"{number}.qcow2"):
-                frozen.descriptors[layer] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                frozen.descriptors[layer] = open_regular(path)
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            digest = history.place.digest(layer).read_text("ascii").strip()
+            digest = read_word(history.place.digest(layer)).strip()
             if is_sha256(digest):  # a crash may have left a part of one
                 frozen.digests[layer] = digest
 
@@ -401,7 +402,7 @@ def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Pat
 def _seal(path: Path) -> str:
     """Sync a layer and return its SHA-256."""
     with map_os_errors(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
         try:
             os.fsync(descriptor)
         finally:
@@ -414,7 +415,7 @@ def _remember(history: History, layer: str, digest: str) -> None:
     ignored."""
     if history.place.layer(layer).exists():
         with contextlib.suppress(OSError):
-            history.place.digest(layer).write_text(f"{digest}\n", encoding="ascii")
+            write_word(history.place.digest(layer), f"{digest}\n")
 
 
 def _publish(

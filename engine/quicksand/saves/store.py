@@ -26,11 +26,12 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from quicksand.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
+from quicksand.host.ageing import confirm
 from quicksand.host.files import (
     exchange,
     lock_within,
@@ -166,7 +167,7 @@ class SaveStore:
             self._recover_all()
         with staging(self.house, prefix=MAKING, gate=self._locked) as made:
             with map_os_errors(made):
-                (made / OVERLAYS).mkdir()
+                (made / OVERLAYS).mkdir(mode=0o700)
             yield made
 
     def publish(self, made: Path, name: str, *, replace: bool) -> Save:
@@ -256,7 +257,7 @@ class SaveStore:
 
     def _to_trash(self, root: Path, name: str) -> Trashed:
         entry = make_private_dir(self.house / TRASH) / secrets.token_hex(6)
-        about = {"name": name, "removed": time.time(), "save": _is_save(root)}
+        about = {"id": entry.name, "name": name, "removed": time.time(), "save": _is_save(root)}
         try:
             with map_os_errors(entry):
                 make_marked(entry)
@@ -325,6 +326,13 @@ class SaveStore:
                 sync_dir(self.root)
             _remove_tree(found.root)
         return load_save(target)
+
+    def confirm(self, overdue: Collection[str], now: float) -> builtins.list[str]:
+        """Those of the ``overdue`` entries of the trash that were found so a day before ``now``
+        already (host/ageing.py)."""
+        if not self._entries():
+            return []
+        return confirm(self.house / TRASH, overdue, now)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:
         """Remove the entries with these ids for good. Raises HostError, SaveError."""

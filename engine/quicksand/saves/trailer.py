@@ -17,7 +17,6 @@ import contextlib
 import json
 import math
 import os
-import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 
 from quicksand.errors import ConfigError, ImageError
 from quicksand.host.files import map_os_errors, write_json
+from quicksand.host.regular import open_file, open_regular
 from quicksand.images.qcow2 import check_qcow2, is_used
 
 MAGIC = b"QSNDMETA"
@@ -57,7 +57,7 @@ def write_metadata(path: Path, value: Mapping[str, Any]) -> None:
     beside = sidecar(path)
     was_beside = beside.exists()
     with map_os_errors(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDWR)
     try:
         found = _find(descriptor, path)
         end = os.fstat(descriptor).st_size if found is None else found[0]
@@ -83,7 +83,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of the qcow2 file ``path``. Raises ImageError saying what is wrong."""
     check_qcow2(path, allow_backing=True)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from error
     try:
@@ -123,14 +123,8 @@ def _find(descriptor: int, path: Path) -> tuple[int, bytes] | None:
 def _read_sidecar(path: Path) -> tuple[Path, bytes]:
     beside = sidecar(path)
     try:
-        # O_NONBLOCK: opening a FIFO would wait for a writer.
-        descriptor = os.open(beside, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ImageError(f"{beside} is no file")
-            text = os.pread(descriptor, _TEXT_MAX + 1, 0)
-        finally:
-            os.close(descriptor)
+        with open_file(beside) as file:
+            text = file.read(_TEXT_MAX + 1)
     except FileNotFoundError as error:
         raise ImageError(
             f"{path} has no metadata of a snapshot, and there is no {beside.name} beside it",

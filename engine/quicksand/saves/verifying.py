@@ -16,6 +16,7 @@ from pathlib import Path
 
 from quicksand.errors import ImageError, QuicksandError, SaveError
 from quicksand.host.paths import Paths
+from quicksand.host.regular import open_regular
 from quicksand.host.threads import Stopped, in_stoppable_thread
 from quicksand.images.resolve import ResolvedImage
 from quicksand.images.store import ImageStore
@@ -146,8 +147,7 @@ class Verifier:
     def _hash(self, path: Path, size: int | None) -> str:
         digest, buffer = hashlib.sha256(), memoryview(bytearray(CHUNK))
         left = sys.maxsize if size is None else size
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123
+        with open(open_regular(path, os.O_NOFOLLOW), "rb", buffering=0) as file:  # noqa: PTH123
             while count := file.readinto(buffer[:left]):
                 digest.update(buffer[:count])
                 self._count(count)

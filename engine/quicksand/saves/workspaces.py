@@ -12,7 +12,7 @@ from pathlib import Path
 from quicksand.errors import QuicksandError
 from quicksand.host.paths import Paths, make_private_dir
 from quicksand.saves.finding import all_stores, store_at
-from quicksand.saves.links import link_of, workspaces_dir
+from quicksand.saves.links import LINKS, link_of, workspaces_dir
 from quicksand.saves.store import SaveStore
 
 
@@ -27,7 +27,7 @@ def remember(root: Path, places: Paths) -> None:
             return
         make_private_dir(directory)
         for other in directory.iterdir():
-            if other.is_symlink() and not other.exists():
+            if LINKS.fullmatch(other.name) and other.is_symlink() and not other.exists():
                 other.unlink()
         link.symlink_to(root)
 

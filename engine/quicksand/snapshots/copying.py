@@ -26,6 +26,8 @@ from pathlib import Path
 
 from quicksand.errors import MachineError
 from quicksand.host.buffers import new_buffer
+from quicksand.host.files import write_word
+from quicksand.host.regular import read_word
 from quicksand.host.threads import in_stoppable_thread
 from quicksand.snapshots.differences import address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
@@ -96,7 +98,7 @@ class Copier:
 
     def _read_mark(self) -> list[str]:
         try:
-            return self._mark.read_text(encoding="ascii").split(" ")
+            return read_word(self._mark).split(" ")
         except (OSError, ValueError):
             return []
 
@@ -192,9 +194,9 @@ def track_from(node: str, ram: GuestRam, mark: Path, run: str) -> None:
 
 
 def _write_mark(mark: Path, run: str, node: str, level: Level) -> None:
-    # A torn mark names no checkpoint, and a missing one costs only time.
+    # A missing mark costs only time.
     with contextlib.suppress(OSError):
-        mark.write_text(f"{run} {node} {level.name}", encoding="ascii")
+        write_word(mark, f"{run} {node} {level.name}")
 
 
 class Copied:

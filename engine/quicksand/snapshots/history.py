@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import errno
 import os
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from quicksand.errors import HistoryError
 from quicksand.host.files import (
@@ -26,7 +26,8 @@ from quicksand.host.files import (
     try_lock,
     write_json,
 )
-from quicksand.host.removal import MARK, remove
+from quicksand.host.listing import TEMPORARY, own_files
+from quicksand.host.removal import remove
 from quicksand.layout import SandboxDir
 from quicksand.snapshots.pages import TICK_NS
 from quicksand.snapshots.records import Head, Node, is_id
@@ -40,8 +41,14 @@ LAYER_FILES = ("qcow2", "json", "sha256")
 LOCK_WAIT_S = 30.0
 LOCK_POLL_S = 0.01
 
-_LASTING = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EACCES}
+_LASTING = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EINVAL}
 """Read errors that do not go away by themselves."""
+
+_HEAD_LEFT = re.compile(rf"\.head\.json{TEMPORARY}")
+_NODE_LEFT = re.compile(rf"\.node\.json{TEMPORARY}")
+_OF_A_LAYER_OR_MEMORY = re.compile(r"\.?[0-9a-f]{8,64}(?:\.[0-9a-z]+)+")
+"""Files in ``layers`` and ``memory``: an id or a digest with its suffix; while it is made, with a
+dot before it and perhaps random digits at either end."""
 
 
 class History:
@@ -297,9 +304,11 @@ class History:
     def _remove_temporaries(self) -> None:
         """Remove what `write_json` leaves when it is killed. Writers hold the history's lock, so
         none of these files is still being written."""
-        for pattern in (f".{self.place.head.name}.*", "checkpoints/*/.node.json.*"):
-            for path in self.place.root.glob(pattern):
-                path.unlink(missing_ok=True)
+        left = own_files(self.place.root, _HEAD_LEFT)
+        for id_ in self._ids():
+            left += own_files(self.place.checkpoints / id_, _NODE_LEFT)
+        for path in left:
+            path.unlink(missing_ok=True)
 
     def set_head_aside(self) -> None:
         """Rename a head that cannot be read to head.json.broken. It and all layers are kept, so
@@ -351,9 +360,9 @@ def _name_at(place: SandboxDir) -> str:
         return "NAME"
 
 
-def _remove_others(directory: Any, kept: set[str]) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        for path in directory.iterdir():
-            # A directory of its own for memory has our mark, without which it is never removed.
-            if path.name not in kept and path.name != MARK:
-                path.unlink(missing_ok=True)
+def _remove_others(directory: Path, kept: set[str]) -> None:
+    # The directory for memory may be in another place, by a link that we have made.
+    real = directory.readlink() if directory.is_symlink() else directory
+    for path in own_files(real, _OF_A_LAYER_OR_MEMORY):
+        if path.name not in kept:
+            path.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from typing import Protocol
 from quicksand.errors import HistoryError
 from quicksand.host.checksum import crc32
 from quicksand.host.files import data_extents, map_os_errors
+from quicksand.host.regular import open_regular
 from quicksand.host.sharing import share_blocks
 from quicksand.snapshots.differences import Comparer, address_of, stretches
 from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, join_runs
@@ -185,7 +186,7 @@ class _Filling:
         if self._content.base is not None:
             path, _ = self._content.base
             with map_os_errors(path):
-                self._source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._source = open_regular(path)
             self._shared = share_blocks(self._steps.descriptor, self._source)
         return self
 
@@ -254,7 +255,7 @@ def seal_image(path: Path, verified: Verified | None = None) -> File:
     Raises PathError, DiskSpaceError.
     """
     with map_os_errors(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDWR)
         try:
             found = os.fstat(descriptor)
             if found.st_nlink == 1:
@@ -271,7 +272,7 @@ def seal_image(path: Path, verified: Verified | None = None) -> File:
 def identify_image(path: Path) -> File:
     """The checksums of an image as it is now. Raises PathError."""
     with map_os_errors(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
         try:
             return _identify(path.name, descriptor)
         finally:
@@ -281,7 +282,7 @@ def identify_image(path: Path) -> File:
 def image_extents(path: Path) -> list[tuple[int, int]]:
     """Where an image has data: (start, end) in bytes. Raises HistoryError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
         try:
             return list(data_extents(descriptor, os.fstat(descriptor).st_size))
         finally:

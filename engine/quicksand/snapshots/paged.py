@@ -18,6 +18,7 @@ from typing import Any
 
 from quicksand.errors import MachineError
 from quicksand.host.files import map_os_errors
+from quicksand.host.regular import open_regular, read_file
 from quicksand.host.space import check_space
 from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
@@ -138,7 +139,7 @@ class PagesCapture(Capture):
         """Write the device state again, synced and with checksums."""
         path = self.directory / "devices"
         with map_os_errors(path):
-            data = path.read_bytes()
+            data = read_file(path)
             path.unlink()
         return write_file(path, iter([data]))
 
@@ -260,7 +261,7 @@ async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
     assert file is not None, "a checkpoint of this tier has its devices in a file"
     path = place.checkpoints / node.id / "devices"
     await asyncio.to_thread(lambda: MappedFile(path, file).close())
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = open_regular(path)
     try:
         await monitor.pass_descriptor(descriptor, "state")
     finally:

@@ -27,6 +27,7 @@ from pathlib import Path
 from quicksand.errors import HistoryError
 from quicksand.host.checksum import crc32
 from quicksand.host.files import data_extents, map_os_errors
+from quicksand.host.regular import create, open_file
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
@@ -205,10 +206,9 @@ def write_file(
     crcs: list[int] = []
     size = filled = crc = 0
     with map_os_errors(path):
-        opened = path.open("xb", buffering=0)
+        opened = create(path, buffering=0)
     try:
         with map_os_errors(path), opened as file:
-            path.chmod(0o600)
             for piece in pieces:
                 data = memoryview(piece).cast("B")
                 while data:
@@ -296,7 +296,7 @@ class MappedFile:
         self._map: mmap.mmap | None = None
         self.data = memoryview(b"")
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != expected.size:
                     raise HistoryError(

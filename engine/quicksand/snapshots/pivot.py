@@ -13,6 +13,7 @@ from typing import Any
 
 from quicksand.errors import HistoryError, MachineError, QuicksandError, StateError
 from quicksand.host.files import map_os_errors
+from quicksand.host.regular import open_regular
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.layout import layer_name
 from quicksand.qemu.qmp import Monitor
@@ -101,7 +102,7 @@ class Pivot:
         # What is flushed now need not be flushed in the pause.
         top = place.layer(self.before.top)
         with map_os_errors(top):
-            descriptor = os.open(top, os.O_RDONLY)
+            descriptor = open_regular(top)
             try:
                 os.fdatasync(descriptor)
             finally:

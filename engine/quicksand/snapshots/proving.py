@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 from quicksand.host import injection
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.qemu.keeper_parts.launch import launch
 from quicksand.snapshots import userfault
 
@@ -62,4 +63,5 @@ def _try_with_program() -> None:
 
 
 if __name__ == "__main__":
+    no_core_files()
     print(_try())  # noqa: T201 - its parent reads it

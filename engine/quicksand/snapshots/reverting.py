@@ -19,6 +19,7 @@ from quicksand.host.space import check_space
 from quicksand.host.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.layout import sandbox_dir
 from quicksand.planning import gather_parts
+from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.qmp import human
 from quicksand.registry import Registry
@@ -219,6 +220,7 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     for rule in _rules(live):
         with contextlib.suppress(QuicksandError):
             await human(live.monitor, f"hostfwd_add net0 {rule}")
+    await asyncio.to_thread(widen_backlogs, live.run.qemu_pid, live.run.forwarded)
     if live.run.vnc_port is not None:
         with contextlib.suppress(QuicksandError):
             await listen(live.monitor, live.machine, live.run.vnc_port)

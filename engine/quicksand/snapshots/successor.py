@@ -19,6 +19,7 @@ from quicksand.host.threads import in_thread_to_the_end, to_the_end
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
 from quicksand.planning import Parts, Ports, make_run_state, plan_machine
+from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules, plan
 from quicksand.qemu.process import Listeners
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human
@@ -31,9 +32,10 @@ from quicksand.snapshots.taking import Live
 from quicksand.snapshots.tiers import way_of
 from quicksand.stopping import end_strays
 
-FIRST_DESCRIPTOR = 300
-"""The first number for descriptors passed to a QEMU that the keeper launches: higher than any that
-the keeper itself has open."""
+FIRST_DESCRIPTOR = 128
+"""The first number for descriptors passed to a QEMU that the keeper launches: usually higher than
+any that the keeper itself has open, and so low that all are below 256, which is as many as a
+process of macOS may have open (`ulimit -n`)."""
 
 
 class Successor:
@@ -141,7 +143,7 @@ class Successor:
             if devices:
                 machine_devices.note(made, devices)
             if self._node.shares:
-                made.past_shares.touch()
+                made.past_shares.touch(mode=0o600)
             numbers = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(listeners.descriptors))
             listeners.renumber(numbers)
             binaries = parts.binaries
@@ -171,7 +173,7 @@ class Successor:
         MountError."""
         found = machine_devices.read(self._live.machine)
         for device in found:
-            ninep.require_there(device.mount)
+            ninep.require_there(device)
         return [replace(device, mounted=False) for device in found]
 
     async def _connect(self) -> Session:
@@ -221,6 +223,7 @@ class Successor:
             http_port=live.run.http_port,
             vnc_port=live.run.vnc_port,
         )
+        await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
         publish_state(self._directory, run)
         await in_thread_to_the_end(self._reserved.put)
         try:

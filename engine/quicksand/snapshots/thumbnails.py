@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.display.picture import Format, write_picture
 from quicksand.display.screen import take_picture
 from quicksand.errors import HistoryError, QuicksandError
+from quicksand.host.regular import NotAFileError, open_regular
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, SandboxDir
 
@@ -61,14 +61,15 @@ def read_thumbnail(place: SandboxDir, checkpoint: str) -> bytes | None:
     if it is there but cannot be read."""
     path = place.screen(checkpoint)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
+    except NotAFileError as error:
+        raise HistoryError(f"{path} is no picture that quicksand wrote") from error
     except OSError as error:
         raise HistoryError(f"the picture {path} cannot be read: {error.strerror}") from error
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > BYTES_MAX:
+        if os.fstat(descriptor).st_size > BYTES_MAX:
             raise HistoryError(f"{path} is no picture that quicksand wrote")
         return os.read(descriptor, BYTES_MAX)
     except OSError as error:

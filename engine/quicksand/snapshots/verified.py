@@ -11,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import zlib
 from pathlib import Path
 
 from quicksand.errors import HostError
 from quicksand.host.boot import boot_id
+from quicksand.host.listing import ANY_ID, own_directories, own_files
 from quicksand.host.paths import make_private_dir, paths
-from quicksand.host.removal import MARK, make_marked, remove
+from quicksand.host.removal import make_marked, remove
 from quicksand.snapshots.records import File
 
 ENTRIES_MAX = 4096
@@ -26,6 +28,8 @@ ENTRIES_MAX = 4096
 COUNTED_EVERY = 64
 """One in so many new marks has them counted: each file of each checkpoint gets a mark, and to count
 thousands takes milliseconds."""
+
+NAMES = re.compile(r"[0-9a-f]+(?:-[0-9a-f]+){4}")
 
 LAYOUT = "2"
 """Part of the directory's name. Directories of earlier versions can have lost their proof that they
@@ -77,7 +81,7 @@ class Verified:
 
     def _begin(self) -> None:
         """Make the directory, and remove those of other boots."""
-        for other in make_private_dir(self._root).iterdir():
+        for other in own_directories(make_private_dir(self._root), ANY_ID):
             if other != self._directory:
                 with contextlib.suppress(OSError):
                     remove(other)
@@ -88,6 +92,5 @@ class Verified:
         """Drop all marks if there are too many. The directory stays: others write to it."""
         names = os.listdir(self._directory)  # noqa: PTH208 - paths of thousands take long
         if len(names) > ENTRIES_MAX:
-            for name in names:
-                if name != MARK:
-                    (self._directory / name).unlink(missing_ok=True)
+            for path in own_files(self._directory, NAMES):
+                path.unlink(missing_ok=True)

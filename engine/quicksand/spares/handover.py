@@ -13,11 +13,13 @@ from quicksand.agent.link import AgentLink
 from quicksand.boot_timing import Stopwatch
 from quicksand.config import PortForward
 from quicksand.errors import QuicksandError
+from quicksand.guest_network import network_notices
 from quicksand.host.threads import to_the_end
 from quicksand.layout import runtime_dir, sandbox_dir
 from quicksand.live_machine import LiveMachine, why_gone
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.planning import Parts, hostname, pick_ports
+from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.qmp import Monitor, human
 from quicksand.registry import Registry, publish_state
@@ -110,6 +112,7 @@ async def _hand_over(
         async with asyncio.timeout(LIMIT_S):
             for rule in forward_rules(run.forwards, None):
                 await human(monitor, f"hostfwd_add net0 {rule}")
+            await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
             if size := growth(spare, record):
                 await monitor.execute("block_resize", **{"node-name": "disk"}, size=size)
             watch.lap("launch_process_s")
@@ -133,5 +136,5 @@ async def _hand_over(
         process=claimed.process,
         link=link,
         image=parts.image,
-        notices=mounts.notices,
+        notices=(*mounts.notices, *network_notices(record.config.network_mode)),
     )

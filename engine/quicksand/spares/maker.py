@@ -10,6 +10,7 @@ import sys
 
 from quicksand.errors import QuicksandError
 from quicksand.host.paths import paths
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
 from quicksand.spares.stock import expect, restock
@@ -29,4 +30,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    no_core_files()
     sys.exit(main())

@@ -14,6 +14,8 @@ from dataclasses import replace
 from quicksand import execution
 from quicksand.agent.session import Session
 from quicksand.errors import MachineError, StateError
+from quicksand.guest_clock import read_clock
+from quicksand.guest_fitness import require_fit
 from quicksand.host.files import write_json
 from quicksand.host.memory import OVERHEAD
 from quicksand.host.threads import in_thread_to_the_end, to_the_end
@@ -163,7 +165,9 @@ async def _rehearse(registry: Registry, machine: LiveMachine) -> int:
             session = await link.dial(current, port)
             await resume(session, machine.run.token, monitor, patience=HELLO_S)
             await renew(session, {"hostname": hostname(machine.record.name)}, {})
+        clock = await read_clock(session)
         await _run_first(session)
+        await require_fit(session, clock, machine.record.config.network_mode, window_s=0.0)
         await monitor.execute("stop")
     finally:
         link.close()

@@ -9,7 +9,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.errors import AgentError, ConfigError, NoDisplayError, StateError
+from quicksand.errors import (
+    AgentError,
+    ConfigError,
+    NoDisplayError,
+    QuicksandError,
+    StateError,
+)
+from quicksand.host.regular import read_word
 from quicksand.host.threads import in_thread_to_the_end
 from quicksand.layout import MachineDir, runtime_dir
 from quicksand.vm.life import Life
@@ -79,7 +86,7 @@ class Display:
         if self.vnc_port() is None:
             return None
         with contextlib.suppress(OSError):
-            return self.machine().vnc_password.read_text("ascii")
+            return read_word(self.machine().vnc_password)
         return None
 
     # The screen
@@ -151,7 +158,11 @@ class Display:
                 raise ConfigError("a text is not waited for in a region")
             self._refuse_paused("its guest tells nothing")
             await wait_for_text(
-                sought, timeout_s=timeout_s, is_driven=driven, find_texts=self._find_texts
+                sought,
+                timeout_s=timeout_s,
+                is_driven=driven,
+                has_driver=self._has_driver,
+                find_texts=self._find_texts,
             )
             return
         async with self.connect() as client:
@@ -162,7 +173,19 @@ class Display:
                 quiet_s=quiet_s,
                 region=region,
                 is_driven=driven,
+                has_driver=self._has_driver,
             )
+
+    async def _has_driver(self) -> bool | None:
+        """Whether the guest has the screen's driver; None if it does not tell."""
+        from quicksand.display.in_guest import ANSWER_S, has_driver
+
+        if self._is_paused:
+            return None
+        with contextlib.suppress(QuicksandError, TimeoutError):
+            async with asyncio.timeout(2 * ANSWER_S):
+                return await has_driver(await self._life.session())
+        return None
 
     async def _find_texts(self) -> list[str] | None:
         from quicksand.display.in_guest import find_texts

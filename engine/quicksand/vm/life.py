@@ -339,6 +339,11 @@ class Life:
         self.run = machine.run
         self.timing = machine.timing
         self.notices = machine.notices
+        if self.registry.expired:
+            names = ", ".join(self.registry.expired)
+            told = f"a week in the trash has passed for {names}: gone for good"
+            self.notices = (*self.notices, told)
+            self.registry.expired = ()
 
     # While it runs
 
@@ -368,6 +373,10 @@ class Life:
             await monitor.close()
         self.run = replace(run, paused=paused)
         publish_state(machine, self.run)
+        if not paused and self._link is not None:
+            from quicksand.waking import set_clock_soon
+
+            await set_clock_soon(self._link)
 
     def look_again(self) -> None:
         """Read the state again after another QEMU has taken over; requests go to the new one's

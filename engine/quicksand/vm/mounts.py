@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.errors import ConfigError, MountError, QuicksandError, StateError
-from quicksand.layout import MachineDir, runtime_dir
+from quicksand.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
+from quicksand.mounts.directories import Directories
+from quicksand.mounts.left_out import note_left_out, read_left_out
 from quicksand.mounts.mount import CIFS, NINEP, Mount
+from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import (
     MountTraffic,
     Share,
@@ -20,6 +23,7 @@ from quicksand.mounts.shares import (
     read_shares,
     traffic_of,
 )
+from quicksand.mounts.told import Written, read_told
 from quicksand.vm.guest import Guest
 from quicksand.vm.life import Life
 
@@ -36,8 +40,15 @@ class MountHandle:
     """False once its server has ended; the guest then sees errors there."""
     reason: str = ""
     """What its server last said when it ended; "" if it never has."""
+    is_seen: bool = True
+    """False if who asked the guest to mount it has ended since: only the guest knows whether it is
+    there."""
     traffic: MountTraffic | None = None
     """What it has carried since it was mounted; None for 9p, and if nobody counts."""
+    protect: bool = False
+    """Whether the guest cannot change what programs of the host run or obey (`Mount.protect`)."""
+    told: Sequence[Written] = ()
+    """What the guest wrote of that, the last first."""
 
 
 class Mounts:
@@ -50,17 +61,30 @@ class Mounts:
     def _machine(self) -> MachineDir:
         return runtime_dir(self._life.registry.paths, self._life.id).current()
 
+    def _place(self) -> SandboxDir:
+        return sandbox_dir(self._life.registry.paths, self._life.id)
+
+    def _directories(self) -> Directories:
+        return Directories(self._place().mounted, self._life.registry.paths)
+
     def list(self) -> Sequence[MountHandle]:
         machine = self._machine()
         served = [
             replace(
-                _handle_of(share.mount, share.is_served),
+                _handle_of(share.mount, share.is_served, is_seen=share.mounter is None),
                 reason=last_words(machine, share.number),
                 traffic=traffic_of(machine, share.number) if share.is_served else None,
+                told=read_told(machine, share.number),
             )
             for share in read_shares(machine)
+            if not _is_under_way(share.mounter)
         ]
-        return [*served, *(_handle_of(mount) for mount in machine_devices.mounted(machine))]
+        devices = [
+            _handle_of(device.mount, is_seen=device.mounter is None)
+            for device in machine_devices.read(machine)
+            if device.mounted and not _is_under_way(device.mounter)
+        ]
+        return [*served, *devices]
 
     async def add(self, mount: Mount) -> MountHandle:
         record = self._life.require_record()
@@ -72,9 +96,9 @@ class Mounts:
                 hint="mount it without `9p`, or make a sandbox with it: `run -v HOST:GUEST:9p`",
             )
         mounting.check_possible(record.config)
-        places = self._life.registry.paths
         async with self._life.registry.history(self._life.id).locked():
-            share = await mounting.add_mount(self._machine(), mount, places, self._guest.request)
+            known = await asyncio.to_thread(self._directories().choose, mount)
+            share = await mounting.add_mount(self._machine(), mount, known, self._guest.request)
         return _handle_of(share.mount, share.is_served)
 
     async def remove(self, guest: str, *, force: bool) -> None:
@@ -140,35 +164,45 @@ class Mounts:
         AgentError."""
         if not mounts and not is_past:
             return
-        places = self._life.registry.paths
+        directories = self._directories()
         async with self._life.registry.history(self._life.id).locked():
             machine = self._machine()
             stale = await mounting.find_stale(machine, self._guest.request) if is_past else set()
-            failed: list[str] = []
+            failed: dict[str, str] = {}
             for mount in mounts:
                 try:
                     if mount.type == NINEP:
                         await ninep.mount_all(machine, [mount], self._guest.request)
                     else:
+                        known = await asyncio.to_thread(directories.check, mount)
                         await mounting.add_mount(
-                            machine, mount, places, self._guest.request, avoid=stale
+                            machine, mount, known, self._guest.request, avoid=stale
                         )
                 except QuicksandError as error:
-                    failed.append(str(error))
+                    failed[mount.guest] = str(error)
             await mounting.detach_stale(machine, stale, self._guest.request)
             machine.past_shares.unlink(missing_ok=True)
+            if failed:
+                left_out = await asyncio.to_thread(read_left_out, self._place())
+                await asyncio.to_thread(note_left_out, self._place(), left_out | failed)
         if failed:
             raise MountError(
-                f"{what}, but not every mount is there again: {'; '.join(failed)}",
+                f"{what}, but not every mount is there again: {'; '.join(failed.values())}",
                 hint="`quicksand-tui mount` mounts it again",
             )
 
 
-def _handle_of(mount: Mount, is_served: bool = True) -> MountHandle:
+def _is_under_way(mounter: Mounter | None) -> bool:
+    return mounter is not None and mounter.is_at_it
+
+
+def _handle_of(mount: Mount, is_served: bool = True, *, is_seen: bool = True) -> MountHandle:
     return MountHandle(
         host=mount.host,
         guest=mount.guest,
         readonly=mount.readonly,
         type=mount.type,
+        protect=mount.protect,
         is_served=is_served,
+        is_seen=is_seen,
     )

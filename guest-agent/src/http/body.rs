@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::{self, Body};
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -84,6 +86,15 @@ impl IntoResponse for Error {
         let body = json!({"detail": self.to_string(), "code": self.code()});
         (status, Reply(body)).into_response()
     }
+}
+
+/// The variable part of a path.
+pub type Name = std::result::Result<Path<String>, PathRejection>;
+
+/// Fails with `BadRequest` for a name that is not UTF-8.
+pub fn readable(name: Name) -> Result<String> {
+    let Path(name) = name.map_err(|error| Error::BadRequest(format!("path: {}", error.body_text())))?;
+    Ok(name)
 }
 
 /// Reads the parameters of a method: a JSON object, or an empty body. Fails with `BadRequest` for

@@ -50,7 +50,7 @@ async fn run_collected(agent: &Arc<Agent>, params: &Params, closed: &Closed) -> 
         channel: &channel,
         closed: Some(closed),
     };
-    exec::collect(agent, command, params.opt_str("stdin")?, ties).await
+    exec::collect(agent, command, params.opt_bytes("stdin")?, ties).await
 }
 
 /// Runs a command and streams its output. Replies with an error only if the command cannot be

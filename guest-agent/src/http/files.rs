@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::body::{Chunks, QUEUE, Reply};
 use crate::agent::Agent;
+use crate::base64;
 use crate::blocking::{self, OffRuntime};
 use crate::error::{Error, Result};
 use crate::file_reader::FileReader;
@@ -20,7 +21,7 @@ use crate::file_writer::{FileWriter, WriteRequest};
 use crate::params::Params;
 
 const CHUNK: usize = 64 * 1024;
-const NUMBERS: [&str; 3] = ["offset", "length", "mode"];
+const NUMBERS: [&str; 4] = ["offset", "length", "mode", "mtime_ns"];
 const FLAGS: [&str; 3] = ["parents", "append", "exclusive"];
 
 /// Sends the contents of a file as they are.
@@ -83,7 +84,14 @@ fn parse_query(query: Option<String>) -> Result<Params> {
     let mut params = Map::new();
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (key, value) = (percent_decode(key)?, percent_decode(value)?);
+        let key = text(percent_decode(key)?, key)?;
+        let bytes = percent_decode(value)?;
+        // What is not UTF-8 can only be a name; the parameters take its bytes by this name.
+        if std::str::from_utf8(&bytes).is_err() {
+            params.insert(format!("{key}_b64"), base64::encode(&bytes).into());
+            continue;
+        }
+        let value = text(bytes, value)?;
         let value = if NUMBERS.contains(&key.as_str()) {
             parse_number(&value).map(Value::from)
         } else if FLAGS.contains(&key.as_str()) {
@@ -113,8 +121,12 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-fn percent_decode(text: &str) -> Result<String> {
-    let bad = || Error::BadRequest(format!("query: {text:?} is not encoded UTF-8"));
+fn text(bytes: Vec<u8>, coded: &str) -> Result<String> {
+    String::from_utf8(bytes).map_err(|_| Error::BadRequest(format!("query: {coded:?} is not UTF-8")))
+}
+
+fn percent_decode(text: &str) -> Result<Vec<u8>> {
+    let bad = || Error::BadRequest(format!("query: {text:?} has a % without two digits"));
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -128,7 +140,7 @@ fn percent_decode(text: &str) -> Result<String> {
             byte => byte,
         });
     }
-    String::from_utf8(bytes).map_err(|_| bad())
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -143,5 +155,11 @@ mod tests {
         assert!(params.flag("append", false).unwrap());
         assert!(parse_query(Some("path=%f".into())).is_err());
         assert!(parse_query(Some("mode=rw".into())).is_err());
+        let params = parse_query(Some("path=/tmp/%ff%C3%A9".into())).unwrap();
+        assert_eq!(
+            params.path("path").unwrap().as_os_str().as_encoded_bytes(),
+            b"/tmp/\xff\xc3\xa9"
+        );
+        assert!(parse_query(Some("%ff=x".into())).is_err());
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ use crate::channel::{CANCEL_GRACE, Channel, Stop};
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::{methods, signals};
-use body::Reply;
+use body::{Name, Reply};
 
 /// Serves until the process ends. Fails when the address cannot be bound.
 pub async fn serve(agent: Arc<Agent>, address: SocketAddr) -> io::Result<()> {
@@ -78,7 +78,8 @@ async fn authenticate(State(agent): State<Arc<Agent>>, body: Body) -> Result<Rep
     Ok(Reply(json!({"authenticated": true})))
 }
 
-async fn call(State(agent): State<Arc<Agent>>, Path(method): Path<String>, body: Body) -> Result<Reply> {
+async fn call(State(agent): State<Arc<Agent>>, method: Name, body: Body) -> Result<Reply> {
+    let method = body::readable(method)?;
     let params = body::params(body).await?;
     let reply = match method.as_str() {
         "stdin" => push_input(&agent, &params).await?,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::body::{Events, QUEUE, Reply, whole};
+use super::body::{Events, Name, QUEUE, Reply, readable, whole};
 use crate::agent::Agent;
 use crate::base64;
 use crate::error::{Error, Result};
@@ -22,11 +22,8 @@ const INPUT_LIMIT: usize = 1 << 20;
 
 /// Streams the output of a terminal, beginning with the last `replay` bytes. Fails with `NotFound`
 /// when there is no such terminal.
-pub async fn output(
-    State(agent): State<Arc<Agent>>,
-    Path(session): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Events> {
+pub async fn output(State(agent): State<Arc<Agent>>, session: Name, RawQuery(query): RawQuery) -> Result<Events> {
+    let session = readable(session)?;
     let pty = agent.ptys.find(&session)?;
     let replay = match query.as_deref().and_then(|query| query.strip_prefix("replay=")) {
         Some(text) => text.parse().map_err(|_| wrong("replay", "must be a number of bytes"))?,
@@ -77,7 +74,8 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
 
 /// Writes the body to a terminal. Fails with `NotFound` when there is no such terminal or its
 /// program has ended.
-pub async fn input(State(agent): State<Arc<Agent>>, Path(session): Path<String>, body: Body) -> Result<Reply> {
+pub async fn input(State(agent): State<Arc<Agent>>, session: Name, body: Body) -> Result<Reply> {
+    let session = readable(session)?;
     let pty = agent.ptys.find(&session)?;
     let bytes = whole(body, "the input", INPUT_LIMIT).await?;
     tokio::select! {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::boot_times::BootTimes;
 use http_body_util::BodyExt;
+use std::os::unix::ffi::OsStrExt;
 use tower::ServiceExt;
 
 fn router(token: Option<&str>) -> Router {
@@ -121,6 +122,22 @@ async fn files_travel_as_raw_bytes() {
 }
 
 #[tokio::test]
+async fn bytes_that_are_no_text_name_files_commands_and_input() {
+    let app = router(Some("t"));
+    let path = std::env::temp_dir().join(format!("quicksand-bytes-{}", std::process::id()));
+    let name = format!("{}-%ff%C3%A9", path.display());
+    let uri = format!("/files?path={name}");
+    assert_eq!(ask(&app, "PUT", &uri, Some("t"), "old").await.0, 200);
+    let raw = [path.as_os_str().as_encoded_bytes(), b"-\xff\xc3\xa9"].concat();
+    let coded = crate::base64::encode;
+    let params = json!({"argv_b64": [coded(b"tee"), coded(&raw)], "stdin_b64": coded(b"\xfe")});
+    let (status, reply) = post_json(&app, "/execute", params).await;
+    assert_eq!((status, &reply["exit_code"]), (200, &json!(0)), "{reply}");
+    assert_eq!(ask(&app, "GET", &uri, Some("t"), "").await, (200, b"\xfe".to_vec()));
+    std::fs::remove_file(std::ffi::OsStr::from_bytes(&raw)).unwrap();
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_said_in_one_form() {
     let app = router(Some("t"));
     assert_eq!(ask(&app, "POST", "/execute", Some("t"), "{").await.0, 400);
@@ -133,6 +150,19 @@ async fn what_is_wrong_is_said_in_one_form() {
     );
     let (status, reply) = post_json(&app, "/shutdown", json!({})).await;
     assert_eq!((status, &reply["code"]), (503, &json!("unavailable")));
+    for body in [
+        r#"{"command": "\ud83d"}"#,
+        r#"{"command": "true", "env": {"\udcff": ""}}"#,
+    ] {
+        let (status, reply) = ask(&app, "POST", "/execute", Some("t"), body).await;
+        assert_eq!(status, 400);
+        assert_eq!(serde_json::from_slice::<Value>(&reply).unwrap()["code"], "bad_request");
+    }
+    for (method, path) in [("POST", "/%ff"), ("GET", "/pty/%ff"), ("POST", "/pty/%ff/input")] {
+        let (status, reply) = ask(&app, method, path, Some("t"), "").await;
+        assert_eq!(status, 400);
+        assert_eq!(serde_json::from_slice::<Value>(&reply).unwrap()["code"], "bad_request");
+    }
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     assert_eq!(ask(&app, "POST", "/info", Some("t"), deep).await.0, 400);
 }

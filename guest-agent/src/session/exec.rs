@@ -21,7 +21,7 @@ pub async fn execute(session: &Session, params: &Params, channel: &Channel) -> R
         channel,
         closed: Some(&session.closed),
     };
-    exec::collect(&session.agent, command, params.opt_str("stdin")?, ties).await
+    exec::collect(&session.agent, command, params.opt_bytes("stdin")?, ties).await
 }
 
 /// Runs a command and sends its output while it runs. A session with frames gets the reply first

@@ -12,12 +12,43 @@ use crate::params::{Params, wrong};
 
 use crate::file_reader::{Extents, FileReader, RECORD_HEADER};
 use crate::file_writer::{FileWriter, WriteRequest};
+use crate::sparse_writer::SparseWriter;
 use crate::wire::{self, DATA_HEADER, DATA_LIMIT, STDOUT};
 
 /// A file to be sent.
 enum Contents {
     Whole(OffRuntime<FileReader>),
     WithoutHoles(OffRuntime<Extents>),
+}
+
+/// A file that is received.
+enum Receiver {
+    Whole(FileWriter),
+    WithoutHoles(SparseWriter),
+}
+
+impl Receiver {
+    fn new(writer: FileWriter, is_sparse: bool) -> Self {
+        if is_sparse {
+            Self::WithoutHoles(SparseWriter::new(writer))
+        } else {
+            Self::Whole(writer)
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Whole(writer) => writer.write(bytes),
+            Self::WithoutHoles(writer) => writer.write(bytes),
+        }
+    }
+
+    fn commit(&mut self) -> Result<u64> {
+        match self {
+            Self::Whole(writer) => writer.commit(),
+            Self::WithoutHoles(writer) => writer.commit(),
+        }
+    }
 }
 
 impl Contents {
@@ -101,7 +132,12 @@ pub async fn write_from_client(session: &Arc<Session>, params: &Params, channel:
 
 async fn receive(session: &Session, params: &Params, channel: &Channel) -> Result<Value> {
     let request = WriteRequest::from_params(params)?;
-    let mut writer = OffRuntime::new(blocking::run(move || FileWriter::open(&request)).await?);
+    let is_sparse = params.flag("sparse", false)?;
+    if is_sparse && request.append {
+        return Err(wrong("sparse", "does not go with append"));
+    }
+    let open = move || FileWriter::open(&request).map(|writer| Receiver::new(writer, is_sparse));
+    let mut writer = OffRuntime::new(blocking::run(open).await?);
     loop {
         let bytes = tokio::select! {
             // Breaking the protocol ends the input as well, so its reason is looked at first.

@@ -1,9 +1,11 @@
 //! What the agent knows of one client: its rights, its channels, and the way to answer it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -51,25 +53,55 @@ pub struct Request {
     pub number: u32,
     pub method: String,
     pub params: Params,
+    /// Why it cannot be carried out, if it could not be read.
+    fault: Option<String>,
 }
 
 impl Request {
-    /// Fails when the frame is not a request. That ends the session, because what follows cannot be
-    /// trusted either.
+    /// A frame with an id is a request, which fails alone when it cannot be understood. This fails
+    /// when it is none. That ends the session, because what follows cannot be trusted either.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
+        Self::understand(bytes).or_else(|error| {
+            let Some(id) = find_id(bytes) else {
+                return Err(error);
+            };
+            Ok(Self {
+                number: channel_number(&id),
+                id,
+                method: String::new(),
+                params: Params::default(),
+                fault: Some(error.to_string()),
+            })
+        })
+    }
+
+    fn understand(bytes: &[u8]) -> Result<Self> {
         let not_json = |error| Error::BadRequest(format!("not a request: {error}"));
         let mut frame: Map<String, Value> = serde_json::from_slice(bytes).map_err(not_json)?;
         let id = frame.remove("id").unwrap_or(Value::Null);
         Ok(Self {
-            number: id.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+            number: channel_number(&id),
             id,
             method: match frame.remove("method") {
                 Some(Value::String(method)) => method,
                 _ => return Err(wrong("method", "is required")),
             },
             params: Params::new(frame.remove("params").unwrap_or(Value::Null))?,
+            fault: None,
         })
     }
+}
+
+/// The id of a request that is not understood as a whole. Its other values are skipped unread, so
+/// they may have texts, numbers and depths that mean nothing.
+fn find_id(bytes: &[u8]) -> Option<Value> {
+    let text = String::from_utf8_lossy(bytes);
+    let fields: HashMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
+    serde_json::from_str(fields.get("id")?.get()).ok()
+}
+
+fn channel_number(id: &Value) -> u32 {
+    id.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0)
 }
 
 impl Session {
@@ -137,7 +169,7 @@ impl Session {
         let is_off = sys::unix_ns().abs_diff(unix_ns) > CLOCK_TOLERANCE_NS as u64;
         if is_off && self.agent.owns_machine {
             // A guest that forbids it can still be served.
-            if let Err(error) = sys::set_clock_ns(unix_ns) {
+            if let Err(error) = self.agent.set_clock_ns(unix_ns) {
                 note(&format!("clock: {error}"));
             }
         }
@@ -148,11 +180,14 @@ impl Session {
         self.places.clone().acquire_owned().await.ok()
     }
 
-    /// Checks that the number of the request rises and that the client may make it. Fails with
-    /// `Unauthorized` when it has not presented the token.
+    /// Checks that the number of the request rises, that it was understood and that the client may
+    /// make it. Fails with `Unauthorized` when it has not presented the token.
     pub fn admit(&self, request: &Request) -> Result<()> {
         self.note_id(request)?;
-        self.authorize(request)
+        match &request.fault {
+            Some(fault) => Err(Error::BadRequest(fault.clone())),
+            None => self.authorize(request),
+        }
     }
 
     /// Numbers must rise, so that a late event cannot be taken for one of a new request.

@@ -9,7 +9,7 @@ from quicksand_smb.messages import negotiate as wire
 from quicksand_smb.messages import session as messages
 from quicksand_smb.messages.negotiate import ContextType, Dialect
 from quicksand_smb.ntlm import Answer, Login, Outcome
-from quicksand_smb.request import Phase, Reply, Request
+from quicksand_smb.request import Link, Phase, Reply, Request
 from quicksand_smb.session import Session, Stage
 from quicksand_smb.signing import NO_HANDSHAKE, Algorithm, extended, signing_key
 from quicksand_smb.status import Refusal, Status
@@ -61,7 +61,8 @@ def negotiate(request: Request) -> Reply:
                 connection.house.guid,
                 connection.capabilities,
                 connection.largest,
-                filetime(time.time_ns()),
+                # 0 where all answers are the same, see `_salt`.
+                0 if connection.house.config.resynchronise else filetime(time.time_ns()),
                 spnego.hello(),
                 contexts,
             )
@@ -78,8 +79,8 @@ def _answer_contexts(
         raise Refusal(Status.INVALID_PARAMETER)
     if wire.SHA512 not in wire.decode_preauth(preauth):
         raise Refusal(Status.NO_PREAUTH_INTEGRITY_HASH_OVERLAP)
-    answers = [(int(ContextType.PREAUTH), wire.encode_preauth(os.urandom(32)))]
     connection = request.connection
+    answers = [(int(ContextType.PREAUTH), wire.encode_preauth(_salt(connection)))]
     connection.signs_with = Algorithm.AES_CMAC
     if (listed := wanted.contexts.get(ContextType.SIGNING)) is not None:
         known = wire.decode_signing(listed)
@@ -91,6 +92,17 @@ def _answer_contexts(
         connection.has_posix = True
         answers.append((int(ContextType.POSIX), wire.POSIX_TAG))
     return tuple(answers)
+
+
+def _salt(connection: Link) -> bytes:
+    """What makes the keys of two sessions differ, as does the salt of the client.
+
+    Where a stream has no end of connection, an answer may be on its way when its connection is
+    given up, and the next one gets it. The keys depend on the bytes of the answer, so all answers
+    of a server are the same.
+    """
+    house = connection.house
+    return house.salt if house.config.resynchronise else os.urandom(32)
 
 
 # [MS-SMB2] 3.3.5.5
@@ -134,7 +146,8 @@ def _session_of(request: Request) -> Session:
         del connection.sessions[ended.id]
     if len(connection.sessions) >= MOST_SESSIONS:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
-    session = Session(connection.house.new_session_id(), connection)
+    house = connection.house
+    session = Session(house.new_session_id(), connection, house.ledger)
     session.handshake = connection.handshake
     connection.sessions[session.id] = session
     connection.house.sessions[session.id] = session

@@ -1,16 +1,24 @@
 """QUERY_DIRECTORY and CHANGE_NOTIFY ([MS-SMB2] 3.3.5.18, 3.3.5.19)."""
 
+from time import thread_time
+
 from quicksand_smb import fscc, notify
-from quicksand_smb.light import Iterator
+from quicksand_smb.light import Final, Iterator
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
-from quicksand_smb.patterns import matcher
+from quicksand_smb.patterns import matcher, short
 from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Pending, Reply, Request
-from quicksand_smb.shares import READ_DATA, Handle, Listing
+from quicksand_smb.shares import MOST_SEARCHING, READ_DATA, Handle, Listing
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.values import Entry, Stat
 from quicksand_smb.wire import encode_text, pad
+
+LARGEST_ANSWER: Final = 256 << 10
+"""Bytes of entries that are told at once, of which each is a look at a file."""
+SEARCH_S: Final = 2.0
+"""Seconds of the processor that one request may search for a name that matches."""
+_END: Final = Entry("", Stat())
 
 
 def query_directory(request: Request) -> Reply:
@@ -20,22 +28,25 @@ def query_directory(request: Request) -> Reply:
     if not handle.is_directory:
         raise Refusal(Status.INVALID_PARAMETER)
     handle.need(READ_DATA)
+    if handle.listing and handle.listing.is_busy:
+        raise Refusal(Status.INSUFFICIENT_RESOURCES)
     encode = fscc.ENTRY_LEVELS.get(wanted.level)
     if encode is None or (wanted.level == 100 and not request.connection.has_posix):
         raise Refusal(Status.INVALID_INFO_CLASS)
     listing = _listing(handle, wanted)
+    most = min(wanted.most, LARGEST_ANSWER)
     output = bytearray()
     last = 0
     count = 0
     while True:
-        found = listing.held or _next(handle, listing)
+        found = listing.held or _next(request, handle, listing)
         listing.held = None
         if found is None:
             break
         name, view = found
         record = encode(view, encode_text(name))
         start = len(output) + pad(len(output))
-        if start + 4 + len(record) > wanted.most:
+        if start + 4 + len(record) > most:
             listing.held = found
             break
         if count:
@@ -59,24 +70,17 @@ def _listing(handle: Handle, wanted: wire.DirectoryRequest) -> Listing:
     listing = handle.listing
     if listing and not wanted.flags & (wire.RESTART | wire.REOPEN):
         return listing
-    pattern = wanted.pattern
+    pattern = short(wanted.pattern)
     if listing:
-        _close(listing)
+        listing.end()
         if not wanted.flags & wire.REOPEN:
             pattern = pattern or listing.pattern
     if not pattern:
         raise Refusal(Status.OBJECT_NAME_INVALID)
-    if not listing:
-        handle.share.admit_listing()
-    handle.listing = Listing(pattern, handle.node.entries(pattern, posix=handle.is_posix))
-    handle.listing.dots = _dots(handle, pattern)
-    return handle.listing
-
-
-def _close(listing: Listing) -> None:
-    close = getattr(listing.entries, "close", None)
-    if close:
-        close()
+    listing = handle.share.admit_listing(handle, pattern)
+    listing.entries = handle.node.search(pattern, posix=handle.is_posix)
+    listing.dots = _dots(handle, pattern)
+    return listing
 
 
 def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
@@ -86,13 +90,40 @@ def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
             yield name, handle.node.stat()
 
 
-def _next(handle: Handle, listing: Listing) -> tuple[str, fscc.View] | None:
+def _next(request: Request, handle: Handle, listing: Listing) -> tuple[str, fscc.View] | None:
     for name, stat in listing.dots:
         return name, handle.share.view(stat)
-    entry: Entry | None = next(listing.entries, None)
+    entry = next(listing.entries, _END)
     if entry is None:
+        entry = _search_on(request, handle, listing)
+    if entry is _END or entry is None:
         return None
     return to_wire(entry.name, posix=handle.is_posix), handle.share.view(entry.stat)
+
+
+def _search_on(request: Request, handle: Handle, listing: Listing) -> Entry | None:
+    """Go on to the next name that matches, or to the end, and let others work meanwhile."""
+    share = handle.share
+    if share.searching >= MOST_SEARCHING:
+        raise Refusal(Status.INSUFFICIENT_RESOURCES)
+    share.searching += 1
+    listing.is_busy = True
+    entry: Entry | None = None
+    try:
+        with request.unlocked():
+            until = thread_time() + SEARCH_S
+            while entry is None and not listing.is_over and thread_time() < until:
+                entry = next(listing.entries, _END)
+    finally:
+        share.searching -= 1
+        listing.is_busy = False
+        if listing.is_over:
+            listing.end()
+    if listing.is_over:
+        raise Refusal(Status.FILE_CLOSED)
+    if entry is None:
+        raise Refusal(Status.INSUFFICIENT_RESOURCES)
+    return entry
 
 
 def change_notify(request: Request) -> Reply | Pending:
@@ -108,7 +139,11 @@ def change_notify(request: Request) -> Reply | Pending:
         if len(handle.share.watches) >= notify.MOST_WATCHES:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
         handle.watch = notify.Watch(
-            handle.names(), wanted.wanted, recursive=wanted.recursive, most=wanted.most
+            handle.names(),
+            wanted.wanted,
+            handle.share.ledger,
+            recursive=wanted.recursive,
+            most=wanted.most,
         )
         handle.share.watches.append(handle.watch)
     watch = handle.watch

@@ -68,11 +68,7 @@ def query_info(request: Request) -> Reply:
 def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> tuple[bytes, int]:
     if wanted.level == EXTENDED_ATTRIBUTES:
         handle.need(READ_EA)
-        pairs = [
-            (name, handle.node.attribute(name))
-            for name in handle.node.attributes()
-            if not streams.is_stream(name)
-        ]
+        pairs = _attributes(handle, wanted.most)
         if not pairs:
             raise Refusal(Status.NO_EAS_ON_FILE)
         return fscc.encode_attributes(pairs), 0
@@ -96,6 +92,27 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
     view.mode = handle.mode
     view.is_deleted = handle.file.to_delete or handle.deletes
     return level.encode(view), level.least
+
+
+def _attributes(handle: Handle, most: int) -> list[tuple[str, bytes]]:
+    """A file's extended attributes, no more than are more than fit into `most` bytes. One that the
+    protocol has no length for is left out, and not the others with it."""
+    pairs: list[tuple[str, bytes]] = []
+    for name in handle.node.attributes():
+        if streams.is_stream(name):
+            continue
+        try:
+            value = handle.node.attribute(name)
+        except StoreError as error:
+            if error.reason is Reason.NOT_FOUND:  # the host has just removed it
+                continue
+            raise
+        if len(value) <= fscc.LARGEST_VALUE:
+            pairs.append((name, value))
+            most -= len(value)
+        if most < 0:
+            break
+    return pairs
 
 
 def _streams(handle: Handle) -> bytes:
@@ -284,16 +301,8 @@ def _rename_stream(handle: Handle, wanted: fscc.RenameWish) -> None:
 
 def _check_children(handle: Handle) -> None:
     """Windows renames no directory in which something is open."""
-    if not handle.is_directory:
-        return
-    mine = handle.names()
-    for file in handle.share.files.values():
-        for one in file.handles:
-            if one is handle:
-                continue
-            names = handle.share.store.where(one.node)
-            if names and len(names) > len(mine) and names[: len(mine)] == mine:
-                raise Refusal(Status.ACCESS_DENIED)
+    if handle.is_directory and handle.share.store.is_open_below(handle.names()):
+        raise Refusal(Status.ACCESS_DENIED)
 
 
 def _check_parent(handle: Handle, parent: tuple[str, ...]) -> None:

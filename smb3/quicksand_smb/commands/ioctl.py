@@ -20,10 +20,12 @@ from quicksand_smb.shares import (
     Handle,
 )
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind
+from quicksand_smb.values import Kind, Wish
 from quicksand_smb.wire import ProtocolError, encode_text
 
 _LAST = (1 << 63) - 1
+_RELATIVE = 1
+"""Of a link's record: its target is not absolute ([MS-FSCC] 2.1.2.4)."""
 
 
 # [MS-SMB2] 3.3.5.15
@@ -183,6 +185,8 @@ def _duplicate(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     source = request.require_session().find_handle(said.file_id, request.require_tree())
     _need_write(handle)
     source.need(READ_DATA)
+    if handle.file.stream or source.file.stream:
+        raise Refusal(Status.NOT_SUPPORTED)
     if max(said.source, said.target) + said.length > _LAST:
         raise Refusal(Status.INVALID_PARAMETER)
     handle.share.changes(handle)
@@ -194,7 +198,7 @@ def _duplicate(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 def _get_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     if handle.node.kind is Kind.SYMLINK:
         target = handle.node.read_link()
-        text = encode_text(names.target_to_wire(target, posix=handle.is_posix))
+        text = encode_text(names.target_to_wire(target))
         return _reply(wanted, reparse_symlink(text, relative=not target.startswith("/")))
     tag = posix.reparse_tag(handle.node.kind)
     if not tag:
@@ -208,6 +212,8 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     handle.need_writable_share()
     handle.need(WRITE_DATA | 0x100)
     make = _decode_reparse(wanted.input, is_posix=handle.is_posix)
+    if handle.file.stream:
+        raise Refusal(Status.NOT_SUPPORTED)  # its size is not the file's
     stat = handle.node.stat()
     is_directory = handle.node.kind is Kind.DIRECTORY
     if not is_directory and (handle.node.kind is not Kind.FILE or stat.size):
@@ -220,6 +226,10 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         store.symlink(make, where)
     else:
         store.make_node(where, make, stat.mode & 0o777)
+    # What is asked of the handle from now on is asked of what is there, not of what it was made of.
+    made = store.open(where, Wish())[0]
+    handle.share.replace(handle, made)
+    handle.share.changed(where)
     return _reply(wanted)
 
 
@@ -235,7 +245,8 @@ def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | Kind:
         text = bytes(data[20 + at : 20 + at + length]).decode("utf-16-le", "replace")
         if not is_posix:
             text = text.replace("\\", "/")
-        return names.target_from_wire(text, posix=is_posix)
+        is_relative = data[16] & _RELATIVE
+        return names.target_from_wire(text, posix=is_posix, absolute=not is_relative)
     if tag in (0x80000023, 0x80000024):
         return Kind.SOCKET if tag == 0x80000023 else Kind.FIFO
     if tag == 0x80000014 and size >= 8 and len(data) >= 16:

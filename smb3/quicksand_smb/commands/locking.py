@@ -27,16 +27,15 @@ def lock(request: Request) -> Reply | Pending:
     _check_room(handle, len(wanted.elements))
     if handle.file.grants:
         leases.tell_change(handle.file, handle.grant)
-    taken: list[locks.Lock] = []
+    taken = 0
     for one in wanted.elements:
         attempt = locks.Lock(
             handle.id, one.offset, one.offset + one.length, bool(one.flags & wire.EXCLUSIVE)
         )
         if handle.file.locks.add(attempt):
-            taken.append(attempt)
+            taken += 1
             continue
-        for back in taken:
-            handle.file.locks.remove(back.owner, back.start, back.end)
+        handle.file.locks.take_back(taken)
         if one.flags & wire.AT_ONCE or not request.is_last:
             raise Refusal(Status.LOCK_NOT_GRANTED)
         return _wait(request, handle, attempt)

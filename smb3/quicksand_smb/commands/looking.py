@@ -14,11 +14,9 @@ from quicksand_smb.messages import create, query
 from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG
 from quicksand_smb.names import to_wire
-from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import SAME_FILE, Link, Phase
 from quicksand_smb.session import Session, Stage
 from quicksand_smb.shares import Share
-from quicksand_smb.status import Refusal
 from quicksand_smb.values import Kind
 from quicksand_smb.wire import ProtocolError, pad
 
@@ -45,7 +43,7 @@ def answer_look(connection: Link, messages: list[memoryview]) -> bytes | None:
         return None
     try:
         bodies = _look(connection, found, messages)
-    except (Refusal, StoreError, ProtocolError):
+    except Exception:  # noqa: BLE001 - nothing is done yet: the commands fail as it should be told
         return None
     if bodies is None:
         return None

@@ -38,7 +38,6 @@ from quicksand_smb.messages.negotiate import POSIX_TAG, Dialect
 from quicksand_smb.names import Names
 from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.request import Link, Pending, Reply, Request
-from quicksand_smb.session import MOST_HANDLES
 from quicksand_smb.shares import (
     ALL_ACCESS,
     APPEND_DATA,
@@ -101,8 +100,7 @@ def create(request: Request) -> Reply | Pending:
 
 def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True) -> Reply:
     session = request.require_session()
-    if len(session.handles) >= MOST_HANDLES:
-        raise Refusal(Status.TOO_MANY_OPENED_FILES)
+    session.admit(request.header.process, share)
     node, action = _open(request, share, plan)
     try:
         handle, action = _admit(request, share, plan, node, action, is_first=is_first)
@@ -110,9 +108,11 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
         node.close()
         raise
     handle.id = request.connection.house.new_handle_id()
-    session.handles[handle.id] = handle
+    handle.process = request.header.process
+    session.add_handle(handle)
     request.chain.file_id = handle.id, handle.id
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
+    node.first = None
     if action is Action.CREATED:
         share.changed(plan.names, is_directory=node.kind is Kind.DIRECTORY)
     elif share.kept and node.kind is Kind.FILE:

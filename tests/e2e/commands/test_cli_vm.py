@@ -299,31 +299,57 @@ def tree(tmp_path: Path) -> Path:
     (root / "inner" / "nowhere").symlink_to("/no/where")
     Path(os.fsdecode(os.fsencode(root) + b"/not \xff utf-8 \n\x1b[2J")).write_bytes(b"x")
     (root / "inner" / "empty").chmod(0o700)
+    os.link(root / "run me", root / "inner" / "same")
+    os.link(root / "inner" / "nowhere", root / "nowhere", follow_symlinks=False)
+    with (root / "sparse").open("wb") as file:
+        file.seek(3 * 1024 * MB)
+        file.write(b"far away")
+        file.truncate(6 * 1024 * MB)
+    for number, path in enumerate([*sorted(root.rglob("*"), reverse=True), root]):
+        os.utime(path, ns=(0, 10**18 + number * 123_456_789), follow_symlinks=False)
     return root
 
 
-def facts(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Modes and contents of all that is in a directory."""
+def facts(root: Path) -> dict[str, tuple[int, bytes, int, list[str]]]:
+    """Modes, contents, times and other names of all that is in a directory, and of itself."""
+    names: dict[tuple[int, int], list[str]] = {}
+    for path in sorted([root, *root.rglob("*")]):
+        about = path.lstat()
+        names.setdefault((about.st_dev, about.st_ino), []).append(str(path.relative_to(root)))
     found = {}
-    for path in sorted(root.rglob("*")):
-        mode = path.lstat().st_mode
+    for path in sorted([root, *root.rglob("*")]):
+        about = path.lstat()
+        mode = about.st_mode
         content = b""
         if stat.S_ISLNK(mode):
             content, mode = os.fsencode(path.readlink()), 0
         elif stat.S_ISREG(mode):
-            content = path.read_bytes()
-        found[str(path.relative_to(root))] = (mode, content)
+            content = read_at_most(path, 4 * MB)
+        same = names[about.st_dev, about.st_ino]
+        found[str(path.relative_to(root))] = (mode, content, about.st_mtime_ns, same)
     return found
+
+
+def read_at_most(path: Path, size: int) -> bytes:
+    """A file's last bytes and its length; of sparse ones, only those that are not holes."""
+    with path.open("rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        begin = os.lseek(file.fileno(), 0, os.SEEK_DATA) if length > size else 0
+        return b"%d %d " % (length, begin) + os.pread(file.fileno(), size, begin)
 
 
 def test_a_tree_comes_back_as_it_went(vm: str, tree: Path, tmp_path: Path) -> None:
     sent = quicksand("cp", str(tree), f"{vm}:/root/")
     assert (sent.returncode, sent.stdout, sent.stderr) == (0, b"", b"")
-    assert in_vm(vm, f"stat -c %a '/root/{tree.name}/run me'") == "751"
+    about = in_vm(vm, f"stat -c '%a %h %y' '/root/{tree.name}/run me'")
+    assert about.startswith("751 2 2001-09-09")
+    assert int(in_vm(vm, f"du -sm '/root/{tree.name}' | cut -f1")) < 10
+    assert in_vm(vm, f"stat -c %s '/root/{tree.name}/sparse'") == str(6 * 1024 * MB)
     back = tmp_path / "back"
     fetched = quicksand("cp", f"{vm}:/root/{tree.name}", str(back))
     assert (fetched.returncode, fetched.stderr) == (0, b"")
     assert facts(back) == facts(tree)
+    assert (back / "sparse").stat().st_blocks * 512 < MB
     in_vm(vm, f"rm -r '/root/{tree.name}'")
 
 

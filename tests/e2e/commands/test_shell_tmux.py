@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.commands.conftest import IMAGE, PROGRAM, quicksand
+from tests.conftest import wait_for
+from tests.e2e.commands.conftest import IMAGE, PROGRAM, execute, quicksand
 from tests.e2e.tmux import Terminal
+from tests.unit.terminal.touching import EVERY
 
 pytestmark = pytest.mark.vm
 
@@ -259,3 +261,28 @@ def test_leaving_the_shell_of_run_leaves_the_sandbox_running(person: Person) -> 
     person.terminal.sees("the sandbox 'stays' was stopped", HERE)
     person.is_back(125)
     assert quicksand("rm", "stays").returncode == 0
+
+
+@pytest.mark.parametrize("ending", ["detached", "SIGTERM", "SIGHUP", "the guest is gone"])
+def test_a_terminal_that_a_guests_program_left_changed_is_put_right(
+    vm: str, person: Person, ending: str
+) -> None:
+    before = person.terminal.facts
+    person.open_shell(vm)
+    # The words come last: until then it may not have got everything.
+    touching = "".join(EVERY.values()) + "\x1b[?1049l\x1b(B\x0fchanged-it"
+    execute(vm, ["sh", "-c", "cat >/root/touching <<'END'\n" + touching + "\nEND"])
+    person.enter("cat /root/touching; sleep 1000")
+    person.terminal.sees("changed-it")
+    assert person.terminal.facts != before
+    if ending == "detached":
+        person.terminal.press("C-]")
+        person.terminal.type("d")
+    elif ending == "the guest is gone":
+        assert quicksand("kill", vm).returncode == 0
+    else:
+        os.kill(person.terminal.pid_of(f"quicksand_tui shell {vm}"), signal.Signals[ending])
+    person.terminal.sees(HERE)
+    wait_for(lambda: person.terminal.facts == before, what="a terminal as before")
+    if ending == "the guest is gone":
+        assert quicksand("start", vm).returncode == 0

@@ -81,6 +81,36 @@ def was_killed(share: Share) -> bool:
     return True
 
 
+@pytest.mark.soak
+async def test_a_server_that_was_held_up_is_reached_again(
+    vm: Sandbox, places: Paths, tmp_path: Path
+) -> None:
+    """The client gives a connection up after six seconds, and makes others. What was on its way for
+    those must not be taken for the answers to the last."""
+    (tmp_path / "data" / "big").write_bytes(os.urandom(30_000_000))
+    (share,) = shares_of(vm, places)
+    read = f"echo 1 > /proc/sys/vm/drop_caches; cp {AT}/big /dev/null"
+    reading = await vm.spawn(f"while :; do {read}; done 2>> /root/errors", detach=True)
+    server = server_of(share)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        seen: set[str] = set()
+        async with asyncio.timeout(GONE_S):
+            while len(seen) < 3:
+                # The guest's own ports of connections to port 445
+                ports = await vm.execute("awk '$3 ~ /:01BD$/ {print $2}' /proc/net/tcp")
+                seen.update(ports.stdout.split())
+                await asyncio.sleep(0.2)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    async with asyncio.timeout(BACK_S):
+        while (await vm.execute(f"cp {AT}/big /dev/null", timeout=BACK_S)).exit_code:
+            await asyncio.sleep(0.2)
+    await reading.cancel()
+    errors = (await vm.execute("cat /root/errors")).stdout
+    assert "Permission denied" not in errors
+
+
 async def test_a_killed_server_loses_nothing_that_was_synced(
     vm: Sandbox, places: Paths, tmp_path: Path
 ) -> None:

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
+from quicksand.host.paths import Paths
+from quicksand.known_mounts import MountState, known_mounts
+from quicksand.layout import runtime_dir
+from quicksand.qemu.qmp import Monitor
+from quicksand.registry import Registry
 
 from tests.conftest import wait_for
 from tests.integration.guests import say
@@ -53,6 +58,28 @@ async def writes_on(host: Path) -> None:
     await asyncio.to_thread(
         wait_for, lambda: len(lines(host)) > count + 20, what="more lines", timeout=SOON_S
     )
+
+
+async def test_a_mount_is_told_mounted_only_when_it_is(places: Paths, tmp_path: Path) -> None:
+    async with Sandbox(image="debian", name="slow") as vm:
+        registry = Registry(places)
+
+        def told() -> list[MountState]:
+            return [known.state for known in known_mounts(registry, registry.find("slow"))]
+
+        monitor = await Monitor.connect(runtime_dir(places, vm.id).current())
+        try:
+            await monitor.execute("stop")  # a guest that is very slow
+            mounting = asyncio.create_task(vm.mount(tmp_path, AT))
+            await asyncio.to_thread(wait_for, lambda: told() != [], what="a word of it")
+            assert told() == [MountState.MOUNTING]
+            assert vm.active_mounts == []
+            await monitor.execute("cont")
+        finally:
+            await monitor.close()
+        await mounting
+        assert told() == [MountState.MOUNTED]
+        assert [one.guest for one in vm.active_mounts] == [AT]
 
 
 async def test_a_checkpoint_does_not_disturb_who_writes(vm: Sandbox, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import resource
 import time
 from collections.abc import AsyncIterator
@@ -55,6 +56,51 @@ async def test_the_environment_of_the_whole_system_is_beside_that_of_a_command(v
         assert (await vm.execute("echo [$DISPLAY]", timeout=20)).stdout == "[]\n"
     finally:
         await vm.execute("rm -f /etc/environment")
+
+
+async def test_words_variables_and_directories_are_bytes_on_their_way_both_ways(
+    vm: Sandbox,
+) -> None:
+    odd = os.fsdecode(b"x\xffy \xc3\xa9\xfe")
+    result = await vm.execute(["printf", "%s", odd])
+    assert result.stdout_bytes == os.fsencode(odd)
+    show = f"printf '%s|' \"$A\" '{odd}'; pwd"
+    await vm.files.mkdir(f"/tmp/{odd}")
+    result = await vm.execute(show, cwd=f"/tmp/{odd}", env={"A": odd})
+    expected = b"|".join([os.fsencode(odd)] * 2 + [b"/tmp/" + os.fsencode(odd)])
+    assert result.stdout_bytes == expected + b"\n"
+    variables = (await vm.execute(["env"], env={odd: "b", "C": "c"})).stdout_bytes.split(b"\n")
+    assert {os.fsencode(odd) + b"=b", b"C=c"} <= set(variables)
+    assert (await vm.execute("cat", stdin=odd)).stdout_bytes == os.fsencode(odd)
+    await vm.files.write(f"/tmp/{odd}/{odd}", "#!/bin/sh\nprintf '%s' \"$0\"\n", mode=0o755)
+    result = await vm.execute([f"/tmp/{odd}/{odd}"])
+    assert result.stdout_bytes == b"/tmp/" + os.fsencode(odd) + b"/" + os.fsencode(odd)
+    shell = await vm.shell(["printf", "%s", odd])
+    assert b"".join([data async for data in shell.output()]) == os.fsencode(odd)
+
+
+async def test_a_text_that_cannot_be_sent_fails_alone(vm: Sandbox) -> None:
+    half = "\ud83d"
+    async with await vm.spawn("read line; echo $line", stdin=True) as other:
+        for attempt in (
+            vm.execute(f"echo {half}"),
+            vm.execute(["echo", half]),
+            vm.execute("true", cwd=half),
+            vm.execute("true", user=half),
+            vm.execute("true", env={"A": half}),
+            vm.execute("touch /tmp/not-run", stdin=half),
+            vm.shell(half),
+            vm.files.write("/tmp/not-run", half),
+            vm.files.write(f"/tmp/{half}", b""),
+            vm.files.chown("/tmp", half),
+            vm.create_user(half),
+            vm.request("ping", {"a": half}),
+        ):
+            with pytest.raises(ConfigError, match="D83D"):
+                await attempt
+        await other.write(b"still here\n")
+        assert [data async for _, data in other.output()] == [b"still here\n"]
+    assert not await vm.files.exists("/tmp/not-run")
 
 
 async def test_user_cwd_env_and_shell_are_taken_seriously(vm: Sandbox) -> None:
@@ -242,6 +288,13 @@ async def test_what_cannot_start_says_why(vm: Sandbox, options: dict[str, str], 
     with pytest.raises(AgentRefusedError, match=word) as caught:
         await vm.execute("true", **options)  # type: ignore[arg-type]
     assert caught.value.code == "not_found"
+
+
+@pytest.mark.parametrize("user", ["root", "nobody"])
+async def test_programs_may_open_as_many_files_as_systemd_lets_them(vm: Sandbox, user: str) -> None:
+    """The limit itself is the usual one: some programs rely on it."""
+    result = await vm.execute("ulimit -Sn; ulimit -Hn; ulimit -n 65536 && ulimit -n", user=user)
+    assert result.stdout == "1024\n524288\n65536\n", result.stderr
 
 
 @pytest.mark.parametrize("bad", [{"timeout": 0}, {"timeout": -1}, {"cwd": "/\0"}], ids=repr)

@@ -47,6 +47,9 @@ class FakeAgent:
     def reply(self, request: dict[str, Any], result: dict[str, Any]) -> None:
         self.writer.write(wire.encode_message({"id": request["id"], "result": result}))
 
+    def refuse(self, request: dict[str, Any], error: dict[str, str]) -> None:
+        self.writer.write(wire.encode_message({"id": request["id"], "error": error}))
+
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 

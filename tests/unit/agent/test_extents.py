@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.agent.extents import HOLE, Extent, decode, without_zeros
+from quicksand.agent.extents import HOLE, Extent, decode, encode, with_zeros, without_zeros
 from quicksand.errors import AgentProtocolError
 
 END = struct.pack(">QI", 100, 0)
@@ -109,3 +109,29 @@ async def test_zeros_without_end_are_told_of_as_they_come() -> None:
         if at > 100 * HOLE:
             break
     assert at > 100 * HOLE
+
+
+@given(
+    parts=st.lists(
+        st.tuples(st.integers(0, 3 * HOLE), st.binary(min_size=1, max_size=300)), max_size=5
+    ),
+    tail=st.integers(0, 2 * HOLE),
+)
+async def test_what_is_sent_is_the_file_with_its_holes_or_with_zeros(
+    parts: list[tuple[int, bytes]], tail: int
+) -> None:
+    file, sent = bytearray(), []
+    for gap, data in parts:
+        file += bytes(gap)
+        sent.append(Extent(len(file), data))
+        file += data
+    file += bytes(tail)
+    sent.append(Extent(len(file), b""))
+
+    async def source() -> AsyncIterator[Extent]:
+        for extent in sent:
+            yield extent
+
+    size = sum(len(data) for _, data in parts)
+    assert await assemble(decode(encode(source()))) == (bytes(file), size)
+    assert b"".join([chunk async for chunk in with_zeros(source())]) == file

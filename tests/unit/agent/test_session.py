@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import re
 import resource
 from typing import Any
 
@@ -11,11 +13,20 @@ from quicksand.agent import wire
 from quicksand.agent.budget import WINDOWS
 from quicksand.agent.session import connect
 from quicksand.agent.wire import Stream
-from quicksand.errors import AgentProtocolError, AgentRefusedError, AgentUnreachableError
+from quicksand.errors import (
+    AgentProtocolError,
+    AgentRefusedError,
+    AgentUnreachableError,
+    ConfigError,
+    StateError,
+)
+from quicksand.execution import command_params, iterate_chunks, spawn
 
 from tests.unit.agent.fake_agent import FakeAgent, session_with, silent
 
 WINDOW = WINDOWS[0][1]
+HALF = "\ud83d"
+"""Half of an emoji: no bytes stand for it."""
 
 
 async def test_leftovers_of_another_client_are_skipped() -> None:
@@ -226,3 +237,113 @@ async def test_an_agent_that_starts_anew_or_gives_up_ends_the_session(
 async def test_a_connection_that_is_refused_says_where() -> None:
     with pytest.raises(AgentUnreachableError, match=r"/nonexistent/x\.sock"):
         await connect("/nonexistent/x.sock", "token", timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "named"),
+    [
+        ("execute_stream", {"user": HALF}, "'user' of 'execute_stream'"),
+        ("create_user", {"name": "bob\udcff"}, "'name' of 'create_user'"),
+        ("mount_share", {"options": ["a", HALF]}, "'options' of 'mount_share'"),
+        ("ping", {HALF: 1}, "a name in 'ping'"),
+        (HALF, {}, "'\\ud83d'"),
+    ],
+    ids=ascii,
+)
+async def test_a_text_that_is_not_utf8_is_refused_by_name_and_the_session_goes_on(
+    method: str, params: dict[str, Any], named: str
+) -> None:
+    asked: list[str] = []
+
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        asked.append(request["method"])
+        agent.reply(request, {})
+
+    async with session_with(handler) as session:
+        with pytest.raises(ConfigError, match=re.escape(named)):
+            await session.request(method, params)
+        with pytest.raises(ConfigError, match=re.escape(named)):
+            session.open(method, params)
+        await session.request("ping")
+        assert asked == ["ping"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"command": "echo \udcff"},
+        {"command": ["echo", "\udcff"]},
+        {"command": "true", "cwd": "/\udcff"},
+        {"command": "true", "env": {"A": "\udcff"}},
+        {"command": "true", "shell": "/\udcff"},
+    ],
+    ids=ascii,
+)
+async def test_an_agent_that_takes_no_bytes_gets_no_command_that_it_would_understand_by_half(
+    command: dict[str, Any],
+) -> None:
+    given: dict[str, Any] = {"cwd": None, "env": None, "shell": "/bin/sh", **command}
+    params = command_params(given.pop("command"), timeout=None, user=None, **given)
+    async with session_with(silent) as session:
+        with pytest.raises(StateError, match="older") as caught:
+            await spawn(session, params, stdin=False)
+        assert "start it again" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"command": HALF},
+        {"command": ["echo", HALF]},
+        {"command": "true", "cwd": HALF},
+        {"command": "true", "shell": HALF},
+        {"command": "true", "env": {"A": HALF}},
+        {"command": "true", "env": {HALF: "a"}},
+        {"command": "true", "env": {"A=\udcff": "a"}},
+        {"command": "true", "env": {"A": 5}},
+    ],
+    ids=ascii,
+)
+def test_a_command_that_no_bytes_stand_for_is_a_fault_of_the_caller(
+    command: dict[str, Any],
+) -> None:
+    given: dict[str, Any] = {"cwd": None, "env": None, "shell": "/bin/sh", **command}
+    with pytest.raises(ConfigError) as caught:
+        command_params(given.pop("command"), timeout=None, user=None, **given)
+    assert str(caught.value).isascii()
+
+
+@pytest.mark.parametrize("source", [HALF, ["a", HALF], [5]], ids=ascii)
+async def test_input_that_no_bytes_stand_for_is_a_fault_of_the_caller(source: Any) -> None:
+    with pytest.raises(ConfigError):
+        [chunk async for chunk in iterate_chunks(source)]
+
+
+async def test_input_may_be_text_that_stands_for_bytes() -> None:
+    source: Any = io.StringIO("a\udcff\xe9")
+    assert [chunk async for chunk in iterate_chunks(source)] == [b"a\xff\xc3\xa9"]
+
+
+async def test_why_an_agent_ended_the_session_is_told_in_words() -> None:
+    async def handler(agent: FakeAgent, _: dict[str, Any]) -> None:
+        error = {"code": "bad_request", "message": "not a request: EOF"}
+        agent.send(wire.encode_message({"event": "closed", "error": error}))
+
+    async with session_with(handler) as session:
+        with pytest.raises(AgentUnreachableError) as caught:
+            await session.request("ping")
+        assert str(caught.value).endswith("ended the session: not a request: EOF")
+
+
+async def test_what_json_cannot_hold_is_refused_and_the_session_goes_on() -> None:
+    async def handler(agent: FakeAgent, request: dict[str, Any]) -> None:
+        agent.reply(request, {})
+
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    async with session_with(handler) as session:
+        for value in (deep, object(), float("nan"), "x" * wire.JSON_MAX):
+            with pytest.raises(AgentRefusedError):
+                await session.request("ping", {"a": value})
+        assert await session.request("ping") == {}

@@ -90,6 +90,8 @@ def test_a_data_frame_shorter_than_its_header_is_refused() -> None:
         b'{"id": 1, "id": 2}',
         b'{"id": ' + b"9" * 10_000 + b"}",
         b'{"id": "\xff"}',
+        b'{"id": 1, "result": {"name": "\\ud83d"}}',
+        b'{"id": 1, "result": {"\\uDCFF": ""}}',
         b"[1, 2]",
         b"null",
         b"",

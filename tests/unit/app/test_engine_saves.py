@@ -18,7 +18,7 @@ from quicksand.host.threads import Stopped, in_thread_to_the_end
 from quicksand.saves import verifying
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import Options
-from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore
+from quicksand.saves.store import Save, SaveStore
 
 from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import EngineService
@@ -26,6 +26,7 @@ from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, SaveSpec, Told
+from tests.unit.aged import make_overdue
 from tests.unit.saves.making import make_published, make_save
 
 
@@ -115,9 +116,7 @@ async def test_a_change_ends_the_week_of_what_is_overdue(
     service: EngineService, store: SaveStore, base: Base, dev: str
 ) -> None:
     make_save(store, "old", b"1", base=base)
-    record = store.remove("old").root / "trash.json"
-    long_ago = read_json(record)["removed"] - TRASH_KEPT_S - 60
-    write_json(record, {"name": "old", "removed": long_ago})
+    make_overdue(store.remove("old").root)
     await service.ask("it failed", lambda engine: engine.delete_saves([dev], print, now=False))
     assert [found.name for found in service.read_saves().trash] == ["dev"]
 

@@ -10,7 +10,7 @@ import pytest
 from quicksand_tui.forms.sandbox import NAME, Last, recall_last
 from quicksand_tui.home.state import Remembered, StateFile
 
-MACHINE = {"memory": "1G", "port_forwards": "8080:80", "disk_size": "20G"}
+MACHINE = {"memory": "1G", "network_mode": "none", "disk_size": "20G"}
 VALUE = Last(begin="save:/a b/\udce9", image="dev", machine=MACHINE)
 
 
@@ -32,24 +32,23 @@ def test_what_is_nothing_of_the_kind_is_as_none(kept: object) -> None:
 
 def test_values_of_another_kind_count_as_not_given_and_text_is_made_harmless() -> None:
     remembered = Remembered()
-    machine = {"memory": 512, "cpus": None, "network_mode": "\x1b[2Jfull", "y": "z"}
+    machine = {"memory": 512, "cpus": None, "network_mode": "\x1b[2Jnone", "y": "z"}
     values = {"image": "x" * 9999, "begin": "save:" + "y" * 9999}
     remembered.put(NAME, {**values, "machine": machine})
     last = recall_last(remembered)
     assert last is not None
-    assert last.machine == {"network_mode": "full"}
+    assert last.machine == {"network_mode": "none"}
     assert len(last.image) == 200 and len(last.begin) == 4096
 
 
 def test_what_older_versions_wrote_is_read() -> None:
     remembered = Remembered()
-    machine = {"memory": "1G", "cpus": "2", "network": "full", "ports": "8080:80"}
+    machine = {"memory": "1G", "cpus": "2", "network": "none", "ports": "8080:80"}
     remembered.put(NAME, {"begin": "image:debian", "image": "debian", **machine})
     last = recall_last(remembered)
     assert last is not None and last.begin == "image:debian"
     assert last.machine == {
         "memory": "1G",
         "cpus": "2",
-        "network_mode": "full",
-        "port_forwards": "8080:80",
+        "network_mode": "none",
     }

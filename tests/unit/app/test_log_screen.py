@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from textual.pilot import Pilot
 
 from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.jobs.run_many import RunMany
+from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView
 from tests.unit.app.corpus import HOSTILE
-from tests.unit.app.fakes import SIZE, FakeService, make_app, ready, screen_text, until
+from tests.unit.app.fakes import (
+    DB,
+    FULL,
+    SIZE,
+    SRC,
+    WEB,
+    WEB_PAST,
+    FakeService,
+    make_app,
+    ready,
+    screen_text,
+    select,
+    until,
+)
 
 CONSOLE = LogKind.CONSOLE
 
@@ -128,3 +146,50 @@ async def test_a_flood_is_bounded() -> None:
             service.logs[CONSOLE].pending = "y\n" * 5000 + f"part {part}\n"
             await until(lambda part=part: f"part {part}" in screen_text(app))  # type: ignore[misc]
             assert view.line_count <= LINES_MAX
+
+
+async def test_the_commands_of_a_sandbox_are_its_own() -> None:
+    service = serving("console\n")
+    service.world = FULL
+    app = make_app(service)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot)
+        app.operations.pause(WEB)
+        app.operations.start(DB)
+        await until(lambda: not app.operations.jobs)
+        many = RunMany(service, app.operations)
+        other = replace(WEB, id="ee55ff667788", name="other")
+        for views, command in (((WEB, other), "uname"), ((other,), "id -u")):
+            many.begin(views, command)
+            await until(lambda: not many.is_running)
+        app.operations.create(NewSpec(image="debian", name="fresh"))
+        await until(lambda: not app.operations.jobs)
+        commands = [record.command for record in app.operations.log]
+        await select(pilot, WEB)
+        await pilot.press("l", "t", "t", "t")
+        await until(lambda: "pause web" in screen_text(app))
+        text = screen_text(app)
+        assert "uname" in text and "start db" not in text and "id -u" not in text
+        (made,) = [view for view in app.world.sandboxes if view.name == "fresh"]
+        about = [r.command for r in app.operations.log if made.id in r.about]
+        assert about == commands[-1:]
+
+
+@pytest.mark.parametrize("kind", ["revert", "mount"])
+async def test_the_events_of_a_sandbox_have_its_reverts_and_mounts(kind: str) -> None:
+    service = serving("console\n")
+    one = replace(WEB_PAST, run="r1")
+    service.world = replace(FULL, sandboxes=(one,))
+    app = make_app(service)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot)
+        await select(pilot, WEB)
+        await pilot.press("l", "t", "t")
+        # As another program makes it.
+        now = replace(one, run="r2", origin="upgraded")
+        if kind == "mount":
+            now = replace(one, mounts=(SRC,))
+        service.world = replace(FULL, sandboxes=(now,))
+        app.refresh_now()
+        says = {"revert": "went back to upgraded", "mount": "/home/me/src is at /mnt/src: mounted"}
+        await until(lambda: says[kind] in screen_text(app))

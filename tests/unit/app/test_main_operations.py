@@ -72,18 +72,6 @@ async def test_enter_starts_a_stopped_sandbox_and_X_cancels_it() -> None:
         assert app.world.sandbox(DB.id) == DB
 
 
-async def test_escape_cancels_the_start_under_the_cursor() -> None:
-    service = FakeService()
-    service.hold = asyncio.Event()
-    async with shown(service) as (app, pilot):
-        await select(pilot, DB)
-        await pilot.press("a")
-        await until(lambda: app.operations.jobs)
-        await pilot.pause()
-        await pilot.press("escape")
-        await until(lambda: service.undone)
-
-
 @pytest.mark.parametrize("key", ["enter", "d", "escape", "n", "q", "space", "tab"])
 async def test_no_other_key_than_y_deletes(key: str) -> None:
     service = FakeService()

@@ -18,6 +18,8 @@ from quicksand_tui.forms.mounts import (
     find_mount_problems,
     look_at_directory,
     mount_form,
+    mount_spec,
+    read_spec,
     suggest_guest,
 )
 from quicksand_tui.model.jobs import Failure
@@ -357,6 +359,25 @@ async def test_clones_get_the_mounts_only_if_asked() -> None:
 def test_the_state_of_a_mount_has_a_word_and_a_glyph_of_its_own() -> None:
     texts = {mount_row(replace(SRC, state=state)).cells["state"].text for state in MountState}
     assert len({text[0] for text in texts}) == len(texts) == len(MountState)
+
+
+def test_the_form_can_protect_what_programs_here_run() -> None:
+    spec = mount_spec({"host": "src", "guest": "/src", "mode": "protect"})
+    assert spec == MountSpec(host="src", guest="/src", protect=True)
+    assert mount_form(WEB).command({"host": "src", "guest": "/src", "mode": "protect"}) == (
+        "quicksand-tui mount web src:/src:protect"
+    )
+    assert read_spec("src:/src:protect").protect
+
+
+async def test_what_the_guest_wrote_that_programs_here_run_is_shown() -> None:
+    told = replace(SRC, told=(".git/hooks/pre-commit", *(f"{n}/.envrc" for n in range(5))))
+    world = replace(MOUNTED, sandboxes=(replace(WEB_MOUNTS, mounts=(told,)), DB))
+    async with shown(FakeService(world), size=(120, 36)) as (app, pilot):
+        await until(lambda: "it wrote .git/hooks/pre-commit, 0/.envrc" in screen_text(app))
+        assert "and 3 more" in screen_text(app)
+        await open_list(pilot)
+        await until(lambda: "! 6 to look at" in screen_text(app))
 
 
 async def test_what_a_start_could_not_mount_is_told() -> None:

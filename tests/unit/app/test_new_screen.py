@@ -298,32 +298,36 @@ async def test_ports_lead_to_one_sandbox_only() -> None:
         assert service.made[0].machine["port_forwards"] == "0:80, 22"
 
 
-async def test_what_was_used_last_is_there_again_but_for_ports_that_are_taken() -> None:
+async def test_what_was_used_last_is_there_again_but_for_what_it_could_reach() -> None:
     service = FakeService()
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)
-        put(form, memory="640M", cpus="3", port_forwards="0:8, 8081:81")
+        put(form, memory="640M", cpus="3", port_forwards="0:8", boot_timeout="90")
+        put(form, mounts="/tmp:/mnt/tmp")
+        for field, value in {"more": "yes", "network_mode": "full", "agent_http": "yes"}.items():
+            form.query_one(f"#{field}", Choice).value = value
+        await until(lambda: "--agent-http" in command_of(form))
         await pilot.press("enter")
         await until(lambda: service.made)
+        assert service.made[0].machine["network_mode"] == "full"
         assert recall_last(app.remembered) == Last(
             begin="image:debian",
             image="debian",
-            machine={
-                "memory": "640M",
-                "cpus": "3",
-                "network_mode": "mounts_only",
-                "port_forwards": "0:8, 8081:81",
-            },
+            machine={"memory": "640M", "cpus": "3", "boot_timeout": "90"},
         )
-        taken = replace(WEB, id="5" * 12, name="other", ports=((8081, 81),))
-        service.world = replace(service.world, sandboxes=(*service.world.sandboxes, taken))
-        app.refresh_now()
-        await until(lambda: app.world.sandbox("5" * 12))
         form = await open_form(pilot, app)
         assert form.values["preset"] == "last"
         assert (form.values["memory"], form.values["cpus"]) == ("640M", "3")
-        assert form.values["port_forwards"] == "0:8"
+        assert form.values["network_mode"] == "mounts_only"
+        widens = ("port_forwards", "mounts", "agent_http", "extra_qemu_args", "vnc_port")
+        assert not any(form.values[keyword] for keyword in widens)
+        await until(lambda: "without what it could reach" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: len(service.made) == 2)
+        assert dict(service.made[1].machine) == {**USUAL, "memory": "640M", "cpus": "3"} | {
+            "boot_timeout": "90"
+        }
 
 
 async def test_a_save_of_last_time_that_is_gone_makes_room_for_an_image() -> None:
@@ -331,7 +335,7 @@ async def test_a_save_of_last_time_that_is_gone_makes_room_for_an_image() -> Non
     service.kept = view_of()
     app = make_app(service)
     app.remembered.put(
-        NAME, asdict(Last(begin="save:/saves/dev", image="dev", machine={"network_mode": "full"}))
+        NAME, asdict(Last(begin="save:/saves/dev", image="dev", machine={"network_mode": "none"}))
     )
     async with app.run_test(size=SIZE) as pilot:
         form = await open_form(pilot, app)

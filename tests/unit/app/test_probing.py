@@ -17,6 +17,7 @@ from quicksand.host.paths import Paths
 from textual.drivers import linux_driver
 
 from quicksand_tui.opening.probe import RESET
+from quicksand_tui.terminal import Modes
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
 
@@ -128,6 +129,8 @@ def given_back(terminal: PtyTerminal) -> None:
     """The terminal is as it was, as soon as all that was written is read."""
     wait_for(lambda: not switched_on(bytes(terminal.output)), what="the modes to be switched off")
     assert terminal.modes == terminal.before
+    with terminal.emulated() as screen:
+        assert screen.modes == Modes()
 
 
 def switched_on(output: bytes) -> list[bytes]:
@@ -138,6 +141,8 @@ def switched_on(output: bytes) -> list[bytes]:
         if output.rfind(b"\x1b[?%sh" % mode) > output.rfind(b"\x1b[?%sl" % mode)
     ]
     left += [b"25"] if output.rfind(b"\x1b[?25l") > output.rfind(b"\x1b[?25h") else []
+    pointers = re.findall(rb"\x1b\]22;([^\x07\x1b]*)", output)
+    left += [b"pointer"] if pointers and pointers[-1] else []
     return left + ([b"u"] if output.count(b"\x1b[>25u") > output.count(b"\x1b[<u") else [])
 
 
@@ -192,6 +197,31 @@ def test_an_exception_anywhere(where: str) -> None:
         assert terminal.ends() == 1
         given_back(terminal)
         assert b"this is a test" in terminal.output
+
+
+POINTING = """
+import sys
+from quicksand_tui.opening.opening import run_app
+from quicksand_tui.ui import app as application
+mount = application.QuicksandApp.on_mount
+def on_mount(self):
+    mount(self)
+    self._set_pointer_shape("wait")
+application.QuicksandApp.on_mount = on_mount
+sys.exit(run_app())
+"""
+
+
+@pytest.mark.parametrize("number", [None, *SIGNALS])
+def test_the_mouse_pointer_has_its_usual_shape_again(number: signal.Signals | None) -> None:
+    with PtyTerminal([sys.executable, "-c", POINTING], answers=WHOLE) as terminal:
+        terminal.sees("Sandboxes")
+        wait_for(lambda: b"\x1b]22;wait" in terminal.output, what="another pointer")
+        if number is None:
+            assert terminal.quits() == 0
+            given_back(terminal)
+        else:
+            ends_by(terminal, number)
 
 
 def test_a_terminal_that_goes_away_ends_the_app() -> None:

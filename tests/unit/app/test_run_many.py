@@ -151,22 +151,23 @@ async def test_it_runs_in_all_that_run_and_shows_what_each_wrote() -> None:
         await until(lambda: app.screen is app.main)
 
 
-async def test_escape_cancels_what_runs_and_then_leaves() -> None:
+async def test_what_runs_is_cancelled_by_its_key() -> None:
     service = FakeService()
     service.hold = asyncio.Event()
     async with run_shown(service) as (app, pilot, screen):
         send(app, ["x", "enter"])
         await until(lambda: states(screen)[:2] == [RunState.RUNNING] * 2)
-        await until(lambda: "esc cancels" in screen_text(app))
+        await until(lambda: "c cancels" in screen_text(app))
         await pilot.press("r")
-        assert toasts(app) == ["it is running: esc cancels it"]
-        await pilot.press("escape", "escape")
+        assert toasts(app) == ["it is running: c cancels it"]
+        await pilot.press("c")
         await until(lambda: states(screen)[:2] == [RunState.CANCELLED] * 2)
         assert sorted(service.undone) == sorted([f"run {WEB.id} x", f"run {OTHER.id} x"])
         await until(lambda: app.operations.ended)
         assert app.operations.ended[-1].outcome == "cancelled"
-        if app.screen is screen:
-            await pilot.press("escape")
+        await pilot.press("c")
+        await until(lambda: "nothing runs that could be cancelled" in toasts(app))
+        await pilot.press("escape")
         await until(lambda: app.screen is app.main)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from quicksand.errors import BundleError, DiskSpaceError
+from quicksand.host.arch import Architecture
 from quicksand.saves.bundle.tar import END, encode_header, padding
 
 from tests.unit.bundles.making import Home, contents, forge, gzipped, members, pack, sign
@@ -305,6 +306,27 @@ def test_what_is_allowed_and_yet_should_be_known(there: Home, bundle: bytes) -> 
     notes = there.import_(forge(bundle, change), name="known", trusted=True).notes
     assert "reaches this host's own services" in notes[0]
     assert "8080 -> 80" in notes[1]
+
+
+def test_what_was_made_for_another_architecture_is_told(there: Home, bundle: bytes) -> None:
+    other = {"x86_64": "aarch64", "aarch64": "x86_64"}[Architecture.host().value]
+
+    def change(manifest: dict[str, Any], _: object) -> None:
+        manifest["base"]["arch"] = manifest["save"]["arch"] = other
+
+    (note,) = there.import_(forge(bundle, change), name="other").notes
+    assert f"it is for {other}, and this host is {Architecture.host().value}" in note
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-32-be"])
+def test_a_manifest_that_another_program_has_rewritten(
+    there: Home, bundle: bytes, tmp_path: Path, encoding: str
+) -> None:
+    files = members(bundle)
+    text = files["manifest.json"].decode()
+    said = refusal(there, pack({**files, "manifest.json": text.encode(encoding)}), tmp_path)
+    if encoding in ("utf-8-sig", "utf-16", "utf-32"):
+        assert "manifest.json begins with a byte order mark" in said
 
 
 # Not bundles at all

@@ -31,6 +31,9 @@ from tests.unit.test_store import publish
 
 Output = pytest.CaptureFixture[str]
 
+KEY = "a" * 32
+"""Of a template."""
+
 
 @pytest.fixture(autouse=True)
 def own(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +111,7 @@ def test_du_shows_kinds_and_on_demand_each_thing(
     assert capsys.readouterr().out.splitlines()[-1].split() == ["total", "0", "0", "B"]
     publish(images)
     make_save(store, "large", os.urandom(65536))
-    make_template("a" * 32, "digest")
+    make_template(KEY, "digest")
     run(["du"])
     table = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in table] == ["WHAT", "saves", "images", "templates", "total"]
@@ -124,9 +127,9 @@ def test_du_shows_kinds_and_on_demand_each_thing(
 def fill_cache() -> Path:
     """What starts leave behind."""
     cache = paths().cache
-    make_template("a" * 32, "digest")
+    make_template(KEY, "digest")
     (cache / "initrd").mkdir()
-    (cache / "initrd" / "a.cpio").write_bytes(bytes(100_000))
+    (cache / "initrd" / f"{KEY}.cpio").write_bytes(bytes(100_000))
     (make_marked(make_private_dir(cache / "verified") / "b007b007") / "mark").touch()
     (cache / "accelerators.json").write_text("{}")
     return cache
@@ -154,7 +157,7 @@ def test_clean_removes_what_can_be_made_again_and_nothing_else(
     assert store.trash() == []
     assert images.get("debian") == image
     left = {p.name for p in cache.iterdir()}
-    assert left <= {"somebody's", "templates", "initrd"}
+    assert left <= {"somebody's", "templates", "initrd", "verified"}
     assert not list((cache / "initrd").iterdir())
     assert read_json(capsys, "clean", "--yes")["heaps"] == []
 
@@ -193,8 +196,8 @@ def test_clean_leaves_alone_what_a_start_needs(places: Paths, capsys: Output) ->
         os.close(lock)
     kept = {heap["kind"]: heap["kept"] for heap in done["heaps"] if heap["kept"]}
     assert kept == dict.fromkeys(("templates", "initrds"), "the sandbox 'box' is just starting")
-    assert (cache / "initrd" / "a.cpio").exists()
-    assert (cache / "templates" / ("a" * 32) / "pages").exists()
+    assert (cache / "initrd" / f"{KEY}.cpio").exists()
+    assert (cache / "templates" / (KEY) / "pages").exists()
     assert not (cache / "accelerators.json").exists()
 
 
@@ -207,13 +210,13 @@ def test_clean_gives_back_what_a_start_needs_that_began_meanwhile(
     assert not any(heap.kept for heap in heaps)
     monkeypatch.setattr(cleaner, "_why_not", lambda: "it is starting")
     cleaner.clean(heaps)
-    assert [path.name for path in (cache / "initrd").iterdir()] == ["a.cpio"]
-    assert (cache / "templates" / ("a" * 32)).exists()
+    assert [path.name for path in (cache / "initrd").iterdir()] == [f"{KEY}.cpio"]
+    assert (cache / "templates" / KEY).exists()
 
 
 def test_clean_leaves_alone_a_template_in_the_making(capsys: Output) -> None:
     cache = fill_cache()
-    lock = try_lock(cache / "templates" / f"{'z' * 32}.lock")
+    lock = try_lock(cache / "templates" / f"{'f' * 32}.lock")
     assert lock is not None
     try:
         heaps = read_json(capsys, "clean", "--dry-run")["heaps"]

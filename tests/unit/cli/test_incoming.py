@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -29,6 +30,7 @@ def entry(name: str, kind: str = "file", **facts: object) -> GuestFile:
         "uid": 0,
         "gid": 0,
         "mtime": 1e9,
+        "mtime_ns": 10**18,
         "target": None,
         **facts,
     }
@@ -191,10 +193,88 @@ async def test_setuid_does_not_come_along(target: Path) -> None:
 
 
 async def test_times_that_make_no_sense_are_no_obstacle(target: Path) -> None:
-    times = {"a": 1e300, "b": -1e300, "c": 1e18}
-    files = HostileFiles({"/src": [entry(n, mtime=t) for n, t in times.items()]})
+    found = [
+        entry(f"{kind}{number}", kind, mtime_ns=time_ns, target="x")
+        for kind in ("file", "dir", "symlink")
+        for number, time_ns in enumerate((2**63 - 1, -(2**63) + 1, 10**300))
+    ]
+    assert (await fetch(HostileFiles({"/src": found}), target)).failed == 0
+    assert len(list(target.iterdir())) == len(found)
+
+
+async def test_times_come_to_the_nanosecond(target: Path) -> None:
+    time_ns = 1_234_567_890_123_456_789
+    kinds = ("dir", "file", "symlink")
+    found = [entry(kind, kind, mtime_ns=time_ns, target="x") for kind in kinds]
+    files = HostileFiles({"/src": found, "/src/dir": [entry("inner")]})
+    tally = Tally()
+    await incoming.fetch(files, "/src/.", str(target), tally, follow=False)
+    assert [(target / kind).lstat().st_mtime_ns for kind in kinds] == [time_ns] * 3
+    # The directory of the copy was there already, and is not the guest's.
+    assert target.stat().st_mtime_ns > time_ns
+
+
+def twin(name: str, identity: str = "fe00:1", **facts: object) -> GuestFile:
+    """One of several names of a file, as the guest says."""
+    return entry(name, "file", identity=identity, links=3, **facts)
+
+
+async def test_hard_links_of_one_copy_stay_so(target: Path) -> None:
+    (target / "old").write_text("replaced")
+    symlinks = [entry(n, "symlink", target="x", identity="fe00:2", links=2) for n in ("l1", "l2")]
+    listing = [twin("a"), entry("d", "dir"), twin("old"), *symlinks, entry("other", links=2)]
+    files = HostileFiles({"/src": listing, "/src/d": [twin("b")]}, a=b"data")
+    for _ in range(2):  # the second time all of it is there already
+        tally = await fetch(files, target)
+        assert (tally.failed, tally.files, tally.bytes) == (0, 6, 8)
+        assert [(target / name).read_bytes() for name in ("a", "d/b", "old")] == [b"data"] * 3
+        assert len({(target / name).stat().st_ino for name in ("a", "d/b", "old")}) == 1
+        assert (target / "l1").lstat().st_ino == (target / "l2").lstat().st_ino
+        assert (target / "other").stat().st_nlink == 1
+        assert not [path for path in target.rglob("*") if "quicksand" in path.name]
+
+
+async def test_a_hard_link_leads_to_nothing_that_the_copy_has_not_made(target: Path) -> None:
+    before = outside(target)
+    secret = target.parent / "secret"
+
+    class Changing(HostileFiles):
+        """Has the target mounted, too, and changes it before the next name comes."""
+
+        async def stream(self, path: str) -> AsyncIterator[bytes]:
+            if path == "/src/z1":
+                (target / "a").unlink()
+                (target / "a").symlink_to("../secret")
+                (target / "d").rename(target / "e")
+                (target / "d").symlink_to("..")
+            yield path.rpartition("/")[2].encode()
+
+    listing = [twin("a"), entry("d", "dir"), entry("z1"), twin("z2"), twin("z3", "fe00:2")]
+    files = Changing({"/src": listing, "/src/d": [twin("secret", "fe00:2")]})
     assert (await fetch(files, target)).failed == 0
-    assert sorted(path.name for path in target.iterdir()) == ["a", "b", "c"]
+    assert [(target / name).read_bytes() for name in ("z2", "z3")] == [b"z2", b"z3"]
+    assert not (target / "z2").is_symlink()
+    assert secret.stat().st_nlink == 1
+    assert outside(target) == before
+
+
+async def test_names_of_one_file_that_cannot_be_links_are_copies(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert (await fetch(HostileFiles({"/src": [twin("a"), twin("b")]}), target)).failed == 0
+    assert (target / "b").read_bytes() == b"evil"
+
+
+async def test_what_has_many_names_needs_space_once(target: Path) -> None:
+    big = [twin(name, size=2**40, allocated=2**20) for name in "abc"]
+    need = await survey.Survey(HostileFiles({"/src": big}), Tally()).measure(
+        "/src", entry("src", "dir")
+    )
+    assert need < 2**21
 
 
 async def test_an_endless_file_ends(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

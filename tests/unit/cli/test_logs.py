@@ -45,6 +45,12 @@ def test_the_bytes_stay_as_they_are_where_no_terminal_is(console: Path) -> None:
     assert quicksand("logs", "web").stdout == raw
 
 
+def test_plain_leaves_out_what_a_terminal_would_act_on_wherever_it_goes(console: Path) -> None:
+    console.write_bytes(b"\x1b]0;owned\x07\x1b[31mred\x1b[0m\x07\ttab\r\n\xe4\xbd\xa0\n")
+    assert quicksand("logs", "web", "--plain").stdout == "red\ttab\n你\n".encode()
+    assert b"escape" in quicksand("logs", "--help").stdout
+
+
 def test_what_qemu_said_is_another_log(console: Path) -> None:
     console.with_name("qemu.log").write_bytes(b"warning\n")
     assert quicksand("logs", "web", "--qemu").stdout == b"warning\n"

@@ -46,8 +46,8 @@ class FakeBox:
     def __exit__(self, *_: object) -> None:
         self.done.append(("close",))
 
-    async def mount(self, host: str, guest: str, readonly: bool, **options: str) -> None:
-        assert options == {"type": "cifs"}
+    async def mount(self, host: str, guest: str, readonly: bool, **options: object) -> None:
+        assert options == {"type": "cifs", "protect": False}
         self._do("mount", host, guest, readonly)
 
     async def unmount(self, guest: str, *, force: bool) -> None:
@@ -174,11 +174,13 @@ def test_mounts_of_the_next_start_are_listed(
         "host": "/src",
         "guest": "/mnt/a",
         "readonly": False,
+        "protect": False,
         "type": "cifs",
         "state": "at its start",
         "reason": "",
         "received": None,
         "sent": None,
+        "told": [],
     }
     assert (second["guest"], second["readonly"]) == ("/mnt/data", True)
     assert run(["mounts", "web"]) == Exit.OK

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable
 from pathlib import Path
 
 import pytest
+from quicksand.agent.extents import Extent
 from quicksand.errors import AgentRefusedError
 from quicksand.guest_files import GuestFile
 
@@ -14,19 +15,42 @@ from quicksand_tui.cli import transfer as outgoing
 from quicksand_tui.cli.transfer import Tally, TransferError
 from tests.unit.cli.test_incoming import entry
 
+MIB = 1024 * 1024
+
 
 class FakeFiles:
     """A guest's files in memory: path -> (kind, mode, content)."""
 
+    can_link = True
+
     def __init__(self, *directories: str) -> None:
         self.made: dict[str, tuple[str, int, bytes]] = dict.fromkeys(directories, ("dir", 493, b""))
+        self.times: dict[str, int] = {}
+        self.links: dict[str, str] = {}
+        self.data_bytes = 0
 
-    async def write(
-        self, path: str, content: AsyncIterable[bytes], *, mode: int | None = None
+    async def write(self, path: str, content: AsyncIterable[bytes]) -> int:
+        raise NotImplementedError
+
+    async def write_extents(
+        self, path: str, content: AsyncIterable[Extent], *, mode: int, mtime_ns: int
     ) -> int:
-        data = b"".join([chunk async for chunk in content])
-        self.made[path] = ("file", mode or 0, data)
+        data = bytearray()
+        async for extent in content:
+            data += bytes(extent.offset - len(data)) + extent.data
+            self.data_bytes += len(extent.data)
+        self.made[path] = ("file", mode, bytes(data))
+        self.times[path] = mtime_ns
         return len(data)
+
+    async def link(self, path: str, existing: str, *, follow: bool) -> None:
+        if not self.can_link:
+            raise AgentRefusedError("no such method", code="not_found")
+        self.made[path] = self.made[existing]
+        self.links[path] = existing
+
+    async def set_mtime(self, path: str, mtime_ns: int) -> None:
+        self.times[path] = mtime_ns
 
     async def stat(self, path: str, *, follow: bool = True) -> GuestFile:
         if path.rstrip("/") not in self.made:
@@ -34,11 +58,14 @@ class FakeFiles:
         return entry(path, self.made[path.rstrip("/")][0])
 
     async def mkdir(self, path: str, *, mode: int = 0o755, exist_ok: bool = False) -> None:
+        if path in self.made and not (exist_ok and self.made[path][0] == "dir"):
+            raise AgentRefusedError(f"{path} exists", code="exists")
         self.made.setdefault(path, ("dir", mode, b""))
 
-    async def symlink(self, path: str, target: str) -> None:
+    async def symlink(self, path: str, target: str, *, mtime_ns: int) -> None:
         if path in self.made:
             raise AgentRefusedError(f"{path} exists", code="exists")
+        self.times[path] = mtime_ns
         self.made[path] = ("symlink", 0, os.fsencode(target))
 
     async def remove(self, path: str) -> None:
@@ -80,6 +107,59 @@ async def test_a_tree_arrives_with_modes_and_links(
         "/root/tree/inner/loop": ("symlink", 0, b".."),
         "/root/tree/link": ("symlink", 0, b"./file//x/.."),
     }
+
+
+async def test_times_arrive_and_a_directory_that_was_there_keeps_its_own(tree: Path) -> None:
+    times = {
+        tree: 3,
+        tree / "file": 1_234_567_890_123_456_789,
+        tree / "inner": -1,
+        tree / "link": 5,
+    }
+    for path, time_ns in times.items():
+        os.utime(path, ns=(0, time_ns), follow_symlinks=False)
+    files = FakeFiles("/root", "/root/tree/inner")
+    await send(files, str(tree), "/root")
+    expected = {
+        f"/root/{path.relative_to(tree.parent)}": time_ns for path, time_ns in times.items()
+    }
+    del expected["/root/tree/inner"]
+    assert {path: files.times.get(path) for path in expected} == expected
+    assert "/root/tree/inner" not in files.times
+    # The last one: what is made in a directory changes it.
+    assert list(files.times)[-1] == "/root/tree"
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+async def test_hard_links_stay_so_where_the_guest_can_make_them(can_link: bool, tree: Path) -> None:
+    os.link(tree / "file", tree / "inner" / "again")
+    os.link(tree / "link", tree / "z", follow_symlinks=False)
+    files = FakeFiles("/root")
+    files.can_link = can_link
+    tally = await send(files, str(tree), "/root")
+    links = {"/root/tree/inner/again": "/root/tree/file", "/root/tree/z": "/root/tree/link"}
+    assert files.links == (links if can_link else {})
+    assert tally.files == 5
+    for path, existing in links.items():
+        assert files.made[path] == files.made[existing]
+
+
+async def test_holes_are_not_sent(tmp_path: Path) -> None:
+    source = tmp_path / "sparse"
+    with source.open("wb") as file:
+        file.seek(5 * MIB)
+        file.write(b"middle")
+        file.truncate(50 * MIB)
+    files = FakeFiles("/root")
+    tally = await send(files, str(source), "/root")
+    assert files.made["/root/sparse"][2] == source.read_bytes()
+    assert files.data_bytes == tally.bytes <= MIB
+    (tmp_path / "hole").touch()
+    os.truncate(tmp_path / "hole", MIB)
+    await send(files, str(tmp_path / "hole"), "/root")
+    assert files.made["/root/hole"][2] == bytes(MIB)
+    await send(files, "/proc/self/status", "/root")
+    assert files.made["/root/status"][2].startswith(b"Name:")
 
 
 @pytest.mark.parametrize(

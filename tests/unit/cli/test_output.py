@@ -50,7 +50,7 @@ def test_a_full_disk_says_how_much_clean_would_free(
     assert "quicksand-tui clean" in said
     assert "0 B now, 0 B of it in the trash" in said
     (cache / "initrd").mkdir(parents=True)
-    (cache / "initrd" / "made-again.cpio").write_bytes(b"x" * 1_500_000)
+    (cache / "initrd" / f"{'a' * 32}.cpio").write_bytes(b"x" * 1_500_000)
     complain(DiskSpaceError("no space left for /x"))
     assert "1.43 MiB now, 0 B of it" in capsys.readouterr().err
     complain(DiskSpaceError("no space left for /y", hint="another disk"))

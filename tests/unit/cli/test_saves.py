@@ -26,6 +26,7 @@ from quicksand.saves.workspaces import remember
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.saves import HEADS
+from tests.unit.aged import make_overdue
 from tests.unit.cli.run_cli import make_stopped, quicksand
 from tests.unit.saves.making import make_published, make_save, workspace_of
 
@@ -286,9 +287,7 @@ def test_a_week_in_the_trash_ends_with_the_next_change(
 ) -> None:
     make_save(store, "old", b"1", base=base)
     make_save(store, "new", b"1", base=base)
-    entry = store.remove("old")
-    long_ago = time.time() - TRASH_KEPT_S - 1
-    write_json(entry.root / "trash.json", {"name": "old", "removed": long_ago})
+    make_overdue(store.remove("old").root)
     # Looking changes nothing.
     assert len(read_json(capsys, "saves", "trash")["saves"]) == 1
     assert run(["saves", "rm", "new"]) == Exit.OK

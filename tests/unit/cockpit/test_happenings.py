@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quicksand_tui.model.checkpoints import CheckpointTree
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import MountState, SandboxView, State
 from quicksand_tui.model.world import World
 from quicksand_tui.views.happenings import happenings
-from tests.unit.app.fakes import AGENT, DB, NOW, PAST, WEB, WEB_PAST, kept
+from tests.unit.app.fakes import AGENT, DATA, DB, NOW, PAST, SRC, WEB, WEB_PAST, kept
 
 
 def texts(before: tuple[SandboxView, ...], after: tuple[SandboxView, ...]) -> list[str]:
@@ -35,6 +35,51 @@ def test_checkpoints_and_going_back_to_one() -> None:
         "3f went back to clean",
     ]
     assert texts((WEB_PAST,), (replace(WEB_PAST, tree=CheckpointTree()),))[0].endswith("is gone")
+
+
+def test_what_a_guest_wrote_that_programs_here_run_is_told_once() -> None:
+    one = replace(SRC, told=(".envrc",))
+    two = replace(SRC, told=(".git/config", ".envrc"))
+    before, after = replace(WEB, mounts=(one,)), replace(WEB, mounts=(two,))
+    said = f"in {SRC.host}, which programs here run"
+    assert texts((replace(WEB, mounts=(SRC,)),), (before,)) == [f"3f it wrote .envrc {said}"]
+    assert texts((before,), (after,)) == [f"3f it wrote .git/config {said}"]
+    assert texts((after,), (replace(after, cpu_percent=9.0),)) == []
+
+
+def test_a_revert_to_where_it_stood_already_is_told_by_its_other_machine() -> None:
+    auto = kept("c8", "before revert to upgraded", "c2", auto=True)
+    back = replace(PAST, checkpoints=(*PAST.checkpoints, auto))
+    one = replace(WEB_PAST, run="r1")
+    other = replace(one, run="r2", origin="upgraded", tree=back)
+    assert texts((one,), (other,)) == [
+        "3f automatic checkpoint before revert to upgraded",
+        "3f went back to upgraded",
+    ]
+    elsewhere = replace(one, run="r2", origin="clean", tree=replace(back, head="c1"))
+    assert texts((one,), (elsewhere,))[1:] == ["3f went back to clean"], "once"
+    begun_anew = replace(one, run="r2", started=NOW)
+    assert texts((one,), (begun_anew,)) == []
+
+
+def test_mounts_that_come_change_and_go() -> None:
+    carried = replace(SRC, traffic=None)
+    assert texts((replace(WEB, mounts=(SRC,)),), (replace(WEB, mounts=(carried,)),)) == []
+    assert texts((WEB,), (replace(WEB, mounts=(DATA, SRC)),)) == [
+        "3f /data is at /mnt/data, read-only: mounted",
+        "3f /home/me/src is at /mnt/src: mounted",
+    ]
+    ended = replace(SRC, state=MountState.NOT_SERVED)
+    assert texts((replace(WEB, mounts=(DATA, SRC)),), (replace(WEB, mounts=(ended,)),)) == [
+        "3f /mnt/src is not served",
+        "3f /mnt/data is no longer mounted",
+    ]
+
+
+def test_what_could_not_be_read_has_not_happened() -> None:
+    then = World(taken=NOW, sandboxes=(WEB, DB))
+    blind = World(taken=NOW, sandboxes=(), error="Permission denied")
+    assert list(happenings(then, blind)) == list(happenings(blind, then)) == []
 
 
 def test_the_first_look_tells_nothing() -> None:

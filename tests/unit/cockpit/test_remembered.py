@@ -53,6 +53,14 @@ def test_a_place_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> 
     assert remembered.get("a") == 1
 
 
+def test_what_was_typed_is_not_put_where_others_may_write(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o777)
+    with pytest.raises(OSError, match="open to others"):
+        StateFile(tmp_path / "state" / "app.json").write({})
+    assert list((tmp_path / "state").iterdir()) == []
+
+
 def test_without_a_path_nothing_is_written() -> None:
     remembered = Remembered()
     remembered.put("a", 1)

@@ -34,6 +34,10 @@ async def never() -> bool:
     return False
 
 
+async def untold() -> None:
+    return None
+
+
 def shows(*messages: bytes) -> Script:
     async def script(server: FakeVnc) -> None:
         await server.greet(4, 4)
@@ -53,6 +57,7 @@ async def wait(
     timeout: float = 10,
     quiet: float = 0.05,
     is_driven: Callable[[], Awaitable[bool]] = always,
+    has_driver: Callable[[], Awaitable[bool | None]] = never,
 ) -> None:
     async with serve(socket, script), RfbClient.open(socket) as client:
         await wait_for(
@@ -62,6 +67,7 @@ async def wait(
             quiet_s=quiet,
             region=region,
             is_driven=is_driven,
+            has_driver=has_driver,
         )
 
 
@@ -75,7 +81,15 @@ async def test_a_change(socket: Path) -> None:
 
     async with serve(socket, script), RfbClient.open(socket) as client:
         waiting = asyncio.ensure_future(
-            wait_for(client, Until.CHANGE, timeout_s=10, quiet_s=0, region=None, is_driven=always)
+            wait_for(
+                client,
+                Until.CHANGE,
+                timeout_s=10,
+                quiet_s=0,
+                region=None,
+                is_driven=always,
+                has_driver=never,
+            )
         )
         while not client.frame.pixels.startswith(RED):
             await asyncio.sleep(0)
@@ -131,6 +145,31 @@ async def test_a_screen_that_the_guest_has_not_initialised_counts_for_nothing(
         await wait(socket, until, shows(), timeout=0.3, is_driven=never)
 
 
+@pytest.mark.parametrize(
+    ("has_driver", "why"),
+    [
+        (always, "has the driver for it and is still starting, within 0.3 s"),
+        (never, "whose kernel needs the driver virtio_gpu for it, within 0.3 s"),
+        (untold, "does not tell why or is too busy to, within 0.3 s"),
+    ],
+)
+async def test_a_guest_that_is_only_slow_is_not_said_to_lack_the_driver(
+    socket: Path, has_driver: Callable[[], Awaitable[bool | None]], why: str
+) -> None:
+    with pytest.raises(DisplayTimeoutError, match=why):
+        await wait(
+            socket, Until.STABLE, shows(), timeout=0.3, is_driven=never, has_driver=has_driver
+        )
+
+    async def find_texts() -> list[str]:
+        return []
+
+    with pytest.raises(DisplayTimeoutError, match=why):
+        await wait_for_text(
+            "x", timeout_s=0.3, is_driven=never, has_driver=has_driver, find_texts=find_texts
+        )
+
+
 @pytest.mark.parametrize("until", [Until.CHANGE, Until.STABLE])
 async def test_the_first_picture_of_the_guest_is_waited_for(
     socket: Path, until: Until, monkeypatch: pytest.MonkeyPatch
@@ -153,7 +192,15 @@ async def test_the_first_picture_of_the_guest_is_waited_for(
         server.send(update(filled(0, 0, 4, 4, GREEN)))
 
     async with serve(socket, script), RfbClient.open(socket) as client:
-        await wait_for(client, until, timeout_s=10, quiet_s=0.05, region=None, is_driven=is_driven)
+        await wait_for(
+            client,
+            until,
+            timeout_s=10,
+            quiet_s=0.05,
+            region=None,
+            is_driven=is_driven,
+            has_driver=never,
+        )
         assert bytes(client.frame.pixels).startswith(GREEN)
 
 
@@ -164,7 +211,9 @@ async def test_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     async def find_texts() -> list[str] | None:
         return next(answers)
 
-    await wait_for_text("Firefox", timeout_s=10, is_driven=always, find_texts=find_texts)
+    await wait_for_text(
+        "Firefox", timeout_s=10, is_driven=always, has_driver=never, find_texts=find_texts
+    )
     assert list(answers) == []
 
 
@@ -183,7 +232,9 @@ async def test_a_text_that_does_not_come(
         return found
 
     with pytest.raises(DisplayTimeoutError, match=why):
-        await wait_for_text("Firefox", timeout_s=0.1, is_driven=is_driven, find_texts=find_texts)
+        await wait_for_text(
+            "Firefox", timeout_s=0.1, is_driven=is_driven, has_driver=never, find_texts=find_texts
+        )
 
 
 def test_texts_that_can_be_waited_for() -> None:

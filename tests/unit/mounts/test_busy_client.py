@@ -29,6 +29,8 @@ class Client:
         self.options: list[str] = []
 
     async def ask(self, method: str, params: dict[str, Any], _seconds: float) -> dict[str, Any]:
+        if method == "file_stat":
+            return {"type": "dir"}
         assert method == "mount_share"
         self.asked.append(params["share"])
         self.options = params["options"]

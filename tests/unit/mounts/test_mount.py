@@ -17,6 +17,7 @@ from quicksand.mounts.mount import MOUNTS_MAX, check_mounts, decode_mount, parse
     [
         ("/data:/mnt/data", Mount("/data", "/mnt/data")),
         ("/data:/mnt/data:ro", Mount("/data", "/mnt/data", readonly=True)),
+        ("/data:/mnt/data:protect", Mount("/data", "/mnt/data", protect=True)),
         ("/data:/mnt/data:rw", Mount("/data", "/mnt/data")),
         ("/a b:/mnt/c d", Mount("/a b", "/mnt/c d")),
         ("/a:b:/mnt", Mount("/a:b", "/mnt")),
@@ -77,6 +78,10 @@ def test_fields_are_checked() -> None:
         Mount("/a", "/b", fsync=0)
     with pytest.raises(ConfigError, match="9p has fsync always"):
         Mount("/a", "/b", type="9p", fsync=False)
+    with pytest.raises(ConfigError, match="protect must be true or false"):
+        Mount("/a", "/b", protect="yes")
+    with pytest.raises(ConfigError, match="9p cannot be protected"):
+        parse_mount("/a:/b:9p,protect")
     with pytest.raises(ConfigError, match="virtiofs"):
         Mount("/a", "/b", type="virtiofs")
 
@@ -98,10 +103,12 @@ def test_mounts_need_a_network_card() -> None:
 PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 
 
-@given(PATHS, PATHS, st.booleans(), st.booleans())
-def test_what_is_written_is_read(host: str, guest: str, readonly: bool, fsync: bool) -> None:
+@given(PATHS, PATHS, st.booleans(), st.booleans(), st.booleans())
+def test_what_is_written_is_read(
+    host: str, guest: str, readonly: bool, fsync: bool, protect: bool
+) -> None:
     try:
-        mount = Mount(f"/{host}", f"/mnt/{guest}", readonly, fsync=fsync)
+        mount = Mount(f"/{host}", f"/mnt/{guest}", readonly, fsync=fsync, protect=protect)
     except ConfigError:
         return  # with .. in it
     config = SandboxConfig.parse({"image": "x", "mounts": [mount]})

@@ -24,6 +24,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import MachineDir
 from quicksand.mounts import devices, ninep
 from quicksand.mounts.devices import Device
+from quicksand.mounts.directories import find
 from quicksand.mounts.mount import NINEP, parse_mount
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import SharedDirectory, count_directories, plan
@@ -65,7 +66,7 @@ class Guest:
         self.asked.append((method, params))
         if method in self.refusals:
             raise self.refusals[method]
-        return {}
+        return {"type": "dir"} if method == "file_stat" else {}
 
 
 # What may be said
@@ -155,21 +156,21 @@ def test_a_qemu_without_it_is_told_before_anything_starts(
     poor = replace(qemu, system=tmp_path / "qemu")
     for _ in range(2):  # the second time it is remembered
         with pytest.raises(MountError, match="without 9p") as raised:
-            ninep.choose([data], places, poor, may_leave_out=True)
+            ninep.choose([data], find, poor, may_leave_out=True)
         assert "cifs" in raised.value.hint
-    assert ninep.choose([Mount("/", "/mnt")], places, poor, may_leave_out=False) == []
+    assert ninep.choose([Mount("/", "/mnt")], find, poor, may_leave_out=False) == []
 
 
 def test_a_missing_directory_keeps_only_a_first_start_from_happening(
     qemu: QemuBinaries, places: Paths, data: Mount
 ) -> None:
     gone = Mount(f"{data.host}/gone", "/mnt/gone", type=NINEP)
-    found = ninep.choose([gone, data], places, qemu, may_leave_out=True)
-    assert found == [Device(mount=data)]
+    found = ninep.choose([gone, data], find, qemu, may_leave_out=True)
+    assert [device.mount for device in found] == [data]
     with pytest.raises(MountError, match="gone"):
-        ninep.choose([gone, data], places, qemu, may_leave_out=False)
+        ninep.choose([gone, data], find, qemu, may_leave_out=False)
     with pytest.raises(MountError, match="9p device"):
-        ninep.require_there(gone)
+        ninep.require_there(Device(mount=gone))
 
 
 def test_a_file_system_without_attributes_is_refused_to_be_written(
@@ -178,11 +179,11 @@ def test_a_file_system_without_attributes_is_refused_to_be_written(
     def none(path: str, name: str) -> bytes:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
-    ninep.check_shareable(data, places)
+    ninep.check_shareable(data)
     monkeypatch.setattr(os, "getxattr", none)
     with pytest.raises(MountError, match="keeps no attributes"):
-        ninep.check_shareable(data, places)
-    ninep.check_shareable(replace(data, readonly=True), places)
+        ninep.check_shareable(data)
+    ninep.check_shareable(replace(data, readonly=True))
 
 
 # The guest
@@ -194,8 +195,9 @@ async def test_what_is_mounted_is_written_down(machine: MachineDir, data: Mount)
     guest = Guest()
     await ninep.mount_all(machine, [other], guest.ask)
     assert devices.mounted(machine) == [other]
-    ((method, params),) = guest.asked
+    (method, params), look = guest.asked
     assert method == "mount_share"
+    assert look == ("file_stat", {"path": "/mnt/other"})
     assert params["share"] == "quicksand9p1"
     assert params["read_only"] is True
     await ninep.unmount(machine, other, guest.ask)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.errors import SaveError, SaveNotFoundError
+from quicksand.host.ageing import CONFIRMED_S
 from quicksand.host.files import try_lock, write_json
 from quicksand.host.footprint import Footprint
 from quicksand.host.paths import Paths
@@ -30,9 +31,10 @@ from quicksand.saves.links import workspaces_dir
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.removing import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.source import Source
-from quicksand.saves.store import TRASH_KEPT_S, SaveStore
+from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
 
+from tests.unit.aged import age
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.saves.making import make_published, make_save, publish_image, workspace_of
 
@@ -292,10 +294,11 @@ def test_trash_expires_after_a_week(places: Paths, store: SaveStore, tmp_path: P
         make_save(store, name, b"1")
         entry = store.remove(name)
         if name == "old":
-            long_ago = entry.removed - TRASH_KEPT_S
-            write_json(entry.root / "trash.json", {"name": name, "removed": long_ago})
+            age(entry.root)
     now = time.time()
     assert [found.save.name for found in list_trash([store])] == ["old", "new"]
+    assert expire_trash([store], now) == [], "the clock may be wrong for this moment"
+    now += CONFIRMED_S
     gone = expire_trash([store, SaveStore(tmp_path / "none")], now)
     assert [found.save.name for found in gone] == ["old"]
     assert [found.save.name for found in store.trash()] == ["new"]

@@ -106,6 +106,7 @@ def test_what_the_system_lacks_is_reported_and_the_rest_holds() -> None:
         mock.patch.object(confine, "_call", lacking),
         mock.patch.object(confine, "_limit", lambda name, *_: confine.Measure(name, True, "1")),
         mock.patch.object(confine, "_no_new_privileges", return_value=""),
+        mock.patch.object(confine, "_drop_capabilities", return_value=""),
         mock.patch.object(seccomp, "install", lacking),
         mock.patch("os.umask", return_value=0),
     ):

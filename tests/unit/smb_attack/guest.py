@@ -216,8 +216,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(place: Path, **config: Any) -> Iterator[Server]:
-    """A server with two shares. `config`: more of its configuration."""
+def serving(place: Path, *, descriptors: int = 0, **config: Any) -> Iterator[Server]:
+    """A server with two shares. `config`: more of its configuration. `descriptors`: all that the
+    system gives it."""
     share, fixed, outside = place / "share", place / "fixed", place / "outside"
     for directory in (share, fixed, outside):
         directory.mkdir(parents=True, exist_ok=True)
@@ -234,6 +235,8 @@ def serving(place: Path, **config: Any) -> Iterator[Server]:
     log.touch()
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-c", SERVE, str(log), "--config", str(path)]
+    if descriptors:
+        command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$0" "$@"', *command]
     with theirs:
         end = theirs.fileno()
         process = subprocess.Popen(command, stdin=end, stdout=end, stderr=end)

@@ -130,12 +130,13 @@ def header(
     following: int = 0,
     magic: bytes = b"\xfeSMB",
     size: int = 64,
+    process: int = 0xFEFF,
 ) -> bytes:
     """[MS-SMB2] 2.2.1.2."""
     return (
         magic
         + struct.pack("<HHIHHII", size, charge, 0, command, asked, flags, following)
-        + struct.pack("<QIIQ", message, 0xFEFF, tree, session)
+        + struct.pack("<QIIQ", message, process, tree, session)
         + bytes(16)
     )
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand_smb.credits import FEWER as MOST
+from quicksand_smb.credits import SPARE
 from quicksand_smb.frames import LARGEST_FRAME, find_negotiate
 
 from tests.unit.smb_attack import raw
@@ -166,3 +168,52 @@ def test_only_a_whole_negotiate_at_the_end_is_one(before: bytes, cut: int) -> No
     if cut < len(GREETING):
         assert find_negotiate(memoryview(whole[: len(whole) - len(GREETING) + cut])) is None
     assert find_negotiate(memoryview(GREETING)) is None, "that is the frame being read"
+
+
+def test_who_has_made_another_connection_since_gets_no_answer(server: Server) -> None:
+    """While a server does not come to it, Linux connects anew, and asks each time."""
+    guest = server.guest.begin()
+    guest.send_raw(b"".join([LARGE[:700], *[GREETING] * 5]))
+    (answer,) = guest.hear()
+    assert (answer.command, answer.status) == (raw.NEGOTIATE, raw.SUCCESS)
+    assert guest.is_silent()
+    guest.session = guest.tree = 0
+    guest.number = 1
+    guest.log_in()
+    guest.connect()
+
+
+def test_an_answer_that_comes_too_late_is_as_good_as_the_next_ones(server: Server) -> None:
+    """The keys of a session are made of it, and the next connection gets it as its own."""
+    guest = server.guest
+    answers = set()
+    for _ in range(3):
+        guest.send_raw(GREETING)
+        answers.add(guest.hear()[0].raw)
+    assert len(answers) == 1
+    # The client counts a credit for each of them.
+    guest.number = 1
+    guest.log_in()
+    guest.connect()
+    for _ in range(4):
+        guest.echo()
+    beyond = guest.number + MOST
+    guest.send(guest.message(raw.ECHO, raw.NOTHING, message=beyond + SPARE - 1))
+    assert guest.hear()[0].status == raw.SUCCESS
+    guest.send(guest.message(raw.ECHO, raw.NOTHING, message=beyond + 2 * SPARE))
+    assert guest.ask(raw.ECHO, raw.NOTHING).status == raw.SESSION_DELETED
+
+
+@pytest.mark.parametrize("resynchronise", [True, False])
+def test_who_has_other_keys_is_told_to_begin_anew_where_he_can(
+    tmp_path: Path, resynchronise: bool
+) -> None:
+    with serving(tmp_path, resynchronise=resynchronise, secret="secret") as server:
+        guest = server.guest
+        guest.negotiate(0x210)
+        guest.log_in("secret")
+        guest.connect()
+        guest.key = bytes(16)
+        answer = guest.ask(raw.TREE_CONNECT, raw.tree_connect("RW"))
+        wanted = raw.SESSION_DELETED if resynchronise else raw.ACCESS_DENIED
+        assert answer.status == wanted

@@ -159,7 +159,8 @@ def test_modes_and_owners_of_unix(tmp_path: Path) -> None:
     data = c.output(client.ask(c.QUERY, c.query(file, 1, 100)))
     links, tag, mode = struct.unpack_from("<III", data, 68)
     assert (links, tag, mode) == (1, 0, 0o640)
-    assert struct.unpack_from("<I", data, 80 + 12)[0] == os.getuid()
+    # What is the user's is root's in the guest.
+    assert struct.unpack_from("<I", data, 80 + 12)[0] == 0
 
 
 def test_a_symlink_is_told_and_not_followed(client: Client, tmp_path: Path) -> None:

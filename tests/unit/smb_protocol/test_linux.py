@@ -17,7 +17,7 @@ from quicksand_smb.values import Stat
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
 
-SET_REPARSE = 0x000900A4
+SET_REPARSE, GET_REPARSE = 0x000900A4, 0x000900A8
 SYMLINK = 0xA000000C
 DIRECTORY, FILE, REPARSE_POINT = 0x1, 0x40, 0x200000
 NO_MODE = 0xFFFF
@@ -35,9 +35,9 @@ def make(client: Client, name: str, mode: int, *, options: int = FILE) -> bytes:
     return client.open(name, disposition=2, options=options, contexts=c.posix_context(mode))
 
 
-def symlink(target: str) -> bytes:
+def symlink(target: str, *, relative: bool = True) -> bytes:
     text = target.encode("utf-16-le")
-    fields = struct.pack("<HHHHI", 0, len(text), 0, len(text), 1)
+    fields = struct.pack("<HHHHI", 0, len(text), 0, len(text), relative)
     return struct.pack("<IHH", SYMLINK, len(fields) + len(text), 0) + fields + text
 
 
@@ -48,6 +48,57 @@ def test_a_link_is_made_from_a_file_or_a_directory(
     file = make(client, "link", NO_MODE, options=options | REPARSE_POINT)
     assert client.ask(c.IOCTL, c.ioctl(file, SET_REPARSE, symlink("to"))).status == 0
     assert os.readlink(tmp_path / "link") == "to"
+
+
+@pytest.mark.parametrize(
+    ("target", "sent"), [("/usr/bin/env", "usr/bin/env"), ("//a", "/a"), ("/", ""), ("a", "a")]
+)
+def test_a_target_that_linux_says_is_absolute_is(
+    client: Client, tmp_path: Path, target: str, sent: str
+) -> None:
+    file = make(client, "link", NO_MODE, options=FILE | REPARSE_POINT)
+    data = symlink(sent, relative=not target.startswith("/"))
+    assert client.ask(c.IOCTL, c.ioctl(file, SET_REPARSE, data)).status == 0
+    assert os.readlink(tmp_path / "link") == target
+    client.close(file)
+    file = client.open("link", disposition=1, options=REPARSE_POINT, contexts=c.posix_context(0))
+    told = client.ask(c.IOCTL, c.ioctl(file, GET_REPARSE))
+    assert read_link(told.raw[struct.unpack_from("<I", told.body, 32)[0] :]) == (
+        target,
+        not target.startswith("/"),
+    )
+
+
+def test_where_a_link_leads_is_told_as_it_is(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/a:b|c*?\\d ")
+    looked = c.create("link", disposition=1, access=0x80, contexts=c.posix_context(NO_MODE))
+    answer = client.ask(c.CREATE, looked)
+    assert answer.status == 0x8000002D
+    # [MS-SMB2] 2.2.2.2.1, behind the error and its one context
+    assert read_link(answer.body[8 + 8 + 8 :]) == ("/a:b|c*?\\d ", False)
+
+
+def read_link(record: bytes) -> tuple[str, bool]:
+    """The target in a link's record, and whether it is relative."""
+    tag, _, _, at, length, _, _, flags = struct.unpack_from("<IHHHHHHI", record)
+    assert tag == SYMLINK
+    return record[20 + at : 20 + at + length].decode("utf-16-le"), bool(flags & 1)
+
+
+def test_what_was_made_a_link_or_a_pipe_is_told_as_that(client: Client, tmp_path: Path) -> None:
+    pipe = struct.pack("<IHH8s", 0x80000014, 8, 0, b"FIFO")
+    for name, data, kind in (("link", symlink("to"), 2), ("pipe", pipe, 5)):
+        file = make(client, name, NO_MODE, options=FILE | REPARSE_POINT)
+        assert client.ask(c.IOCTL, c.ioctl(file, SET_REPARSE, data)).status == 0
+        told = c.output(client.ask(c.QUERY, c.query(file, 1, posix.LEVEL)))
+        found = (tmp_path / name).lstat()
+        inode, links, mode = (
+            *struct.unpack_from("<Q", told, 52),
+            *struct.unpack_from("<I4xI", told, 68),
+        )
+        assert (inode, links, mode) == (found.st_ino, 1, kind << 12 | stat.S_IMODE(found.st_mode))
+        client.close(file)
+        assert (tmp_path / name).lstat().st_ino == found.st_ino
 
 
 def test_owners_and_times_of_a_link_are_the_links_own(client: Client, tmp_path: Path) -> None:

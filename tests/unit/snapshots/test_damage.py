@@ -20,6 +20,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import SandboxDir, sandbox_dir
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record
+from quicksand.sandbox_trash import SandboxTrash
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import History
 from quicksand.snapshots.pages import verify
@@ -110,7 +111,7 @@ def test_a_damaged_checkpoint_is_listed_and_can_be_deleted(box: Box) -> None:
 def test_one_whose_record_is_broken_is_deleted_by_its_id_and_then_sweeps_go_on(box: Box) -> None:
     box.history.commit(replace(box.second, parent=box.first.id))
     box.mark(box.first).write_bytes(b"{")
-    (box.place.memory / "left-over.pages").touch()
+    (box.place.memory / "0123456789ab.pages").touch()
     before = tree(box.place.root)
     box.history.sweep()
     assert tree(box.place.root) == before, "nobody knows what the broken one needs"
@@ -121,7 +122,7 @@ def test_one_whose_record_is_broken_is_deleted_by_its_id_and_then_sweeps_go_on(b
     assert not any(path.exists() for path in box.files(box.first))
     assert box.history.broken() == {}
     assert (box.history.nodes()[0].parent, box.history.head().node) == (None, None)
-    assert not (box.place.memory / "left-over.pages").exists()
+    assert not (box.place.memory / "0123456789ab.pages").exists()
     load(box.place, box.second)
 
 
@@ -145,7 +146,10 @@ def test_what_cannot_be_read_at_one_moment_is_not_swept_away(
 
 def test_what_a_killed_client_was_writing_is_swept_away(box: Box) -> None:
     before = tree(box.place.root)
-    for name in (box.place.root / ".head.json.ab12", box.mark(box.first).with_name(".node.json.1")):
+    for name in (
+        box.place.root / ".head.json.0123abcd",
+        box.mark(box.first).with_name(".node.json.0123abcd"),
+    ):
         name.write_text("{")
     box.history.sweep()
     assert tree(box.place.root) == before
@@ -248,6 +252,39 @@ def test_a_record_that_is_a_link_or_a_directory_is_an_error(box: Box) -> None:
     seen(box)
     box.history.delete(box.first.id)
     load(box.place, box.second)
+
+
+@pytest.mark.timeout(60)
+def test_a_fifo_in_place_of_any_file_is_an_error_and_hangs_nobody(box: Box) -> None:
+    layer = box.first.layers[0]
+    needed = [*box.files(box.first), box.place.layer(layer), box.place.seal(layer)]
+    needed.append(box.mark(box.first))
+    for path in needed:
+        data = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(HistoryError, match=r"FIFO|regular file"):
+            load(box.place, box.history.get(box.first.id))
+        box.registry.tree(box.record.id)
+        path.unlink()
+        path.write_bytes(data)
+    trash = SandboxTrash(box.registry)
+    uses: dict[Path, Callable[[], object]] = {
+        box.place.head: lambda: start(box),
+        box.place.lock: lambda: box.registry.lock(box.record.id),
+        box.place.history_lock: lambda: trash.put(box.record.id),
+    }
+    for path, use in uses.items():
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        box.registry.list()
+        with pytest.raises((HistoryError, PathError), match="FIFO"):
+            use()
+        path.unlink()
+    box.place.record.unlink()
+    os.mkfifo(box.place.record)
+    (entry,) = box.registry.list()
+    assert entry.error == f"[Errno 22] it is a FIFO, and no file: '{box.place.record}'"
 
 
 # The head

@@ -108,6 +108,15 @@ def test_a_checkpoint_comes_back_as_it_was(node: Node) -> None:
 
 HEAD = Head(layers=("00000001",), top="00000002", node="0000000a", run="run", machine="1")
 PREVIOUS = Head(layers=("00000001",), top="00000003", machine="2")
+SAVED = "5a7e5a7e5a7e.ram"
+"""A memory image."""
+
+
+def pages_file(name: str) -> str:
+    """The name of a file with pages, from a letter."""
+    return f"{name.encode().hex() * 6}.pages"
+
+
 FILE = File(name="a.pages", size=3, crcs=(1,))
 NODE = Node(
     id="0000000a",
@@ -346,7 +355,7 @@ def names(directory: Path) -> set[str]:
 
 
 def pages(*names: str) -> tuple[File, ...]:
-    return tuple(replace(FILE, name=f"{name}.pages") for name in names)
+    return tuple(replace(FILE, name=pages_file(name)) for name in names)
 
 
 def test_checkpoints_are_listed_the_oldest_first(history: History) -> None:
@@ -448,10 +457,11 @@ def test_the_children_of_a_removed_checkpoint_become_its_parent_s(history: Histo
 
 def test_removing_keeps_what_others_need(history: History) -> None:
     stand(history, replace(HEAD, node=None))
-    old = add(history, "0000000a", pages=pages("x", "y"), layers=("00000001", "00000004"))
-    add(history, "0000000b", pages=pages("y", "z"), layers=("00000001",), memory="saved")
+    layers = ("00000001", "00000004")
+    old = add(history, "0000000a", pages=pages("x", "y"), layers=layers, memory="01d001d0.ram")
+    add(history, "0000000b", pages=pages("y", "z"), layers=("00000001",), memory=SAVED)
     history.remove(old)
-    assert names(history.place.memory) == {"y.pages", "z.pages", "saved"}
+    assert names(history.place.memory) == {pages_file("y"), pages_file("z"), SAVED}
     assert names(history.place.layers) == {"00000001.qcow2", "00000002.qcow2"}
     assert names(history.place.checkpoints) == {"0000000b"}
 
@@ -490,12 +500,12 @@ def test_a_sweep_removes_only_what_nothing_needs(history: History) -> None:
     half.mkdir()
     (half / "devices").touch()
     (history.place.checkpoints / "not ours").mkdir()
-    (history.place.memory / "orphan.pages").touch()
+    (history.place.memory / "0123456789ab.pages").touch()
     history.place.layer("0000000e").touch()
     for _ in range(2):
         history.sweep()
         assert names(history.place.checkpoints) == {"0000000a", "not ours"}
-        assert names(history.place.memory) == {"x.pages", "blank"}
+        assert names(history.place.memory) == {pages_file("x"), "blank"}
         assert names(history.place.layers) == {f"0000000{n}.qcow2" for n in (1, 2, 5)}
         assert names(history.place.checkpoints / "0000000a") == {
             "node.json",
@@ -547,7 +557,7 @@ def test_a_sweep_does_nothing_while_a_checkpoint_cannot_be_read(
     (history.place.checkpoints / "0000000f").mkdir()
     history.sweep()
     assert names(history.place.checkpoints) == {"0000000a", "0000000f"}
-    assert "x.pages" in names(history.place.memory)
+    assert pages_file("x") in names(history.place.memory)
     assert "00000005.qcow2" in names(history.place.layers)
 
 
@@ -566,14 +576,14 @@ def test_a_sweep_keeps_layers_while_the_head_cannot_be_read(
 
 
 def test_while_a_machine_takes_over_the_other_one_s_files_are_kept(history: History) -> None:
-    stand(history, replace(PREVIOUS, memory="saved"))
-    (history.place.memory / "saved").touch()
+    stand(history, replace(PREVIOUS, memory=SAVED))
+    (history.place.memory / SAVED).touch()
     stand(history, replace(HEAD, previous=history.head()))
     lock = try_lock(history.place.lock)
     assert lock is not None
     history.sweep()
     assert names(history.place.layers) == {f"0000000{n}.qcow2" for n in (1, 2, 3)}
-    assert names(history.place.memory) == {"saved"}
+    assert names(history.place.memory) == {SAVED}
     os.close(lock)
     history.sweep()
     assert names(history.place.memory) == set()  # nothing runs that maps it

@@ -19,6 +19,7 @@ from typing import Any
 from .files import remove_file, remove_tree, try_lock
 from .loop import Keeper
 from .machines import Machine
+from .memory import MemoryWatch
 from .space import SpaceWatch
 
 PIDFD_GETFD = 438
@@ -93,7 +94,8 @@ def _machine(keeper: Keeper, name: str, pid: int, pidfd: int) -> Machine:
     space = SpaceWatch(_monitor(directory), keeper.sandbox_dir, directory)
     if os.path.exists(space.mark):
         space.begin()
-    machine = Machine(name, pid, pipes, space)
+    memory = MemoryWatch.of_adopted(pid, space, directory)
+    machine = Machine(name, pid, pipes, space, memory)
     machine.pidfd = pidfd
     return machine
 
@@ -136,8 +138,10 @@ def _go_on(keeper: Keeper, forwards: list[str]) -> None:
     nothing while a client works on the sandbox's history."""
     import json
 
+    from regular import open_file  # type: ignore[import-not-found]
+
     try:
-        with open(os.path.join(keeper.runtime_dir, keeper.current.name, "state.json")) as file:
+        with open_file(os.path.join(keeper.runtime_dir, keeper.current.name, "state.json")) as file:
             paused = bool(json.load(file)["paused"])
     except (OSError, ValueError, KeyError, TypeError):
         return
@@ -145,7 +149,7 @@ def _go_on(keeper: Keeper, forwards: list[str]) -> None:
     if history is None:
         return
     if not paused and keeper.current.space.look_at is None:
-        keeper.current.space.send("cont")
+        keeper.current.go_on()
     deadline = time.monotonic() + END_WAIT_S  # for all together: other programs may have some
     for rule in forwards:
         host, _, _ = rule.partition("-")

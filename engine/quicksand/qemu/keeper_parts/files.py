@@ -1,9 +1,13 @@
 """The keeper's files: bounded logs, locks, and removing."""
 
 import os
+from io import FileIO
 
 LOG_LIMIT = 512 * 1024
 """Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""
+
+RESERVED = 256
+"""Bytes of the record of how a run ended: more than it ever has."""
 
 CHUNK = 64 * 1024
 """Bytes to read at once."""
@@ -14,8 +18,14 @@ class BoundedLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.file = open(path, "ab", buffering=0)  # noqa: SIM115
+        self.file = self.open()
         self.size = self.file.tell()
+
+    def open(self) -> FileIO:
+        """Open the file for appending. Raises OSError."""
+        from regular import open_regular  # type: ignore[import-not-found]
+
+        return open(self.path, "ab", buffering=0, opener=open_regular)
 
     def write(self, data: bytes) -> None:
         try:
@@ -30,9 +40,36 @@ class BoundedLog:
         """Start a new file. Raises OSError, possibly half-way; the next write tries again."""
         if os.path.exists(self.path):
             os.replace(self.path, self.path + ".1")
-        file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        file = self.open()
         self.file.close()
         self.file, self.size = file, 0
+
+
+class Reserved:
+    """A small file that is written at the end, on a disk that may be full by then: its space is
+    taken now, by a file beside it."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.beside = path, path + ".tmp"
+        try:
+            self.write(" " * RESERVED)
+        except OSError:
+            return  # there may be space at the end
+
+    def put(self, text: str) -> None:
+        """Replace the file. Raises OSError."""
+        self.write(text.ljust(RESERVED))
+        os.replace(self.beside, self.path)
+
+    def write(self, text: str) -> None:
+        from regular import open_regular
+
+        descriptor = open_regular(self.beside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+        try:
+            # Not truncated before, so that it keeps its space.
+            os.truncate(descriptor, os.write(descriptor, text.encode("ascii")))
+        finally:
+            os.close(descriptor)
 
 
 def drain(pipe: int, log: BoundedLog) -> None:
@@ -70,7 +107,9 @@ def try_lock(path: str) -> int | None:
     lock is held by another process. Raises OSError if it cannot be opened."""
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    from regular import open_regular
+
+    descriptor: int = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

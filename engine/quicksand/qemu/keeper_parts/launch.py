@@ -2,10 +2,11 @@
 
 import errno
 import os
-import resource
 import signal
 import sys
+from collections.abc import Collection
 
+from .bounds import set_limits
 from .leash import put_on
 from .tracking import ASKING, REFUSED, TRACED, find_injection, give_userfaultfd
 
@@ -40,14 +41,15 @@ def launch(
             os.dup2(devnull, 0)
             os.dup2(out_write, 1)
             os.dup2(err_write, 2)
-            for number, descriptor in descriptors.items():
+            failed_write = clear_of(failed_write, descriptors)
+            sources = [clear_of(descriptor, descriptors) for descriptor in descriptors.values()]
+            for number, descriptor in zip(descriptors, sources, strict=True):
                 os.dup2(descriptor, number)
             put_on(leash, group)
             allow_tracing()
             if is_restored_emulator(argv):
                 use_small_pages()
-            # Guest memory may hold secrets: no core dumps.
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            set_limits(argv)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -74,6 +76,16 @@ def launch(
     if failure:
         raise OSError(int(failure), os.strerror(int(failure)))
     return launch(argv, env, descriptors, directory, leash, group, tracked=False)
+
+
+def clear_of(descriptor: int, numbers: Collection[int]) -> int:
+    """Return ``descriptor`` or, if it is one of ``numbers``, which are about to get another
+    meaning, a copy of it behind them all. Raises OSError."""
+    if descriptor not in numbers:
+        return descriptor
+    import fcntl
+
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1)
 
 
 def _read_all(pipe: int) -> bytes:

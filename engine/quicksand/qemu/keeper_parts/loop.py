@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 
 from . import FIRST
-from .files import CHUNK, BoundedLog, drain, remove_file, remove_tree, try_lock
-from .launch import inherited_descriptors, launch, monitor_arguments
+from .bounds import bound_of, no_core_files
+from .files import CHUNK, BoundedLog, Reserved, drain, remove_file, remove_tree, try_lock
+from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
+from .memory import MemoryWatch
 from .space import SpaceWatch
 from .waiting import Waiting
 
@@ -91,6 +93,7 @@ class Keeper:
         self.console, self.messages = (
             BoundedLog(os.path.join(self.sandbox_dir, name)) for name in LOGS
         )
+        self.last_words = Reserved(os.path.join(self.sandbox_dir, "exit.json"))
 
     def tell_started(self) -> None:
         try:
@@ -131,10 +134,16 @@ class Keeper:
     def start(self, name: str, argv: list[str], descriptors: dict[int, int]) -> Machine:
         """Fork a QEMU whose files are in the directory ``name``. Raises OSError."""
         monitor, theirs = socket.socketpair()
-        theirs.set_inheritable(True)
+        try:
+            number = clear_of(theirs.fileno(), descriptors)
+        except OSError:
+            monitor.close()
+            theirs.close()
+            raise
+        os.set_inheritable(number, True)
         try:
             pid, out, err = launch(
-                [*argv, *monitor_arguments(theirs.fileno())],
+                [*argv, *monitor_arguments(number)],
                 self.env,
                 descriptors,
                 os.path.join(self.sandbox_dir, "layers"),
@@ -144,9 +153,13 @@ class Keeper:
             monitor.close()
             raise
         finally:
+            if number != theirs.fileno():
+                os.close(number)
             theirs.close()
-        space = SpaceWatch(monitor, self.sandbox_dir, os.path.join(self.runtime_dir, name))
-        machine = Machine(name, pid, {out: self.console, err: self.messages}, space)
+        directory = os.path.join(self.runtime_dir, name)
+        space = SpaceWatch(monitor, self.sandbox_dir, directory)
+        memory = MemoryWatch(pid, bound_of(argv), space, directory)
+        machine = Machine(name, pid, {out: self.console, err: self.messages}, space, memory)
         self.add(machine)
         return machine
 
@@ -193,6 +206,7 @@ class Keeper:
             moments = [machine.ends_at for machine in machines]
             if not self.is_guarded():
                 moments += [machine.space.look_at for machine in machines]
+                moments += [machine.memory.look_at for machine in machines]
             look_at = None if self.waiting is None else self.waiting.look_at
             due = [moment for moment in (self.kill_at, look_at, *moments) if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
@@ -201,7 +215,7 @@ class Keeper:
                     handler()
             for machine in self.machines.values():
                 if not self.is_guarded():
-                    machine.space.look()
+                    machine.look_at_host()
                 if machine.ends_at is not None and time.monotonic() >= machine.ends_at:
                     machine.kill()
                     machine.ends_at = None
@@ -309,15 +323,12 @@ class Keeper:
             machine.kill()
             machine.wait()
             self.bury(machine)
-        path = os.path.join(self.sandbox_dir, "exit.json")
         asked = "true" if self.asked_to_stop else "false"
         code = "null" if self.current.code is None else self.current.code
         text = f'{{"code": {code}, "asked": {asked}, "machine": "{self.current.name}", '
         text += f'"unix_time": {time.time():.3f}}}\n'
         try:
-            with open(path + ".tmp", "w", encoding="ascii") as file:
-                file.write(text)
-            os.replace(path + ".tmp", path)
+            self.last_words.put(text)
         finally:
             remove_tree(self.runtime_dir)
             if self.discard and not self.owned:
@@ -357,7 +368,7 @@ class Keeper:
         self.clients.remove(client)
         client.close()
         if client.guards:
-            self.current.space.send("cont")
+            self.current.go_on()
         for machine in self.machines.values():
             if machine.owner is client:
                 machine.took = client.forwards
@@ -465,6 +476,7 @@ class Keeper:
 
 def main() -> None:
     os.umask(0o077)
+    no_core_files()
     # Forked, so that init is its parent and the client never has to wait for it.
     if os.fork():
         os._exit(0)

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 
 from .files import CHUNK, BoundedLog
+from .memory import MemoryWatch
 from .space import SpaceWatch
 
 REQUEST_MAX = 1024 * 1024
@@ -18,7 +19,12 @@ class Machine:
     """One QEMU."""
 
     def __init__(
-        self, name: str, pid: int, pipes: dict[int, BoundedLog], space: SpaceWatch
+        self,
+        name: str,
+        pid: int,
+        pipes: dict[int, BoundedLog],
+        space: SpaceWatch,
+        memory: MemoryWatch,
     ) -> None:
         self.name = name
         """The name of its directory in the runtime directory."""
@@ -26,6 +32,7 @@ class Machine:
         self.pipes = pipes
         """The read ends of its stdout and stderr, and their logs."""
         self.space = space
+        self.memory = memory
         self.owner: Client | None = None
         """The client with which it ends; None if it ends with none."""
         self.ended = False
@@ -38,6 +45,17 @@ class Machine:
         self.took: list[str] = []
         """Forwards that it may have taken from the current machine, which gets them back when this
         one has ended."""
+
+    def go_on(self) -> None:
+        """Resume a guest that a client has paused for a moment, unless it has become too large."""
+        if not self.memory.is_holding:
+            self.space.send("cont")
+
+    def look_at_host(self) -> None:
+        """Pause or resume the guest as the host's memory and disk make it necessary."""
+        self.memory.look()
+        if not self.memory.is_holding:
+            self.space.look()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal; it is no error if it has ended."""

@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from collections.abc import Callable
 
 from .files import CHUNK
 
@@ -35,6 +36,8 @@ class SpaceWatch:
         self.look_at: float | None = None
         """The monotonic time of the next look at the free space; None if the guest is not
         waiting."""
+        self.on_run_state: Callable[[bool], None] | None = None
+        """Told whenever the guest is paused (False) or goes on (True)."""
         monitor.setblocking(False)
         self.send("qmp_capabilities")
 
@@ -68,9 +71,16 @@ class SpaceWatch:
                 self.begin()
             elif b'"event": "RESUME"' in line:
                 self.end()
+                self.tell(runs=True)
+            elif b'"event": "STOP"' in line:
+                self.tell(runs=False)
             elif b'"event": "SHUTDOWN"' in line:
                 self.shut_down = True
         return bool(data)
+
+    def tell(self, *, runs: bool) -> None:
+        if self.on_run_state is not None:
+            self.on_run_state(runs)
 
     def read_rest(self) -> None:
         """Read what QEMU has said before it ended."""
@@ -81,7 +91,7 @@ class SpaceWatch:
     def begin(self) -> None:
         self.look_at = time.monotonic() + SPACE_POLL_S
         try:
-            open(self.mark, "wb").close()
+            os.close(os.open(self.mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError:
             return  # no space for the mark either; the guest is still resumed later
 

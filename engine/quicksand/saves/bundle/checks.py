@@ -11,6 +11,8 @@ from typing import Any
 
 from quicksand.config import NetworkMode, SandboxConfig
 from quicksand.errors import BundleError, ImageError
+from quicksand.host.arch import Architecture
+from quicksand.host.regular import open_file
 from quicksand.images.qcow2 import (
     HEAD,
     L1_SIZE_MAX,
@@ -61,9 +63,10 @@ def dangers(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> st
     return ""
 
 
-def warnings(config: SandboxConfig, *, trusted: bool) -> Iterator[str]:
-    """Yield what a user should know before a start: options that reach this host, or that are left
-    out."""
+def warnings(config: SandboxConfig, arch: str, *, trusted: bool) -> Iterator[str]:
+    """Yield what a user should know before a start: that this host is of another architecture than
+    ``arch``; options that reach this host, or that are left out."""
+    yield from foreign(arch)
     if not trusted:
         if left_out := left_out_of(config):
             yield (
@@ -76,6 +79,16 @@ def warnings(config: SandboxConfig, *, trusted: bool) -> Iterator[str]:
     if config.port_forwards:
         ports = ", ".join(f"{f.host or 'any'} -> {f.guest}" for f in config.port_forwards)
         yield f"it forwards ports of this host: {ports}"
+
+
+def foreign(arch: str) -> Iterator[str]:
+    """Yield that a machine of ``arch`` has to be emulated, if that is so."""
+    host = Architecture.host()
+    if Architecture.parse(arch) is not host:
+        yield (
+            f"it is for {arch}, and this host is {host.value}: it starts only with QEMU for "
+            f"{arch}, and everything in it is slow"
+        )
 
 
 class DiskWatch:
@@ -170,7 +183,7 @@ def check_backing_name(name: str | None) -> None:
 
 
 def _check_snapshots(path: Path) -> None:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = file.seek(0, 2)
         file.seek(60)
         count, offset = struct.unpack(">IQ", file.read(12))

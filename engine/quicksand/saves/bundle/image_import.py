@@ -13,7 +13,7 @@ from quicksand.host.arch import Architecture
 from quicksand.host.staging import staging
 from quicksand.images.store import DIGEST_SHOWN, ImageStore, image_digest
 from quicksand.saves.bundle.bases import NAMES, check_part_size, publish_image
-from quicksand.saves.bundle.checks import DiskWatch, check_disk
+from quicksand.saves.bundle.checks import DiskWatch, check_disk, foreign
 from quicksand.saves.bundle.manifest import (
     FORMAT,
     IMAGE_FILES,
@@ -80,6 +80,7 @@ def import_image(
         size=size,
         base=f"{image.name} {image.digest[:12]}",
         image_added=True,
+        notes=tuple(foreign(base.arch)),
     )
 
 

@@ -148,5 +148,5 @@ def _import_save(
         size=bundle.size,
         base=f"{image.name} {image.digest[:12]}",
         image_added=base.is_new,
-        notes=tuple(warnings(save.config, trusted=options.trusted)),
+        notes=tuple(warnings(save.config, save.arch, trusted=options.trusted)),
     )

@@ -6,6 +6,7 @@ not say who made the bundle.)
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import math
@@ -31,6 +32,9 @@ IMAGE_FILES = {"image.qcow2": "disk", "image.kernel": "kernel", "image.initrd": 
 
 CMDLINE_MAX = 4096
 """Characters of the kernel's command line."""
+
+BYTE_ORDER_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""That of UTF-32-LE begins with that of UTF-16-LE; UTF-32-BE is no UTF-8 either."""
 
 NUMBER_MAX = 20
 """Digits of an integer; enough for any file's size."""
@@ -290,9 +294,11 @@ def parse_json(data: bytes, what: str = MANIFEST) -> dict[str, Any]:
             raise ValueError(f"{what} says something twice")
         return found
 
+    if data.startswith(BYTE_ORDER_MARKS):
+        raise ValueError(f"{what} begins with a byte order mark: another program has rewritten it")
     try:
         value = json.loads(
-            data,
+            data.decode("utf-8"),  # of bytes it would guess the encoding
             parse_constant=refuse,
             parse_int=whole,
             parse_float=real,

@@ -6,13 +6,13 @@ import contextlib
 import errno
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from quicksand.errors import BundleError, HostError, PathError
+from quicksand.host.regular import NotAFileError, open_regular
 from quicksand.progress import Progress
 from quicksand.saves.bundle.manifest import MANIFEST, MANIFEST_MAX, Bundle, Member, parse_json
 from quicksand.saves.bundle.receiving import RECORDS_MAX, Crcs, check_digest
@@ -46,14 +46,13 @@ class Outgoing:
             return
         assert self.path is not None
         try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            self.descriptor = os.open(self.path, flags)
+            self.descriptor = open_regular(self.path, os.O_NOFOLLOW)
+        except NotAFileError as error:
+            raise BundleError(f"{self.path} is not a regular file") from error
         except OSError as error:
             raise _cannot_open(self.path, error) from error
         stack.callback(os.close, self.descriptor)
         found = os.fstat(self.descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise BundleError(f"{self.path} is not a regular file")
         if self.size not in (-1, found.st_size):
             raise BundleError(
                 f"{self.path} is damaged: {found.st_size} bytes instead of {self.size}"

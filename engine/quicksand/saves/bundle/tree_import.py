@@ -17,6 +17,7 @@ from typing import Any
 from quicksand.config import NetworkMode, check_name
 from quicksand.errors import ConfigError, NameTakenError
 from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.host.regular import create, read_file
 from quicksand.host.staging import staging
 from quicksand.images.store import ImageStore, StoredImage
 from quicksand.layout import SandboxDir, sandbox_dir
@@ -102,7 +103,7 @@ def import_tree(
         base=f"{image.name} {image.digest[:12]}",
         image_added=base.is_new,
         checkpoints=len(nodes),
-        notes=tuple(warnings(bundle.config, trusted=options.trusted)),
+        notes=tuple(warnings(bundle.config, bundle.base.arch, trusted=options.trusted)),
     )
 
 
@@ -281,10 +282,10 @@ def _receive_layer(receiver: Receiver, member: Member, path: Path, seals: dict[s
     if path.suffix == ".json":
         data = receiver.take_small(member, RECORD_MAX)
         seals[path.stem] = _parse_seal(parse_json(data, member.name), path)
-        with map_os_errors(path):
-            path.write_bytes(data)
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+        with map_os_errors(path), create(path) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         return
     watch = DiskWatch(member.name, member.size, allow_backing=True)
     receiver.write(member, path, seals.get(path.stem), watch)
@@ -301,7 +302,7 @@ def _parse_seal(plain: dict[str, Any], path: Path) -> File:
 
 def _check_index(path: Path, node: Node, memory: int) -> None:
     """Raise ValueError unless an index names only pages that exist and fills the guest's memory."""
-    size = check_index(path.read_bytes(), files=[file.size // PAGE for file in node.pages])
+    size = check_index(read_file(path), files=[file.size // PAGE for file in node.pages])
     if size != memory:
         raise ValueError(f"the memory of {node.tag!r} has {size} bytes, and not {memory}")
 

@@ -1,0 +1,88 @@
+"""Opening files by their names.
+
+Somebody may have put a FIFO, a socket or a device where a file of ours is expected, and open(2)
+would wait for a FIFO's writer for ever. So whatever is opened by a name is proven a regular file
+first, here. The keeper runs this module without the rest of the engine.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from io import BufferedReader
+    from pathlib import Path
+    from typing import BinaryIO
+
+KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+NO_LINK = "it is a symbolic link, and no file"
+
+
+class NotAFileError(OSError):
+    """What has a file's name is no regular file. Its errno is EISDIR for a directory, ELOOP for a
+    link, otherwise EINVAL."""
+
+
+def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """Open a regular file and return its descriptor, which is not inherited. With O_CREAT in
+    ``flags`` a new one gets ``mode``. A link is followed unless ``flags`` have O_NOFOLLOW. Raises
+    NotAFileError, other OSErrors."""
+    try:
+        # O_NONBLOCK: opening a FIFO does not wait. It means nothing for regular files.
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as error:
+        # A FIFO without a reader, and a socket; a directory that was to be written.
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+            raise NotAFileError(errno.ELOOP, NO_LINK, os.fspath(path)) from error
+        if error.errno in (errno.ENXIO, errno.EISDIR):
+            raise _not_a_file(path, os.stat(path).st_mode) from error  # noqa: PTH116
+        raise
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(descriptor)
+        raise _not_a_file(path, kind)
+    return descriptor
+
+
+def open_file(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> BufferedReader:
+    """Open a regular file for reading. Raises as `open_regular`."""
+    return os.fdopen(open_regular(path, flags), "rb")
+
+
+def create(path: str | os.PathLike[str], *, buffering: int = -1) -> BinaryIO:
+    """Make a new file for writing, this user's only, whatever the umask says. Raises OSError, also
+    if the name is taken."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering)
+
+
+def append_to(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for appending; a new one is this user's only. Raises as
+    `open_regular`."""
+    return os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a regular file. Raises as `open_regular`."""
+    with open_file(path) as file:
+        return file.read()
+
+
+def read_word(path: Path) -> str:
+    """Return the text of a small ASCII file. Raises as `open_regular`, and ValueError."""
+    return read_file(path).decode("ascii")
+
+
+def _not_a_file(path: str | os.PathLike[str], mode: int) -> NotAFileError:
+    kind = KINDS.get(stat.S_IFMT(mode), "something else")
+    number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+    return NotAFileError(number, f"it is {kind}, and no file", os.fspath(path))

@@ -1,0 +1,26 @@
+"""Mounts that a running sandbox should have and has not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from quicksand.host.files import read_json, write_json
+from quicksand.layout import SandboxDir
+
+
+def note_left_out(place: SandboxDir, left_out: Mapping[str, str]) -> None:
+    """Write down why mounts could not be made, by the guest's path; none takes what was written
+    away. Blocks for I/O. Raises HostError."""
+    if left_out:
+        write_json(place.left_out, {"left_out": dict(left_out)}, durable=False)
+    else:
+        place.left_out.unlink(missing_ok=True)
+
+
+def read_left_out(place: SandboxDir) -> dict[str, str]:
+    """What the last start, or a revert since, could not mount. Blocks for I/O."""
+    try:
+        values = dict(read_json(place.left_out)["left_out"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {str(guest): str(why) for guest, why in values.items()}

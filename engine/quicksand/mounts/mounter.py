@@ -1,0 +1,59 @@
+"""Who is having a guest mount something, and the look that ends it. Until a look from the guest has
+found it there, a record names the process that is at it, so that nobody is told of a mount that is
+not there yet, or for ever of one that is under way."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from quicksand.agent.session import Ask
+from quicksand.errors import AgentRefusedError, MountError
+from quicksand.host.processes import is_process, start_of
+from quicksand.mounts.mount import Mount
+
+LOOK_S = 30.0
+"""Seconds for the guest's first look at what it has mounted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mounter:
+    """A process that has a guest mount something."""
+
+    pid: int
+    started: str
+    """When it started, as the system writes it."""
+
+    @classmethod
+    def me(cls) -> Mounter:
+        """This process."""
+        return cls(os.getpid(), start_of(os.getpid()))
+
+    @property
+    def is_at_it(self) -> bool:
+        """Whether it lives. If not, only the guest knows what became of the mount."""
+        return is_process(self.pid, self.started)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any] | None) -> Mounter | None:
+        """Parse what a record has; None for what is mounted, as everything is of which an earlier
+        version wrote. Raises KeyError, TypeError, ValueError."""
+        return None if value is None else cls(int(value["pid"]), str(value["started"]))
+
+
+NOBODY = Mounter(pid=0, started="")
+"""The mounter of what was given up, and may be mounted."""
+
+
+async def look(mount: Mount, ask: Ask) -> None:
+    """Have the guest look at what it has mounted. Raises MountError if it does not see a directory
+    there, AgentError."""
+    try:
+        seen = (await ask("file_stat", {"path": mount.guest}, LOOK_S)).get("type")
+    except AgentRefusedError as error:
+        raise MountError(
+            f"{mount.host} was mounted, and the guest cannot see it: {error}"
+        ) from error
+    if seen != "dir":
+        raise MountError(f"{mount.host} was mounted, and the guest sees none at {mount.guest}")

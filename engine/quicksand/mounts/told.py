@@ -1,0 +1,57 @@
+"""Which files of a mount a guest has written that programs of the host run or obey, such as git's
+hooks (quicksand_smb/triggers.py), as its server tells them (quicksand_smb/telling.py)."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+
+from quicksand.layout import MachineDir
+from quicksand.text import printable
+
+ENTRIES = 31
+ENTRY = 512
+_SIZE = ENTRY * (1 + ENTRIES)
+_NUMBER = struct.Struct("=Q")
+_HEAD = struct.Struct("=QH")
+_TRIES = 8
+"""How often a file that is changed at that moment is read again; a change takes microseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A file that the guest wrote, or gave that name."""
+
+    path: str
+    """Below the directory that is mounted, printable; the end of a very long one."""
+    time: float
+    """When last, in seconds since 1970."""
+
+
+def read_told(machine: MachineDir, number: int) -> tuple[Written, ...]:
+    """The files of a stream's mount, the one that was written last first; those of the last 31 that
+    differ. Nothing if nobody tells. Blocks for I/O."""
+    for _ in range(_TRIES):
+        try:
+            with machine.share_told(number).open("rb") as file:
+                content = os.pread(file.fileno(), _SIZE, 0)
+                again = os.pread(file.fileno(), _NUMBER.size, 0)
+        except OSError:
+            return ()
+        if len(content) != _SIZE:
+            return ()
+        before = _NUMBER.unpack_from(content)[0]
+        if before % 2 == 0 and before == _NUMBER.unpack(again)[0]:
+            return _parse(content)
+    return ()
+
+
+def _parse(content: bytes) -> tuple[Written, ...]:
+    found = []
+    for start in range(ENTRY, _SIZE, ENTRY):
+        seconds, length = _HEAD.unpack_from(content, start)
+        if seconds and length <= ENTRY - _HEAD.size:
+            path = content[start + _HEAD.size : start + _HEAD.size + length]
+            found.append(Written(path=printable(os.fsdecode(path)), time=float(seconds)))
+    return tuple(sorted(found, key=lambda written: -written.time))

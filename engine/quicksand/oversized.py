@@ -1,0 +1,52 @@
+"""Sandboxes that were paused because their QEMU has taken more of the host's memory than they are
+worth (qemu/keeper_parts/memory.py)."""
+
+from __future__ import annotations
+
+from quicksand.layout import MachineDir
+from quicksand.text import size_text
+
+MARK_MAX = 64
+"""Bytes of the keeper's mark: a word and two numbers."""
+
+
+def qemu_memory(pid: int, arguments: tuple[str, ...]) -> tuple[int, int | None]:
+    """(bytes of memory of its own, in RAM or in swap; bytes beyond which its guest is paused, or
+    None if that is unknown) of the QEMU with that process id and these arguments. Linux only; (0,
+    None) elsewhere, or if it is gone."""
+    from quicksand.qemu.keeper_parts.bounds import bound_of
+    from quicksand.qemu.keeper_parts.memory import memory_of
+
+    found = memory_of(pid)
+    bound = bound_of(arguments)
+    if found is None:
+        return 0, None
+    return found[0], None if bound is None else bound.watched
+
+
+def why_oversized(machine: MachineDir) -> str:
+    """Why the keeper has paused the machine's guest; "" if it has not."""
+    try:
+        with machine.oversized.open("rb") as file:
+            words = file.read(MARK_MAX).split()
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        words = []  # it is there, and that is what counts
+    match words:
+        case [kind, size, bound] if size.isdigit() and bound.isdigit():
+            found = too_much(int(size), int(bound), "reserved" if kind == b"reserved" else "taken")
+        case _:
+            found = "its machine has too much of the host's memory"
+    return (
+        f"{found}; a checkpoint and a revert to it free what is too much, `resume` lets it have "
+        "256 MiB more"
+    )
+
+
+def too_much(size: int, bound: int, kind: str = "taken") -> str:
+    """The words for a machine that has more memory than it may have."""
+    return (
+        f"its machine has {kind} {size_text(size)} of the host's memory and may have "
+        f"{size_text(bound)}"
+    )

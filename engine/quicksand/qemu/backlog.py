@@ -1,0 +1,68 @@
+"""How many connections to a forwarded port may wait until QEMU takes them.
+
+QEMU's network listens with room for one (libslirp, src/socket.c: `listen(s, 1)`). It takes one in
+each turn of its loop, and the kernel drops what comes meanwhile: of a burst, many get neither data
+nor a reset. How long the queue is can be changed at any time, by who has the socket (listen(2)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Collection
+
+from quicksand.host.processes import PROC
+
+ROOM = 1024
+"""Connections; the kernel's own limit is 4096 (net.core.somaxconn, listen(2))."""
+
+PIDFD_GETFD = 438
+"""The system call's number, the same on all architectures (pidfd_getfd(2), Linux 5.6)."""
+
+LISTENS = "0A"
+"""The state TCP_LISTEN in /proc/net/tcp (proc_pid_net(5))."""
+
+
+def widen_backlogs(pid: int, ports: Collection[int]) -> int:
+    """Let ROOM connections wait at each of these ``ports``, at which the QEMU ``pid`` listens.
+    Returns at how many that is so now: where the system has no such call, or refuses it, they keep
+    what they have."""
+    if not ports or not PROC.joinpath("self").exists() or not hasattr(os, "pidfd_open"):
+        return 0
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return 0
+    try:
+        return sum(_widen(pidfd, number) for number in _listening(pid, ports))
+    finally:
+        os.close(pidfd)
+
+
+def _listening(pid: int, ports: Collection[int]) -> list[int]:
+    """The descriptors of ``pid`` that listen at these ports."""
+    wanted, found = {f":{port:04X}" for port in ports}, []
+    place = PROC / str(pid)
+    with contextlib.suppress(OSError):
+        rows = [line.split() for line in (place / "net" / "tcp").read_text("ascii").splitlines()]
+        sockets = {
+            f"socket:[{row[9]}]" for row in rows if row[1][-5:] in wanted and row[3] == LISTENS
+        }
+        for entry in (place / "fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if str(entry.readlink()) in sockets:
+                    found.append(int(entry.name))
+    return found
+
+
+def _widen(pidfd: int, number: int) -> bool:
+    import ctypes
+
+    copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, pidfd, number, 0)
+    if copy < 0:
+        return False
+    with contextlib.suppress(OSError), socket.socket(fileno=copy) as listener:
+        listener.listen(ROOM)
+        return True
+    return False

@@ -1,0 +1,67 @@
+"""Keeps columns where they belong in terminals that count some characters differently.
+
+Of emoji with a variation selector, a skin tone, a keycap or joiners, and of flags, terminals
+disagree how many columns they take (tmux 3.3 counts a shield with U+FE0F as one): what follows on
+the row, up to the border, would move. So the cells are emptied before such a cluster, and the
+cursor is set anew behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rich.cells import cell_len
+
+_EXTENDING: Final = "\u200d\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
+"""ZWJ, keycap, variation selectors, skin tones, tags: they make an emoji of what stands before."""
+
+_DISPUTED: Final = re.compile(f"[{_EXTENDING}\U0001f1e6-\U0001f1ff]")
+
+_CLUSTER: Final = re.compile(
+    "[\U0001f1e6-\U0001f1ff]{1,2}"
+    f"|[^\\s{_EXTENDING}](?:[{_EXTENDING}]|(?<=\u200d)[^\\x00-\\x7f])+"
+    f"|[{_EXTENDING}]+"
+)
+
+_TOKEN: Final = re.compile(
+    "\x1b\\[[0-9]+;(?P<column>[0-9]+)H"
+    "|(?P<still>\x1b\\[[0-9;:]*m|\x1b\\].*?(?:\x07|\x1b\\\\))"
+    "|(?P<moves>\x1b(?:\\[[0-?]*[ -/]*[@-~])?|[\x00-\x1a\x1c-\x1f])"
+    "|(?P<text>[^\x00-\x1f]+)",
+    re.DOTALL,
+)
+
+
+def keep_columns(text: str) -> str:
+    """Returns output that draws the same, and whose clusters of disputed width do not move what is
+    behind them. Only where ``text`` itself has set the column before."""
+    if _DISPUTED.search(text) is None:
+        return text
+    column: int | None = None
+    kept: list[str] = []
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if match["column"] is not None:
+            column = int(match["column"])
+        elif match["moves"] is not None:
+            column = None
+        elif match["text"] is not None and column is not None:
+            token = _fixed(token, column)
+            column += cell_len(match[0])
+        kept.append(token)
+    return "".join(kept)
+
+
+def _fixed(text: str, column: int) -> str:
+    """Returns the text with the cursor set anew behind each disputed cluster; the text begins at
+    ``column``, from 1."""
+    kept: list[str] = []
+    at = 0
+    for match in _CLUSTER.finditer(text):
+        # Characters in front may be part of what decides the width.
+        start, end = cell_len(text[: match.start()]), cell_len(text[: match.end()])
+        kept += [text[at : match.start()], f"\x1b[{end - start}X" if end > start else ""]
+        kept += [match[0], f"\x1b[{column + end}G"]
+        at = match.end()
+    return "".join([*kept, text[at:]])

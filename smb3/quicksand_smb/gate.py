@@ -1,0 +1,62 @@
+"""What a guest may change in a share, and which of its changes somebody is told of."""
+
+from quicksand_smb.light import Callable
+from quicksand_smb.names import Names
+from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.triggers import KNOWN, Triggers
+from quicksand_smb.values import Kind
+
+
+class Gate:
+    """Stands before everything that changes something in a share.
+
+    `protected` are patterns (triggers.py): nothing is changed there. Where the guest changes
+    something that is one of `KNOWN`, `tell` is called with its name.
+    """
+
+    def __init__(
+        self,
+        *,
+        read_only: bool,
+        protected: tuple[str, ...] = (),
+        tell: "Callable[[Names], None] | None" = None,
+    ) -> None:
+        self.read_only = read_only
+        self._protected = Triggers(protected) if protected else None
+        self._known = Triggers(KNOWN) if tell is not None and not read_only else None
+        self._tell = tell
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it depends on the name and the kind of file what may be changed or is told."""
+        return self._protected is not None or self._known is not None
+
+    def is_frozen(self, names: Names, *, directory: bool) -> bool:
+        """Whether a file, or a directory, is not to be changed."""
+        if self.read_only or self._protected is None:
+            return self.read_only
+        return self._protected.has(names, directory=directory)
+
+    def check(self, names: Names, *, directory: bool) -> None:
+        """Before anything is made or removed at a name. Raises READ_ONLY."""
+        if self.is_frozen(names, directory=directory):
+            raise StoreError(Reason.READ_ONLY)
+
+    def check_name(self, names: Names, kind: Kind) -> None:
+        """Before something of this kind gets or loses a name. Raises READ_ONLY."""
+        is_directory = kind is Kind.DIRECTORY
+        self.check(names, directory=is_directory)
+        leads = self._protected is not None and self._protected.leads(names)
+        if leads and (is_directory or kind is Kind.SYMLINK):
+            raise StoreError(Reason.READ_ONLY)
+
+    def told(self, names: Names, kind: Kind) -> None:
+        """After something of this kind was written, or got a name."""
+        if self._known is None or self._tell is None:
+            return
+        if kind in (Kind.DIRECTORY, Kind.SYMLINK):
+            found = self._known.leads(names) or self._known.has(names)
+        else:
+            found = self._known.has(names)
+        if found:
+            self._tell(names)

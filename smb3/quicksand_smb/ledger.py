@@ -1,0 +1,56 @@
+"""What a server keeps in memory for its clients, in bytes, as Python has it in memory: each kind of
+thing has a limit of its own, but together they would be several times what a server may take.
+
+Whoever keeps something that a client can have more of takes its bytes first, and gives them back
+with it.
+"""
+
+from quicksand_smb.light import Final
+from quicksand_smb.status import Refusal, Status
+
+MOST: Final = 32 << 20
+"""Bytes. With requests that wait and replies that nobody hears (24 MiB each) and the interpreter
+itself that is less than 128 MiB."""
+
+# What things take, measured, with what malloc(3) adds
+OF_HANDLE: Final = 2048
+"""An open file, without its path."""
+OF_GRANT: Final = 1024
+OF_LISTING: Final = 36 << 10
+"""A search under way, most of which the C library reads directories into."""
+OF_PATTERN: Final = 256
+"""A character of its pattern."""
+OF_TREE: Final = 512
+OF_PENDING: Final = 2048
+"""A request that waits, without what it said."""
+OF_EVENT: Final = 128
+"""One of a watch, without its name."""
+OF_NAME: Final = 80
+"""One of a path that is kept name by name, without its characters."""
+
+
+class Ledger:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self.left = most
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether more than three quarters are taken."""
+        return self.left < self._most // 4
+
+    def has(self, count: int) -> bool:
+        """Whether there are so many, which are taken then."""
+        if count > self.left:
+            return False
+        self.left -= count
+        return True
+
+    def take(self, count: int) -> int:
+        """Take bytes, and return how many. Raises Refusal if there are too few."""
+        if not self.has(count):
+            raise Refusal(Status.INSUFFICIENT_RESOURCES)
+        return count
+
+    def give(self, count: int) -> None:
+        self.left += count

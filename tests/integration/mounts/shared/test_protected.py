@@ -1,0 +1,84 @@
+"""What a guest writes in a mount that programs of this host run by themselves is told, and refused
+where that is wanted; git in the guest works all the same."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from quicksand.host.paths import Paths
+from quicksand.known_mounts import known_mounts
+from quicksand.registry import Registry
+
+from tests.integration.mounts.shared.conftest import ROOT, Both
+from tests.unit.cli.run_cli import quicksand
+
+pytestmark = pytest.mark.vm
+
+GIT = "git -c user.name=guest -c user.email=guest@example.org"
+
+
+@pytest.fixture
+async def repository(both: Both, tmp_path: Path) -> AsyncIterator[Path]:
+    """A repository of the host, mounted with protection beside the directory under test."""
+    directory = tmp_path / "repository"
+    subprocess.run(["git", "init", "-q", str(directory)], check=True)
+    (directory / "file").write_text("first\n")
+    at = f"{ROOT}/work/{both.name}/repository"
+    await both.vm.mount(directory, at, protect=True)
+    yield directory
+    await both.vm.unmount(at, force=True)
+
+
+async def test_git_in_the_guest_works_and_its_hooks_and_config_stay_the_hosts(
+    both: Both, repository: Path
+) -> None:
+    before = (repository / ".git" / "config").read_bytes()
+    hooks = sorted(path.name for path in (repository / ".git" / "hooks").iterdir())
+    await both.run(f"cd repository && {GIT} add . && {GIT} commit -qm first")
+    await both.run(f"cd repository && {GIT} checkout -qb other && echo second >>file")
+    await both.run(f"cd repository && {GIT} commit -qam second && {GIT} checkout -q - ")
+    await both.run(f"cd repository && {GIT} merge -q other && {GIT} gc -q && {GIT} status")
+    log = subprocess.run(
+        ["git", "-C", str(repository), "log", "--format=%s"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert log.stdout.split() == ["second", "first"]
+    refused = [
+        "echo evil >.git/hooks/pre-commit",
+        "echo evil >>.git/config",
+        f"{GIT} config core.fsmonitor /tmp/evil",
+        "mv .git/hooks x",
+        "mv .git x",
+        "ln .git/config x",
+        "mkdir e && echo evil >e/config && mv e .git/hooks",
+        "rm -rf .git/hooks",
+        "echo evil >.envrc",
+        "ln -s /tmp .vscode",
+        f"{GIT} init -q sub",
+    ]
+    for command in refused:
+        said = await both.run(f"cd repository && if {command}; then echo done; fi 2>&1")
+        assert not said.endswith("done"), command
+    assert (repository / ".git" / "config").read_bytes() == before
+    assert sorted(path.name for path in (repository / ".git" / "hooks").iterdir()) == hooks
+    assert not {".envrc", ".vscode", "x"} & {path.name for path in repository.iterdir()}
+    assert not (repository / "sub" / ".git" / "config").exists()
+
+
+async def test_what_was_written_is_told_whoever_asks(both: Both, places: Paths) -> None:
+    await both.run("mkdir -p a/.git/hooks && echo x >a/.git/hooks/post-checkout && echo x >a/b")
+    (mount,) = [one for one in both.vm.active_mounts if one.guest == f"{ROOT}/work"]
+    path = f"{both.name}/a/.git/hooks/post-checkout"
+    assert path in [written.path for written in mount.told]
+    assert not any(written.path.endswith("/b") for written in mount.told)
+    registry = Registry(places)
+    known = known_mounts(registry, registry.find("mounted"))
+    assert any(path == written.path for one in known for written in one.told)
+    said = quicksand("mounts", "mounted")
+    assert f"mounted wrote {both.host.parent}/{path} at " in said.stderr.decode()
+    assert path in quicksand("mounts", "mounted", "--json").stdout.decode()
