@@ -66,8 +66,8 @@ IDLE = 0.9
 
 WAIT_POLL_S = 0.1
 
-ATTEMPTS = 3
-"""How often a template is made anew whose guest is not fit to be one (guest_fitness.py)."""
+ATTEMPTS = 2
+"""How often a template is tried to be made whose guest is not fit to be one (guest_fitness.py)."""
 
 WARM_UP = ("true", "cat /etc/hostname", "ls /")
 """Commands that leave a shell and the common libraries in the guest's page cache."""

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 fn the_first_token_counts_and_everything_but_ping_needs_it() {
     let agent = Agent::start();
     let mut client = agent.connect();
-    assert_eq!(client.call("ping", json!({}))["result"]["pong"], true);
+    let pong = client.call("ping", json!({}))["result"].take();
+    assert_eq!(pong["pong"], true);
+    let later = client.call("ping", json!({}))["result"].take();
+    assert!(later["uptime_ns"].as_u64() > pong["uptime_ns"].as_u64());
     assert_eq!(client.refusal("info", json!({})), "unauthorized");
     assert_eq!(client.hello("secret")["result"]["protocol"], 1);
     let mut other = agent.connect();

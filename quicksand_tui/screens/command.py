@@ -122,7 +122,8 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
     def on_mount(self) -> None:
         self._input.cursor_position = len(self._input.value)
         self._load_history()
-        self._think()
+        if not self._hint.has_class("-problem"):  # of a line that was ended before
+            self._think()
 
     def on_resize(self) -> None:
         self._draw()
@@ -278,6 +279,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
 
     def _carry_out(self) -> None:
         """Checks the line and returns it, or shows what is wrong."""
+        self._follow()
         line = self._input.value
         selected = self._selected
         selection = replace(self._selection, sandbox=selected)

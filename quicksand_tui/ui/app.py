@@ -570,6 +570,8 @@ class QuicksandApp(App[int]):
     def on_key(self, event: events.Key) -> None:
         """Passes on keys typed after one that opens a form, a filter, the command line or a shell:
         they are meant for that, but were sent to the widget focused before."""
+        if not self.screen_stack:
+            return  # the app ends
         screen = self._shown
         if screen is not None and (taken := screen.take_key(event)) is not None:
             if taken:

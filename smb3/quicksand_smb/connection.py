@@ -307,6 +307,11 @@ class Connection(Link):
         target = self._first_of_client() if grant.key else self
         target._send([Answer(headers.unasked(Command.OPLOCK_BREAK), Reply(body), 0)], None)
 
+    def ask_to_drop(self, key: bytes) -> None:
+        """Have the client drop what it keeps of a file of which it has no lease."""
+        body = lock.encode_lease_break(key, 0, leases.NONE, leases.NONE, needs_answer=True)
+        self._send([Answer(headers.unasked(Command.OPLOCK_BREAK), Reply(body), 0)], None)
+
     def _first_of_client(self) -> "Connection":
         """A lease is its client's, not its connection's: it is asked back by the oldest."""
         for session in self.house.sessions.values():

@@ -1,5 +1,5 @@
 """What the host itself changes: inotify(7), for files and directories of which clients keep what
-they have read.
+they have read, and for files that they have open for writing (`hostwrites`).
 
 It tells of writes, and of changes of size, times, mode and names. It does not tell of writes
 through a mapping (mmap) before the file is closed, nor of what another machine does on a network's
@@ -7,9 +7,12 @@ file system: directories there are not watched.
 """
 
 import os
+import select
 import struct
+import time
 
 from quicksand_smb import kernel
+from quicksand_smb.kept import ask_back
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, start_thread
 from quicksand_smb.reasons import StoreError
 
@@ -28,6 +31,10 @@ _OF_DIRECTORY: Final = (
 )
 """Events of a directory that is kept, and of the files in it. A file that was written through a
 mapping tells of it when it is closed."""
+_OF_WRITTEN: Final = _MODIFY | _CLOSED
+"""Events of a file that a client has open for writing."""
+_NOTHING: Final = _DELETED
+"""A watch needs some event; this one comes when nobody has the file open any more."""
 _OF_PATH: Final = _MOVED | _ONLY_DIRECTORY
 """Events of a directory above one that is kept."""
 _LOCAL: Final = frozenset({
@@ -38,38 +45,71 @@ bcachefs, overlayfs."""
 MOST: Final = 2048
 """Watches of a server at the same time. They are the host's user's (fs.inotify.max_user_watches,
 8192 on a small machine), whose other programs need some."""
+MOST_WRITTEN: Final = 1024
+"""Those of files that are open for writing, beside them."""
+MOST_LATER: Final = 4096
+"""Things that are to be done later."""
+_TURN_MS: Final = 100
+"""How often a look is taken at what is to be done later, while there is something."""
 _EVENT: Final = struct.Struct("=iIII")
 _BUFFER: Final = 64 << 10
 
 
 class HostWatch:
-    """The watches of a server. All but `listen` runs under the lock of the house."""
+    """The watches of a server. All but `_listen` runs under the lock of the house."""
 
-    def __init__(self, tell: Callable[[list["File"]], None]) -> None:
-        """Raises OSError where there is no inotify. `tell` is called without the lock, from a
-        thread of its own, with files that have changed."""
-        self._descriptor = kernel.inotify()
-        self._tell = tell
+    def __init__(self, run: Callable[[Callable[[], None]], None]) -> None:
+        """Where there is no inotify, nothing is watched. `run` does something under the lock, and
+        sends what is to be sent then; it is called by threads of this watch, without the lock."""
+        self._run = run
         self._files: dict[int, dict[File, int]] = {}
         """For each watch those who want to hear of it, and of what."""
+        self._written = 0
+        """Watches of files that are open for writing."""
+        self._later: list[tuple[float, Callable[[], None]]] = []
         self._is_over = False
+        try:
+            self._descriptor = kernel.inotify()
+        except OSError:
+            self._descriptor = -1
+            return
         start_thread(self._listen)
 
     def add(self, file: "File", node: "Node") -> bool:
         """Watch a file, which is open. False: there are no more watches."""
-        return self._add(file, node, [(b"", _OF_FILE)])
+        file.unwatch = self._add(file, node, [(b"", _OF_FILE)])
+        return file.unwatch is not None
 
     def add_directory(self, file: "File", node: "Node", depth: int) -> bool:
         """Watch a directory, what is in it, and those above it that are `depth` names of its path.
         False: what changes there would not be told."""
         above = [(b"/.." * n, _OF_PATH) for n in range(1, depth)]
-        return self._add(file, node, [(b"", _OF_DIRECTORY), *above])
+        file.unwatch = self._add(file, node, [(b"", _OF_DIRECTORY), *above])
+        return file.unwatch is not None
 
-    def _add(self, file: "File", node: "Node", wanted: list[tuple[bytes, int]]) -> bool:
+    def add_written(self, file: "File", node: "Node") -> "WrittenWatch | None":
+        """Watch a file that is open for writing, as long as there are watches. None: nothing is
+        ever told here."""
+        if self._is_over or self._descriptor < 0:
+            return None
+        end = None
+        if self._written < MOST_WRITTEN:
+            end = self._add(file, node, [(b"", _OF_WRITTEN)], beside=MOST_WRITTEN)
+        self._written += end is not None
+        return WrittenWatch(self, end)
+
+    def end_written(self, end: Callable[[], None]) -> None:
+        self._written -= 1
+        end()
+
+    def _add(
+        self, file: "File", node: "Node", wanted: list[tuple[bytes, int]], beside: int = 0
+    ) -> Callable[[], None] | None:
+        """What ends it; None where it cannot be."""
         try:
             descriptor = node.held.take()
         except StoreError:
-            return False
+            return None
         watches: list[int] = []
 
         def end() -> None:
@@ -77,10 +117,12 @@ class HostWatch:
                 self._remove(watch, file)
 
         try:
-            if self._is_over or len(self._files) + len(wanted) > MOST:
-                return False
+            if self._is_over or self._descriptor < 0:
+                return None
+            if len(self._files) + len(wanted) > MOST + beside:
+                return None
             if wanted[0][1] is _OF_DIRECTORY and kernel.file_system(descriptor) not in _LOCAL:
-                return False
+                return None
             own = kernel.own_path(descriptor)
             for path, mask in wanted:
                 watch = kernel.inotify_add(self._descriptor, own + path, mask | _MASK_ADD)
@@ -89,11 +131,24 @@ class HostWatch:
                 watches.append(watch)
         except OSError:
             end()
-            return False
+            return None
         finally:
             node.held.give()
-        file.unwatch = end
-        return True
+        return end
+
+    def set_written(self, node: "Node", *, is_heard: bool) -> None:
+        """Have a file's own watch tell something, or nothing."""
+        try:
+            descriptor = node.held.take()
+        except StoreError:
+            return
+        try:
+            path = kernel.own_path(descriptor)
+            kernel.inotify_add(self._descriptor, path, _OF_WRITTEN if is_heard else _NOTHING)
+        except OSError:
+            return  # what is not told is found by the size
+        finally:
+            node.held.give()
 
     def _remove(self, watch: int, file: "File") -> None:
         files = self._files.get(watch)
@@ -103,32 +158,109 @@ class HostWatch:
                 del self._files[watch]
                 kernel.inotify_remove(self._descriptor, watch)
 
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do something under the lock, and send what is to be sent then; not where there is too
+        much to do."""
+        if len(self._later) >= MOST_LATER:
+            return
+        self._later.append((time.monotonic() + seconds, work))
+        if len(self._later) == 1:
+            try:
+                self._wake()
+            except OSError:
+                return  # no more watches: with the next event, then
+
+    def _wake(self) -> None:
+        """A watch that ends is an event, by which the thread wakes. Raises OSError if it has been
+        awake and has closed the descriptor."""
+        watch = kernel.inotify_add(self._descriptor, b"/", _DELETED)
+        kernel.inotify_remove(self._descriptor, watch)
+
     def end(self) -> None:
         """The thread ends, too. Done twice, it does nothing."""
-        if self._is_over:
+        if self._is_over or self._descriptor < 0:
+            self._is_over = True
             return
-        # A watch that ends is an event, by which the thread wakes.
-        watch = kernel.inotify_add(self._descriptor, b"/", _DELETED)
         self._is_over = True
         self._files.clear()
+        self._later.clear()
         try:
-            kernel.inotify_remove(self._descriptor, watch)
+            self._wake()
         except OSError:
             return  # it was awake, and has closed the descriptor
 
     def _listen(self) -> None:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
         while not self._is_over:
-            data = os.read(self._descriptor, _BUFFER)
-            changed: dict[File, None] = {}
-            while len(data) >= _EVENT.size:
-                watch, mask, _, length = _EVENT.unpack_from(data)
-                data = data[_EVENT.size + length :]
-                if mask & _OVERFLOW:
-                    for files in list(self._files.values()):
-                        changed.update(dict.fromkeys(files))
-                elif not mask & _IGNORED:
-                    wanting = list(self._files.get(watch, {}).items())
-                    changed.update((file, None) for file, wants in wanting if wants & mask)
-            if changed:
-                self._tell(list(changed))
+            poll.poll(_TURN_MS if self._later else None)
+            self._run(self._work)
         os.close(self._descriptor)
+
+    def _work(self) -> None:
+        self.hear()
+        now = time.monotonic()
+        due = [work for when, work in self._later if when <= now]
+        self._later = [one for one in self._later if one[0] > now]
+        for work in due:
+            work()
+
+    def hear(self) -> None:
+        """Take in what has happened so far."""
+        while self._descriptor >= 0 and not self._is_over:
+            try:
+                data = os.read(self._descriptor, _BUFFER)
+            except BlockingIOError:
+                return
+            for file, mask in self._heard(data).items():
+                if mask & _OF_FILE or file.guard is None:
+                    ask_back(file)
+                if file.guard is not None and mask & _OF_WRITTEN:
+                    file.guard.heard(is_closed=not mask & _MODIFY)
+
+    def _heard(self, data: bytes) -> "dict[File, int]":
+        """Who wants to hear of these events, and what happened there."""
+        found: dict[File, int] = {}
+        while len(data) >= _EVENT.size:
+            watch, mask, _, length = _EVENT.unpack_from(data)
+            data = data[_EVENT.size + length :]
+            if mask & _OVERFLOW:
+                for files in self._files.values():
+                    found.update(dict.fromkeys(files, _OF_FILE | _OF_WRITTEN))
+            elif not mask & _IGNORED:
+                for file, wants in self._files.get(watch, {}).items():
+                    if wants & mask:
+                        found[file] = found.get(file, 0) | mask
+        return found
+
+
+class WrittenWatch:
+    """The watch of a file that a client has open for writing (`hostwrites.Watch`)."""
+
+    __slots__ = ("_end", "_host")
+
+    def __init__(self, host: HostWatch, end: Callable[[], None] | None) -> None:
+        self._host = host
+        self._end = end
+
+    def hear(self) -> None:
+        self._host.hear()
+
+    def mute(self, node: "Node") -> None:
+        if self._end:
+            self._host.set_written(node, is_heard=False)
+
+    def unmute(self, node: "Node") -> None:
+        if self._end:
+            self._host.set_written(node, is_heard=True)
+
+    def end(self) -> None:
+        if self._end:
+            end, self._end = self._end, None
+            self._host.end_written(end)
+
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        self._host.later(seconds, work)
+
+    def now(self) -> float:
+        return time.monotonic()

@@ -5,7 +5,6 @@ from _thread import allocate_lock
 
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.confine import most_files
-from quicksand_smb.kept import ask_back
 from quicksand_smb.leases import PATIENCE_S
 from quicksand_smb.ledger import Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
@@ -19,9 +18,11 @@ from quicksand_smb.values import Limits
 
 if TYPE_CHECKING:
     from quicksand_smb.hostwatch import HostWatch
+    from quicksand_smb.hostwrites import Client, Guard
     from quicksand_smb.leases import Clock, Grant, Key
     from quicksand_smb.session import Session
     from quicksand_smb.shares import File
+    from quicksand_smb.values import Stat
 
 
 MOST_OPEN: Final = 16384
@@ -55,6 +56,8 @@ class House:
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
+        self.guards: dict[Key, Guard] = {}
+        """Of files that clients have open for writing (hostwrites.py)."""
         self._host: HostWatch | None = None
         self.talking: set[Talker] = set()
         """Connections that have something to send."""
@@ -90,15 +93,7 @@ class House:
 
         from threading import Timer
 
-        def ring() -> None:
-            with self.lock:
-                late()
-                talking = list(self.talking)
-                self.talking.clear()
-            for one in talking:
-                one.drain()
-
-        clock = Timer(PATIENCE_S, ring)
+        clock = Timer(PATIENCE_S, self._run, (late,))
         clock.daemon = True
         clock.start()
         return clock
@@ -106,28 +101,31 @@ class House:
     def watch(self, file: "File", node: Node) -> bool:
         """Tell the clients when the host changes a file of which they keep something. False: that
         cannot be found out."""
-        host = self._watch_host()
-        return host is not None and host.add(file, node)
+        return self._watch_host().add(file, node)
 
     def watch_directory(self, file: "File", node: Node, depth: int) -> bool:
         """As `watch`, for a directory, what is in it, and the `depth` names of its path."""
-        host = self._watch_host()
-        return host is not None and host.add_directory(file, node, depth)
+        return self._watch_host().add_directory(file, node, depth)
 
-    def _watch_host(self) -> "HostWatch | None":
+    def guard(self, client: "Client", key: "Key", file: "File", node: Node, stat: "Stat") -> None:
+        """Heed what the host writes to a file that a client opens for writing."""
+        from quicksand_smb.hostwrites import Guard
+
+        watch = self._watch_host().add_written(file, node)
+        if watch is not None:
+            file.guard = Guard(client, key, watch, stat, self.guards)
+
+    def _watch_host(self) -> "HostWatch":
         if self._host is None:
             from quicksand_smb.hostwatch import HostWatch
 
-            try:
-                self._host = HostWatch(self._host_changed)
-            except OSError:
-                return None
+            self._host = HostWatch(self._run)
         return self._host
 
-    def _host_changed(self, files: "list[File]") -> None:
+    def _run(self, work: Callable[[], None]) -> None:
+        """Do something that no client has asked for, and send what is to be sent then."""
         with self.lock:
-            for file in files:
-                ask_back(file)
+            work()
             talking = list(self.talking)
             self.talking.clear()
         for one in talking:

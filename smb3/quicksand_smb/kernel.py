@@ -77,7 +77,8 @@ _fstatfs = _function("fstatfs", _int, _pointer)
 _inotify_init = _function("inotify_init1", _int)
 _inotify_add = _function("inotify_add_watch", _int, _text, _uint)
 _inotify_remove = _function("inotify_rm_watch", _int, _int)
-_IN_CLOEXEC = 0o2000000
+_IN_FLAGS = 0o2004000
+"""IN_CLOEXEC and IN_NONBLOCK."""
 # A variadic function: its arguments go as they are declared here.
 _openat2 = _function("syscall", ctypes.c_long, ctypes.c_long, _text, _text, ctypes.c_long)
 
@@ -239,7 +240,7 @@ def inotify() -> int:
     """A descriptor that tells of changes (inotify(7))."""
     if _inotify_init is None:
         raise missing()
-    found: int = _inotify_init(_IN_CLOEXEC)
+    found: int = _inotify_init(_IN_FLAGS)
     if found < 0:
         raise failed()
     return found

@@ -32,6 +32,8 @@ _BUFFER = 1 << 20
 """Bytes that a copy by reading and writing moves at once."""
 
 _SET_ID = 0o6000
+_APPEND: int = getattr(os, "RWF_APPEND", 0)
+"""Of pwritev2(2), Linux 4.16: it writes to the end in one step."""
 
 PAUSE = 64
 """Names that a search passes by at once: some milliseconds, whatever the pattern."""
@@ -138,15 +140,18 @@ class Node:
             self.held.give()
 
     @_operation(changes=True)
-    def write(self, descriptor: int, data: memoryview, offset: int) -> int:
-        """Write all of `data` at `offset`, or at the end if the node is for appending; returns how
-        many bytes were written: fewer only if the disk filled up meanwhile."""
+    def write(self, descriptor: int, data: memoryview, offset: int, *, at_end: bool = False) -> int:
+        """Write all of `data` at `offset`, or at the end if that is asked or the node is for
+        appending; returns how many bytes were written: fewer only if the disk filled up
+        meanwhile. `at_end` is where the file ends by then, whoever else appends to it."""
         self._need(self._write or self._append)
         count = len(data)
-        if self._append and not self._write:
+        if at_end or (self._append and not self._write):
             offset = os.fstat(descriptor).st_size
         self._check_size(offset, count)
         self._share.room.need_range(descriptor, offset, count)
+        if at_end and _APPEND:
+            return os.pwritev(descriptor, [data], 0, _APPEND)
         done = os.pwrite(descriptor, data, offset)
         while done < count:
             try:

@@ -171,6 +171,10 @@ class Link:
         """[MS-SMB2] 3.3.4.6, 3.3.4.7: a message that answers nothing."""
         raise NotImplementedError
 
+    def ask_to_drop(self, key: bytes) -> None:
+        """Have the client drop what it keeps of a file, for which it has asked for this lease."""
+        raise NotImplementedError
+
     def expect_answer(self, late: Callable[[], None]) -> Clock:
         return self.house.expect(late)
 

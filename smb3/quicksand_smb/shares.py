@@ -17,6 +17,7 @@ from quicksand_smb.wire import filetime
 
 if TYPE_CHECKING:
     from quicksand_smb.access import Descriptor
+    from quicksand_smb.hostwrites import Guard
     from quicksand_smb.leases import Grant
     from quicksand_smb.notify import Watch
 
@@ -71,8 +72,8 @@ class File:
     """A file with at least one handle on it."""
 
     __slots__ = (
-        "_uses", "grants", "handles", "held_up", "is_removed", "key", "locks", "stream",
-        "to_delete", "unwatch", "waiting",
+        "_uses", "grants", "guard", "handles", "held_up", "is_misjudged", "is_removed", "key",
+        "locks", "stream", "to_delete", "unwatch", "waiting",
     )  # fmt: skip
 
     def __init__(self, stat: Stat, stream: str = "") -> None:
@@ -91,11 +92,16 @@ class File:
         """Ends the watch for changes that the host makes."""
         self.grants: list[Grant] = []
         """Oplocks and leases."""
+        self.guard: Guard | None = None
+        """As long as a client has it open for writing that may keep what the host changes."""
         self.held_up: list[Callable[[], bool]] = []
         """Requests that wait until somebody gives back what was granted; as in `waiting`."""
         self.to_delete = False
         """The name goes with the last handle; until then nobody may open it."""
         self.is_removed = False
+        self.is_misjudged = False
+        """A client with POSIX extensions was told of it without its mode, and takes another one
+        for it until it asks again."""
 
     def add(self, handle: "Handle") -> None:
         self.handles[handle] = None
@@ -215,6 +221,12 @@ class Handle:
         self.watch: Watch | None = None
 
     @property
+    def guard(self) -> "Guard | None":
+        """Of its file, if it is the guard of who has this handle."""
+        guard = self.file.guard
+        return guard if guard is not None and self in guard.writers else None
+
+    @property
     def is_directory(self) -> bool:
         return self.node.kind is Kind.DIRECTORY
 
@@ -256,6 +268,8 @@ class Share:
         self.searching = 0
         self.serial = int.from_bytes(os.urandom(4), "little")
         self._remembered: dict[tuple[int, int], Remembered] = {}
+        self.written: dict[tuple[int, int], tuple[int, int]] = {}
+        """Sizes and times of files that clients have changed, when they had last closed them."""
         self.has_security = False
         """Whether anybody has ever set who may do what."""
 
@@ -411,6 +425,8 @@ class Share:
         """A handle is closed: its locks end, and the file, if it was to go."""
         file = handle.file
         file.remove(handle)
+        if handle.node.kind is Kind.FILE:
+            self._end_writing(handle)
         if file.locks.remove_all(handle.id):
             file.retry_locks()
         if handle.deletes:
@@ -435,6 +451,21 @@ class Share:
             self.ledger.give(handle.cost)
             handle.cost = 0
             file.retry_opens()
+
+    def _end_writing(self, handle: Handle) -> None:
+        file = handle.file
+        if file.guard and file.guard.remove_writer(handle):
+            file.guard = None
+        if self.is_read_only or not handle.access & (WRITE_DATA | APPEND_DATA | WRITE_ATTRIBUTES):
+            return
+        try:
+            stat = handle.node.stat()
+        except StoreError:
+            return
+        self.written.pop((stat.device, stat.inode), None)
+        if len(self.written) >= MOST_REMEMBERED:
+            del self.written[next(iter(self.written))]
+        self.written[stat.device, stat.inode] = stat.size, stat.written_ns
 
     def _unlink(self, handle: Handle) -> None:
         file = handle.file

@@ -136,7 +136,7 @@ class StreamNode(Node):
         buffer[: len(part)] = part
         return len(part)
 
-    def write(self, data: memoryview, offset: int) -> int:
+    def write(self, data: memoryview, offset: int, *, at_end: bool = False) -> int:
         if offset + len(data) > LARGEST:
             raise StoreError(Reason.NO_SPACE)
         value = bytearray(self._value())

@@ -166,6 +166,7 @@ def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
         terminal.press("Enter")
         terminal.sees("reverted to clean (undo: U)")
         terminal.sees("$ quicksand-tui revert debian-1 clean  ✓")
+        terminal.press("4")  # it is where it was before: in the list
         terminal.press("z")
         terminal.sees("● clean  ← here", "○ before revert to clean")
         terminal.press("z")
@@ -286,6 +287,8 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
         terminal.sees("New sandbox")
         terminal.press("Enter")
         terminal.sees("boot the guest", timeout=BOOT_S)
+        terminal.press("Escape")
+        terminal.sees("It goes on: X cancels it", "boot the guest")
         terminal.press("X")
         terminal.sees("No sandboxes yet", "cancelled")
         assert states(places) == []
@@ -353,6 +356,23 @@ def test_a_crash_restores_the_terminal_and_says_what_it_was() -> None:
     with Terminal([sys.executable, "-c", code], rows=50) as terminal:
         terminal.sees("ZeroDivisionError: a fault of ours")
         left_clean(terminal, 1)
+
+
+def test_a_line_that_a_script_types_at_once_goes_where_its_first_key_leads() -> None:
+    with Terminal(APP) as terminal:
+        terminal.sees("Press n to start one from debian")
+        # One read for the app, without a person's pauses.
+        terminal.press(":saves", "Enter", ":trash", "Enter", ":help", "Enter")
+        terminal.sees("─ Keys ─", "nothing is in the trash")
+        terminal.press("/delete xu")
+        terminal.sees("Nothing has “delete xu”")
+        for _ in range(4):  # the filter, the help, the trash, the saves
+            terminal.press("Escape")
+        terminal.sees("Press n to start one from debian")
+        terminal.press("delete xu and run it")
+        terminal.sees("That was typed text")
+        terminal.press(":quit", "Enter")
+        left_clean(terminal, 0)
 
 
 def test_a_storm_of_sizes_is_survived() -> None:

@@ -7,6 +7,7 @@
     <house>/.making-<random>/       an unfinished save; its maker holds a lock in it
     <house>/.ready-<random>/save/   a finished save that is getting its name (in ready.json)
     <house>/.trash/<random>/save/   a removed or replaced save; trash.json has its name and the time
+    <house>/.trash/overdue.json     since when which of those are known to be due (host/ageing.py)
     <house>/.gone-<random>/         what is being removed for good
 
 ``root`` is the user's own saves, ``./.quicksand/sandboxes``, or any directory that was given as a

@@ -1,9 +1,10 @@
 """READ, WRITE and FLUSH."""
 
+from quicksand_smb.hostwrites import Guard
 from quicksand_smb.messages import readwrite as wire
 from quicksand_smb.messages.session import EMPTY
 from quicksand_smb.request import FileData, Reply, Request
-from quicksand_smb.shares import APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA
+from quicksand_smb.shares import APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA, Handle
 from quicksand_smb.status import Refusal, Status
 
 SEND_FROM = 64 << 10
@@ -72,19 +73,56 @@ def write(request: Request) -> Reply:
         raise Refusal(Status.FILE_LOCK_CONFLICT)
     if not count:
         return Reply(wire.encode_write(0))
-    if count >= SEND_FROM or wanted.through:
-        with request.unlocked():
-            done = handle.node.write(wanted.data, offset)
-            if wanted.through:
-                handle.node.sync(data_only=True)
+    if handle.guard is not None:
+        done = _write_guarded(request, handle, handle.guard, wanted)
     else:
-        done = handle.node.write(wanted.data, offset)
+        done = _write(request, handle, wanted, offset)
     if not done:
         raise Refusal(Status.DISK_FULL)
     handle.position = offset + done
     if handle.share.watches:
         handle.share.tell_written(handle)
     return Reply(wire.encode_write(done))
+
+
+def _write(request: Request, handle: Handle, wanted: wire.WriteRequest, offset: int) -> int:
+    if len(wanted.data) < SEND_FROM and not wanted.through:
+        return handle.node.write(wanted.data, offset)
+    with request.unlocked():
+        done = handle.node.write(wanted.data, offset)
+        if wanted.through:
+            handle.node.sync(data_only=True)
+    return done
+
+
+def _write_guarded(
+    request: Request, handle: Handle, guard: Guard, wanted: wire.WriteRequest
+) -> int:
+    """Write where the bytes belong if the host has changed the file (`hostwrites`)."""
+    node, count = handle.node, len(wanted.data)
+    guard.begin(node)
+    reached = appended = done = 0
+    try:
+        parts = guard.place(wanted.offset, wanted.data)
+        is_long = count >= SEND_FROM or wanted.through
+        if (is_long and guard.is_as_known) or parts == [(0, count, wanted.offset)]:
+            done = _write(request, handle, wanted, wanted.offset)
+            reached = wanted.offset + done
+            return done
+        for part in parts:
+            data = wanted.data[part.start : part.stop]
+            written = node.write(data, part.at or 0, at_end=part.at is None)
+            appended += written if part.at is None else 0
+            done = part.start + written
+            if written < len(data):
+                # All or nothing: the client would send the rest as if it stood where it has it.
+                return done if guard.is_as_known else 0
+    finally:
+        guard.finish(node, reached=reached, appended=appended)
+    if wanted.through:
+        with request.unlocked():
+            node.sync(data_only=True)
+    return done
 
 
 # [MS-SMB2] 3.3.5.11

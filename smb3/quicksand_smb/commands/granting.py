@@ -1,6 +1,8 @@
 """What opens have to do with oplocks and leases: whom they disturb, and what they are given."""
 
-from quicksand_smb import leases, streams
+import time
+
+from quicksand_smb import hostwrites, leases, streams
 from quicksand_smb.commands.plan import EMPTYING, Plan
 from quicksand_smb.house import House
 from quicksand_smb.kept import DEEPEST
@@ -11,6 +13,7 @@ from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Pending, Reply, Request
 from quicksand_smb.shares import APPEND_DATA, WRITE_DATA, File, Handle
 from quicksand_smb.status import Refusal, Status, of_store
+from quicksand_smb.values import Action, Kind, Stat
 
 
 class HeldUp(Exception):  # noqa: N818 - no error: it is tried again
@@ -146,3 +149,26 @@ def told_lease(grant: leases.Grant) -> wire.LeaseRequest:
     flags |= wire.PARENT_KEY if grant.parent else 0
     key = grant.key[1] if grant.key else b""
     return wire.LeaseRequest(key, grant.state, flags, grant.version, grant.parent, grant.epoch)
+
+
+def guard_written(request: Request, plan: Plan, handle: Handle, action: Action, stat: Stat) -> None:
+    """Heed what the host writes to a file that Linux opens for writing, which may keep pages of it
+    without a lease (`hostwrites`)."""
+    file, connection = handle.file, request.connection
+    if not plan.access & WRITE_DATA or handle.node.kind is not Kind.FILE:
+        if file.guard is not None:
+            file.guard.told(stat.size)
+        return
+    if file.guard is None and plan.is_posix and connection.house.config.leases == "directories":
+        data = plan.wanted.contexts.get(wire.LEASE_NAME)
+        if data is not None and connection.has_leases:
+            key = (connection.client_guid, wire.decode_lease(data).key)
+            connection.house.guard(connection, key, file, handle.node, stat)
+        known = handle.share.written.get((stat.device, stat.inode))
+        is_new = action is not Action.OPENED
+        if file.guard and not is_new and hostwrites.is_suspect(stat, known, time.time_ns()):
+            file.guard.suspect()
+    if file.guard is not None:
+        if file.guard.key[0] == connection.client_guid:
+            file.guard.add_writer(handle)
+        file.guard.told(stat.size)

@@ -1,9 +1,10 @@
 """QUERY_INFO and SET_INFO ([MS-SMB2] 3.3.5.20, 3.3.5.21)."""
 
-from quicksand_smb import access, fscc, leases, notify, streams
+from quicksand_smb import access, fscc, leases, notify, posix, streams
 from quicksand_smb.commands.directory import is_empty
 from quicksand_smb.commands.granting import HeldUp, wait_for_grants
 from quicksand_smb.commands.opening import parse
+from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
 from quicksand_smb.reasons import Reason, StoreError
@@ -30,8 +31,11 @@ LARGEST_CHANGE = 72 << 10
 """Bytes: a name, a descriptor or all attributes of a file have 64 KiB."""
 _UNCHANGED = (0, (1 << 64) - 1, (1 << 64) - 2)
 EXTENDED_ATTRIBUTES = 15
+ALL = 18
 SHORT_NAME = 21
 STREAMS = 22
+_SIZED = (ALL, 34, 100)
+"""Levels whose size Linux takes for that of the file (`cifs_fattr_to_inode`)."""
 
 
 def query_info(request: Request) -> Reply:
@@ -79,7 +83,14 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
     if level.access:
         handle.need(level.access)
     view = request.chain.view(handle)
-    if wanted.level in (18, 48):
+    if handle.file.guard is not None and wanted.level in _SIZED:
+        handle.file.guard.told(view.stat.size)
+    if handle.is_posix and wanted.level in (ALL, posix.LEVEL):
+        # Linux asks so at a seek to the end and for a mapping (`cifs_get_file_info` in
+        # fs/smb/client/inode.c), and then believes in the mode that its mounts have for all files.
+        is_plain = wanted.level == ALL and request.is_alone
+        handle.file.is_misjudged = is_plain and handle.node.kind is Kind.FILE
+    if wanted.level in (ALL, 48):
         names = handle.share.store.told_name(handle.node) or ()
         view.path = "\\" + "\\".join([to_wire(name, posix=handle.is_posix) for name in names])
     view.access = handle.access
@@ -222,7 +233,8 @@ def _set_basic(_: Request, handle: Handle, data: memoryview) -> None:
         if node.kind is Kind.FILE:
             _set_read_only(handle, stat.mode, bool(change.attributes & fscc.READ_ONLY))
     if accessed is not None or written is not None:
-        node.set_times(accessed_ns=accessed, written_ns=written)
+        with Sizing(handle.file.guard, node):
+            node.set_times(accessed_ns=accessed, written_ns=written)
     if change.changed not in _UNCHANGED:
         share.remember(stat).changed_ns = from_filetime(change.changed)
     if keeps_change or change.changed not in _UNCHANGED:
@@ -398,7 +410,8 @@ def _set_allocation(_: Request, handle: Handle, data: memoryview) -> None:
     handle.share.changes(handle)
     now = handle.node.stat().size
     if size < now:
-        handle.node.resize(size)
+        with Sizing(handle.guard, handle.node, is_set=True):
+            handle.node.resize(size)
     elif size > now:
         try:
             handle.node.allocate(now, size - now, keep_size=True)
@@ -410,7 +423,8 @@ def _set_allocation(_: Request, handle: Handle, data: memoryview) -> None:
 def _set_end(_: Request, handle: Handle, data: memoryview) -> None:
     handle.need(WRITE_DATA | APPEND_DATA)
     handle.share.changes(handle)
-    handle.node.resize(Cursor(data).u64())
+    with Sizing(handle.guard, handle.node, is_set=True):
+        handle.node.resize(Cursor(data).u64())
     _tell(handle, notify.MODIFIED, notify.SIZE)
 
 

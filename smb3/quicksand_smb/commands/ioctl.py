@@ -5,6 +5,7 @@ import struct
 from quicksand_smb import names, posix
 from quicksand_smb.commands.basic import SIGNING_ENABLED
 from quicksand_smb.commands.opening import reparse_symlink
+from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.light import Callable
 from quicksand_smb.messages import ioctl as wire
 from quicksand_smb.messages.ioctl import IoctlRequest
@@ -102,7 +103,7 @@ def _set_zero(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         raise Refusal(Status.FILE_LOCK_CONFLICT)
     if start < end:
         handle.share.changes(handle)
-        with request.unlocked():
+        with Sizing(handle.guard, handle.node), request.unlocked():
             handle.node.punch(start, end - start)
     return _reply(wanted)
 
@@ -153,7 +154,7 @@ def _copy(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         if problem is not None:
             # The reply says how much was copied before; that stays.
             return _reply(wanted, wire.encode_copied(number, 0, total), problem)
-        with request.unlocked():
+        with Sizing(handle.guard, handle.node), request.unlocked():
             total += _copy_chunk(source, handle, one)
     return _reply(wanted, wire.encode_copied(len(chunks), 0, total))
 
@@ -189,7 +190,7 @@ def _duplicate(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     if max(said.source, said.target) + said.length > _LAST:
         raise Refusal(Status.INVALID_PARAMETER)
     handle.share.changes(handle)
-    with request.unlocked():
+    with Sizing(handle.guard, handle.node), request.unlocked():
         handle.node.clone_from(source.node, said.source, said.target, said.length)
     return _reply(wanted)
 

@@ -92,7 +92,11 @@ def acknowledge(request: Request) -> Reply:
     said = wire.decode_ack(request.message)
     connection = request.connection
     if isinstance(said, wire.LeaseAck):
-        lease = connection.house.leases.get((connection.client_guid, said.key))
+        key = connection.client_guid, said.key
+        if guard := connection.house.guards.get(key):
+            guard.answered()
+            return Reply(wire.encode_lease_ack(said.key, said.state))
+        lease = connection.house.leases.get(key)
         if lease is None:
             raise Refusal(Status.OBJECT_NAME_NOT_FOUND)
         lease.answer(said.state)

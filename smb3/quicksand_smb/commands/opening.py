@@ -6,6 +6,7 @@ from quicksand_smb import fscc, leases, names, posix, streams
 from quicksand_smb.commands.granting import (
     HeldUp,
     check_others,
+    guard_written,
     level_of,
     may_keep,
     most_kept,
@@ -29,6 +30,7 @@ from quicksand_smb.commands.plan import (
     SUPERSEDE,
     Plan,
 )
+from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.light import Final, Sequence
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
@@ -108,6 +110,8 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
     handle.id = request.connection.house.new_handle_id()
     handle.process = request.header.process
     session.add_handle(handle)
+    if plan.access & _OF_BYTES:
+        handle.file.is_misjudged = False  # Linux asks for the mode of what it opens
     request.chain.file_id = handle.id, handle.id
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
     node.first = None
@@ -119,6 +123,7 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
         is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or is_misjudged:
             share.kept.changed_in(plan.names[:-1])
+    guard_written(request, plan, handle, action, stat)
     view = share.view(stat)
     request.chain.seen = handle, view
     return Reply(
@@ -344,7 +349,8 @@ def _admit(
     if action is Action.CREATED:
         finish_new(share, plan, node, stat)
     elif wanted.disposition in EMPTYING:
-        empty_file(share, plan, node, stat)
+        with Sizing(file.guard, node):
+            empty_file(share, plan, node, stat)
         supersedes = wanted.disposition == SUPERSEDE
         action = Action.SUPERSEDED if supersedes else Action.OVERWRITTEN
     if action is not Action.OPENED and (given := wanted.contexts.get(wire.EXTENDED_ATTRIBUTES)):
@@ -433,9 +439,14 @@ def close(request: Request) -> Reply:
     wants_attributes, file_id = wire.decode_close(request.message)
     handle = request.handle(file_id)
     body = wire.CLOSED
+    is_misjudged = handle.file.is_misjudged and request.is_alone
     if wants_attributes:
         view = request.chain.view(handle)
         size = fscc.size_of(view.stat)
         body = wire.encode_close(view.times, view.allocated, size, view.attributes)
     request.require_session().close_handle(handle)
+    if is_misjudged and wants_attributes:
+        # It is closed. But told so, Linux would believe what it knows of the file for another
+        # second, the wrong mode too (`smb2_close_getattr` in fs/smb/client/smb2ops.c).
+        raise Refusal(Status.FILE_CLOSED)
     return Reply(body)

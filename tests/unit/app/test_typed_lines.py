@@ -12,7 +12,17 @@ from quicksand_tui.screens.saves import SavesScreen, TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.hands import Hands
 from quicksand_tui.views.layout import Part
-from tests.unit.app.fakes import DB, KEPT, WEB, FakeService, select, shown, toasts, until
+from tests.unit.app.fakes import (
+    DB,
+    KEPT,
+    WEB,
+    FakeService,
+    screen_text,
+    select,
+    shown,
+    toasts,
+    until,
+)
 from tests.unit.app.test_command_line import KEYS, line_of
 from tests.unit.app.test_hands import FakeHands, as_key, fast, lost
 
@@ -105,6 +115,15 @@ async def test_a_line_key_within_a_text_opens_nothing(text: str) -> None:
         assert app.screen is app.main and app.main.part is Part.LISTS
         assert service.calls == [] and app.main.sandboxes.query_text == ""
         assert any("typed text" in toast for toast in toasts(app))
+
+
+async def test_what_is_wrong_with_a_line_that_came_at_once_is_said() -> None:
+    async with fast(FakeService(KEPT), gap=0.0) as (app, pilot, _):
+        send_text(app, ":stop nobody\n")
+        await until(lambda: isinstance(app.screen, CommandScreen))
+        await pilot.pause()
+        await until(lambda: "there is no sandbox 'nobody'" in screen_text(app))
+        assert line_of(app) == "stop nobody"
 
 
 async def test_letters_behind_a_line_are_no_keys() -> None:

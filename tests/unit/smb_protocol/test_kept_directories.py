@@ -129,7 +129,7 @@ def test_looking_changes_nothing(client: Client, tmp_path: Path) -> None:
 @pytest.fixture
 def deaf(client: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Its server does not hear what inotify tells, so what it says it knows by itself."""
-    monkeypatch.setattr(type(client.house), "_host_changed", lambda *_: None)
+    monkeypatch.setattr(hostwatch.HostWatch, "_heard", lambda *_: {})
     return client
 
 

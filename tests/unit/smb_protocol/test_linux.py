@@ -24,6 +24,7 @@ NO_MODE = 0xFFFF
 NO_EAS, BAD_NAME = 0xC0000052, 0xC0000033
 DENIED, WRITE_PROTECTED = 0xC0000022, 0xC00000A2
 SECURITY, OWNER, LIST = 3, 1, 4
+ALL, FILE_CLOSED = 18, 0xC0000128
 
 
 @pytest.fixture
@@ -271,3 +272,27 @@ def test_what_is_to_be_renamed_is_not_denied_where_it_cannot_be_reached(
             contexts=c.posix_context(NO_MODE),
         )  # fmt: skip
         assert client.ask(c.CREATE, wanted).status == told
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ([], 0),
+        ([ALL], FILE_CLOSED),
+        ([ALL, posix.LEVEL], 0),
+        ([posix.LEVEL, ALL], FILE_CLOSED),
+    ],
+)
+def test_who_was_told_of_a_file_without_its_mode_asks_again_when_he_has_closed_it(
+    client: Client, asked: list[int], status: int
+) -> None:
+    """Linux asks so at a seek to the end; after a close that is answered it believes what it has
+    for a second."""
+    file = make(client, "f", 0o600)
+    for level in asked:
+        assert client.ask(c.QUERY, c.query(file, 1, level)).status == 0
+    with_attributes = struct.pack("<HHI", 24, 1, 0) + file
+    assert client.ask(c.CLOSE, with_attributes).status == status
+    assert client.ask(c.QUERY, c.query(file, 1, ALL)).status == FILE_CLOSED, "it is closed"
+    again = client.open("f", disposition=1, contexts=c.posix_context(0))
+    assert client.ask(c.CLOSE, struct.pack("<HHI", 24, 1, 0) + again).status == 0

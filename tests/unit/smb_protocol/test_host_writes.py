@@ -1,0 +1,215 @@
+"""What the host writes to a file that a client has open for writing, which keeps pages and its end
+without a lease, as Linux does (`quicksand_smb.hostwrites`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from quicksand_smb import hostwatch, kernel
+
+from tests.conftest import wait_for
+from tests.unit.smb_protocol import client as c
+from tests.unit.smb_protocol.client import Answer, Client
+from tests.unit.smb_protocol.test_leases import LEASE, READ, answer_lease
+
+KEY = b"k" * 16
+WRITES = 0x120196
+LONG_AGO = 10**9
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    file = tmp_path / "f"
+    file.write_bytes(b"0123456789")
+    os.utime(file, (LONG_AGO, LONG_AGO))
+    return Client(c.house(tmp_path, leases="directories")).begin(0x311, posix=True)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "f"
+
+
+def open_to_write(client: Client, *, access: int = WRITES, disposition: int = 1) -> bytes:
+    """As Linux does it, which asks for a lease."""
+    lease = c.lease(KEY, READ, epoch=0)
+    lease += bytes(-len(lease) % 8)
+    contexts = len(lease).to_bytes(4, "little") + lease[4:] + c.posix_context(0o644)
+    wanted = c.create("f", access=access, oplock=LEASE, contexts=contexts, disposition=disposition)
+    answer = client.ask(c.CREATE, wanted)
+    assert answer.status == 0
+    return answer.body[64:80]
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as opened:
+        opened.write(data)
+
+
+def write(client: Client, handle: bytes, offset: int, data: bytes) -> list[bytes]:
+    """The keys of what the client is asked to drop, after its write has been answered."""
+    answers = client.frame(client.message(c.WRITE, c.write(handle, offset, data)))
+    (told,) = [one for one in answers if one.command == c.WRITE]
+    assert told.status == 0
+    assert int.from_bytes(told.body[4:8], "little") == len(data)
+    return [one.body[8:24] for one in answers if one.command == 18]
+
+
+def wait_for_question(client: Client) -> Answer:
+    found: list[Answer] = []
+
+    def hear() -> bool:
+        found.extend(client.hear())
+        return bool(found)
+
+    wait_for(hear, what="a question to drop what is kept")
+    (one,) = found
+    assert (one.command, one.body[8:24]) == (18, KEY)
+    assert one.body[4] == 1, "it has to be answered"
+    return one
+
+
+def drop(client: Client) -> bool:
+    """The client says that it keeps nothing of the file. Whether it is asked once more."""
+    told = answer_lease(client, KEY, 0)
+    assert told[-1].status == 0
+    return len(told) > 1
+
+
+def test_what_is_appended_goes_to_the_real_end(client: Client, file: Path) -> None:
+    handle = open_to_write(client)
+    write(client, handle, 10, b"a")
+    append(file, b"host")
+    assert write(client, handle, 11, b"b") == [KEY]
+    append(file, b"again")
+    write(client, handle, 12, b"c")
+    assert file.read_bytes() == b"0123456789ahostbagainc"
+
+
+def test_a_file_that_the_host_has_cut_does_not_come_back(client: Client, file: Path) -> None:
+    handle = open_to_write(client)
+    write(client, handle, 10, b"a")
+    file.write_bytes(b"new\n")
+    # The client sends the page, from its beginning, with what it had kept of it.
+    assert write(client, handle, 0, b"0123456789ab") == [KEY]
+    assert write(client, handle, 12, b"c") == []
+    assert file.read_bytes() == b"new\nbc"
+
+
+def test_the_client_is_asked_to_drop_what_it_keeps(client: Client, file: Path) -> None:
+    open_to_write(client)
+    with file.open("r+b") as opened:
+        opened.write(b"host")
+    wait_for_question(client)
+
+
+def test_what_it_keeps_counts_again_once_it_has_dropped_the_old(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quicksand_smb.hostwrites.TAKEN_IN_S", 0)
+    handle = open_to_write(client)
+    file.write_bytes(b"host")
+    wait_for_question(client)
+    write(client, handle, 0, b"0123456789a")
+    assert file.read_bytes() == b"hosta"
+    assert drop(client), "it was given another place since it was asked"
+    assert not drop(client)
+    write(client, handle, 0, b"HOSTA" + bytes(6) + b"b")
+    assert file.read_bytes() == b"HOSTAb"
+
+
+def test_what_the_client_writes_itself_is_no_change_of_the_host_s(
+    client: Client, file: Path
+) -> None:
+    handle = open_to_write(client)
+    for number in range(50):
+        assert write(client, handle, 10 + number, b"x") == []
+    assert write(client, handle, 0, b"y" * 70) == []
+    end = (20).to_bytes(8, "little")
+    assert client.ask(c.SET, c.set_info(handle, 20, end)).status == 0
+    assert write(client, handle, 20, b"z") == []
+    assert write(client, handle, 100, b"z") == []
+    assert write(client, handle, 50, b"z") == []
+    again = open_to_write(client, disposition=5)
+    assert write(client, again, 0, b"anew") == []
+    client.close(again)
+    client.close(handle)
+    open_to_write(client)
+    # What inotify tells comes in its order: had it told of the above, it would before this.
+    append(file, b"host")
+    wait_for_question(client)
+
+
+def test_large_writes_in_any_order_stay_where_they_belong(client: Client, file: Path) -> None:
+    handle = open_to_write(client, disposition=5)
+    parts = [bytes([65 + n]) * 65_536 for n in range(4)]
+    for number in (1, 0, 3, 2):
+        assert write(client, handle, number * 65_536, parts[number]) == []
+    assert file.read_bytes() == b"".join(parts)
+
+
+def test_a_client_that_is_told_the_new_end_appends_there(client: Client, file: Path) -> None:
+    handle = open_to_write(client)
+    append(file, b"host")
+    client.hear()
+    assert client.ask(c.QUERY, c.query(handle, 1, 18)).status == 0
+    # It takes what it had not known for zeros.
+    write(client, handle, 0, b"0123456789" + bytes(4) + b"a")
+    assert file.read_bytes() == b"0123456789hosta"
+    # It had sent this before it took in what it was told.
+    append(file, b"more")
+    assert client.ask(c.QUERY, c.query(handle, 1, 18)).status == 0
+    write(client, handle, 15, b"b")
+    assert file.read_bytes() == b"0123456789hostamoreb"
+
+
+def test_what_the_host_has_just_appended_is_no_zeros(client: Client, file: Path) -> None:
+    append(file, b"host")
+    handle = open_to_write(client)
+    write(client, handle, 0, b"0123456789" + bytes(4) + b"a")
+    assert file.read_bytes() == b"0123456789hosta"
+    client.close(handle)
+    handle = open_to_write(client)  # what has changed since is its own
+    write(client, handle, 0, b"0123456789" + bytes(5) + b"b")
+    assert file.read_bytes() == b"0123456789" + bytes(5) + b"b"
+
+
+def test_a_file_that_the_host_has_just_written_may_be_written_anew(
+    client: Client, file: Path
+) -> None:
+    file.write_bytes(b"host's own")
+    handle = open_to_write(client)
+    write(client, handle, 0, b"all of it by the guest")
+    assert file.read_bytes() == b"all of it by the guest"
+
+
+def test_without_a_watch_the_size_tells(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hostwatch, "MOST_WRITTEN", 0)
+    handle = open_to_write(client)
+    append(file, b"host")
+    assert write(client, handle, 10, b"a") == [KEY]
+    assert file.read_bytes() == b"0123456789hosta"
+
+
+def test_without_inotify_files_are_written_as_the_client_says(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise OSError(24, "no more instances")
+
+    monkeypatch.setattr(kernel, "inotify", refuse)
+    handle = open_to_write(client)
+    assert write(client, handle, 10, b"a") == []
+    assert file.read_bytes() == b"0123456789a"
+
+
+def test_a_closed_file_leaves_nothing(client: Client, file: Path) -> None:
+    handle = open_to_write(client)
+    assert len(client.house.guards) == 1
+    client.close(handle)
+    assert not client.house.guards
+    assert file.read_bytes() == b"0123456789"
