@@ -36,7 +36,7 @@ COROUTINES = 256 * 9 * MIB
 of 256 requests to the disk (QEMU, hw/block/virtio-blk.c), and each request up to eight parts
 (block/qcow2.h, QCOW2_MAX_WORKERS). Next to nothing of it is ever used."""
 RESERVE = 512 * MIB
-"""Bytes between where the guest is paused and the kernel's limit, or an eighth of that if it is
+"""Bytes between where the guest is paused and the kernel's limit, or a quarter of that if it is
 less: what it can take between two looks."""
 
 FILES = 2048
@@ -63,7 +63,7 @@ class Bound:
     @property
     def mapped(self) -> int:
         """Bytes of private writable address space beyond which the guest is paused."""
-        return max(self.kernel - RESERVE, self.kernel - self.kernel // 8)
+        return max(self.kernel - RESERVE, self.kernel - self.kernel // 4)
 
     def within(self, limit: int) -> "Bound":
         """The bound of a process that has this limit of the kernel's (RLIMIT_DATA)."""
