@@ -68,7 +68,7 @@ async def narrow(vm: Sandbox) -> None:
     goes on is looked at."""
     run = the_only_one().run
     assert run is not None
-    limit = (_address_space(run.qemu_pid) + 300 * MIB) * 8 // 7
+    limit = (_address_space(run.qemu_pid) + 300 * MIB) * 4 // 3
     resource.prlimit(run.qemu_pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
     await vm.pause()
     await vm.resume()

@@ -34,6 +34,9 @@ def watched(*argv: str) -> int:
         (("-m", "512M", "-smp", "2", *TCG), 512 + 128 + 2 * 64),
         (("-m", "32G", "-smp", "2", *TCG), 32768 + 128 + 2 * 768),
         (("-m", "512M", "-accel", "tcg"), 512 + 1024 + 64),
+        (("-m", "512M", "-netdev", '{"type": "user", "restrict": true}'), 512),
+        # Each descriptor may be a connection of 288 KiB.
+        (("-m", "512M", "-netdev", '{"type": "user", "restrict": false}'), 512 + 576),
         (("-m", "512M", "-device", '{"driver": "virtio-gpu-pci"}'), 512 + SCREEN // MIB),
     ],
 )

@@ -18,6 +18,7 @@ from quicksand.host.arch import Architecture
 from quicksand.images.overlay import create_overlay
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, Machine, plan
+from quicksand.qemu.keeper_parts.bounds import FULL_NETWORK, bound_of
 
 GIB = 1024**3
 GUESTFWD = [
@@ -412,6 +413,19 @@ def test_only_the_full_network_reaches_out(mode: NetworkMode, restricted: bool) 
         "guestfwd": GUESTFWD,
     }
     assert "quicksand.ip=10.0.2.15/24" in kernel_words(arguments)
+    assert any(FULL_NETWORK in word for word in arguments) is not restricted
+
+
+def test_the_bound_of_a_machine_has_all_that_it_consists_of() -> None:
+    emulated = replace(PLAIN, accel=Accelerator.TCG)
+    small, large = (
+        bound_of(plan(emulated, INHERITED)),
+        bound_of(plan(replace(emulated, display=True), INHERITED)),
+    )
+    assert small is not None
+    assert large is not None
+    assert small.watched > PLAIN.memory_bytes + 128 * 1024 * 1024
+    assert large.watched > small.watched + 900 * 1024 * 1024
 
 
 @given(st.lists(st.builds(PortForward, st.integers(0, 65535), st.integers(1, 65535)), max_size=5))

@@ -36,12 +36,17 @@ COROUTINES = 256 * 9 * MIB
 of 256 requests to the disk (QEMU, hw/block/virtio-blk.c), and each request up to eight parts
 (block/qcow2.h, QCOW2_MAX_WORKERS). Next to nothing of it is ever used."""
 RESERVE = 512 * MIB
-"""Bytes between where the guest is paused and the kernel's limit, or an eighth of that if it is
+"""Bytes between where the guest is paused and the kernel's limit, or a quarter of that if it is
 less: what it can take between two looks."""
 
-FILES = 4096
+FILES = 2048
 """Descriptors: each connection and each port of the guest's to the full network is one, and QEMU
 has 130 of its own. (Newer QEMUs raise their soft limit to the hard one.)"""
+CONNECTION = 288 * 1024
+"""Bytes for a connection of the full network, with its buffers in both directions (libslirp,
+TCP_SNDSPACE and TCP_RCVSPACE)."""
+FULL_NETWORK = '"restrict": false'
+"""What QEMU's argument for the full network has (command.py)."""
 
 
 class Bound:
@@ -58,7 +63,7 @@ class Bound:
     @property
     def mapped(self) -> int:
         """Bytes of private writable address space beyond which the guest is paused."""
-        return max(self.kernel - RESERVE, self.kernel - self.kernel // 8)
+        return max(self.kernel - RESERVE, self.kernel - self.kernel // 4)
 
     def within(self, limit: int) -> "Bound":
         """The bound of a process that has this limit of the kernel's (RLIMIT_DATA)."""
@@ -80,6 +85,8 @@ def bound_of(argv: Sequence[str]) -> Bound | None:
     watched = ram + OWN + sum(_emulation(value, ram, cpus) for value in _values(argv, "-accel"))
     if any("virtio-gpu" in word for word in argv):
         watched += SCREEN
+    if any(FULL_NETWORK in word for word in argv):
+        watched += FILES * CONNECTION
     mapped = (THREADS + cpus) * STACK + cpus * COROUTINES
     # QEMU maps these, and copies them into memory of its own.
     files = [*_values(argv, "-kernel"), *_values(argv, "-initrd")]

@@ -6,7 +6,7 @@ import resource
 import sys
 import time
 
-from .bounds import MIB, Bound, bound_of
+from .bounds import MIB, RESERVE, Bound, bound_of
 from .files import remove_file
 from .space import SpaceWatch
 
@@ -16,6 +16,10 @@ guest that opened connections as fast as it could made it grow by 400 MiB."""
 
 SOONEST_S, LATEST_S = 0.2, 5.0
 """Seconds to the next look, at least and at most."""
+
+ROOM = 2 * RESERVE
+"""Bytes of address space above what it has that a QEMU gets whose guest is paused: it grows no
+further, and a checkpoint or a save must not fail for it."""
 
 MORE = 256 * MIB
 """Bytes that a guest gets that somebody resumes."""
@@ -68,6 +72,9 @@ class MemoryWatch:
         bound = self.bound.within(limit)
         rest = min(bound.watched - taken, bound.mapped - mapped)
         if rest < 0:
+            # What clients do with it meanwhile takes stacks and threads.
+            if limit != resource.RLIM_INFINITY and limit < mapped + ROOM:
+                raise_data_limit(self.pid, mapped + ROOM)
             if taken > bound.watched:
                 self.hold(f"taken {taken} {bound.watched}")
             else:
@@ -80,8 +87,9 @@ class MemoryWatch:
         if not self.is_holding:
             self.is_holding = True
             try:
-                with open(self.mark, "w", encoding="ascii") as file:
+                with open(self.mark + ".new", "w", encoding="ascii") as file:
                     file.write(why)
+                os.replace(self.mark + ".new", self.mark)
             except OSError:
                 pass  # no space for the mark; the guest is paused all the same
         self.space.send("stop")
