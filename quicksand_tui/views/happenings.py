@@ -31,7 +31,7 @@ class Happening:
 def happenings(before: World, after: World) -> Iterator[Happening]:
     """Yields the differences between two worlds, whoever caused them: this app, another one, or a
     script."""
-    if not before.loaded or before.error or after.error:
+    if not before.loaded or any(world.error and not world.sandboxes for world in (before, after)):
         return  # what could not be read has not happened
     known = {view.id: view for view in before.sandboxes}
     for view in after.sandboxes:

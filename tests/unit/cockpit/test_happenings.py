@@ -80,6 +80,9 @@ def test_what_could_not_be_read_has_not_happened() -> None:
     then = World(taken=NOW, sandboxes=(WEB, DB))
     blind = World(taken=NOW, sandboxes=(), error="Permission denied")
     assert list(happenings(then, blind)) == list(happenings(blind, then)) == []
+    # That one sandbox cannot be read hides nothing of the others.
+    partly = replace(then, sandboxes=(WEB, replace(DB, state=State.RUNNING)), error="web: denied")
+    assert [found.text for found in happenings(then, partly)] == ["stopped → running"]
 
 
 def test_the_first_look_tells_nothing() -> None:
