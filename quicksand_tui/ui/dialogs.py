@@ -229,10 +229,10 @@ class Dialogs:
 
         app = self._app
         many = self._left_run
-        if many is not None and (many.is_running or _same(many.views, views)):
+        # One that has ended is shown once more, unless others have been marked since.
+        if many is not None and (many.is_running or len(views) < 2 or _same(many.views, views)):
             views = many.views
         else:
-            # What has ended is shown by the log; another command is for what is chosen now.
             many = RunMany(app.service, app.operations)
         if not views:
             return

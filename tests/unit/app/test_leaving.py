@@ -102,6 +102,24 @@ async def test_a_command_in_many_goes_on_when_its_screen_is_left_and_is_there_ag
         await until(lambda: "enter runs it" in screen_text(app))
 
 
+async def test_a_command_that_has_ended_is_not_shown_for_others_that_were_marked_since() -> None:
+    service = FakeService(replace(KEPT, sandboxes=(WEB, OTHER, DB)))
+    async with shown(service) as (app, pilot):
+        app.dialogs.open_run_many((WEB, OTHER))
+        await until(lambda: isinstance(app.screen, RunManyScreen) and app.focused)
+        service.hold = asyncio.Event()
+        send(app, ["l", "s", "enter"])
+        await until(lambda: service.running == 2)
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
+        service.hold.set()
+        await until(lambda: "ls: 2 of 2 ended with 0" in toasts(app))
+        app.dialogs.open_run_many((WEB, DB))
+        await until(lambda: isinstance(app.screen, RunManyScreen))
+        await until(lambda: "enter runs it" in screen_text(app))
+        assert DB.name in screen_text(app)
+
+
 async def test_c_cancels_a_command_in_many() -> None:
     service = FakeService(replace(KEPT, sandboxes=(WEB, OTHER)))
     async with shown(service) as (app, pilot):
