@@ -9,15 +9,13 @@
 //! All of it goes by a copy of the mount that has no place, so that nobody's unmount is refused.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::log::note;
 use crate::mountinfo::Mount;
@@ -25,6 +23,8 @@ use crate::{shares, sys, watched};
 
 /// How often it is looked for watches, and a server is asked.
 const LOOK: Duration = Duration::from_secs(2);
+/// Where there are many programs, a look takes no more than one part in so many of the time.
+const REST: u32 = 100;
 const ASK: Duration = Duration::from_secs(1);
 
 /// The watching of one agent: a thread of its own, as long as a share is mounted.
@@ -52,8 +52,9 @@ impl Watching {
                 }
                 continue;
             }
+            let since = Instant::now();
             follow(mounts, &mut followed);
-            thread::sleep(LOOK);
+            thread::sleep(LOOK.max(since.elapsed() * REST));
         }
     }
 }
@@ -233,6 +234,7 @@ const OPEN_TREE_CLONE: libc::c_uint = 1;
 const ATTR_RDONLY: u64 = 1;
 const RESOLVE: u64 = 0x01 | 0x02 | 0x04 | 0x08; // NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 const FORCE_SYNC: libc::c_int = 0x2000;
+const DONT_SYNC: libc::c_int = 0x4000;
 const STATX_BASIC: libc::c_uint = 0x7ff;
 
 // fs/smb/client/cifs_ioctl.h: CIFS_QUERY_INFO, and that it passes on a control code
@@ -266,10 +268,12 @@ impl Tree {
         let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
         let fd = sys::own(fd as libc::c_int)?;
         let tree = Self(fd);
-        if tree.device()? != mount.device {
+        if statx(tree.0.as_fd(), DONT_SYNC)? != mount.device {
             return Err(io::Error::from_raw_os_error(libc::ESTALE)); // something else is mounted over it
         }
-        tree.make_writable()?;
+        if !mount.writable {
+            tree.make_writable()?;
+        }
         Ok(tree)
     }
 
@@ -288,10 +292,6 @@ impl Tree {
             )
         };
         sys::check(result as libc::c_int).map(|_| ())
-    }
-
-    fn device(&self) -> io::Result<u64> {
-        Ok(File::from(self.0.try_clone()?).metadata()?.dev())
     }
 
     fn open_at(&self, path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
@@ -337,7 +337,9 @@ impl Tree {
         let path = Path::new(std::ffi::OsStr::from_bytes(&change.path));
         let touched = self
             .open_at(path, libc::O_PATH)
-            .and_then(|file| refresh(file.as_fd()).and_then(|()| set_written(file.as_fd(), change.written_ns)));
+            // Programs look at its attributes when they are told of it: the kernel shall ask for them anew.
+            .and_then(|file| statx(file.as_fd(), FORCE_SYNC).map(|_| file))
+            .and_then(|file| set_written(file.as_fd(), change.written_ns));
         match touched {
             Err(error) => !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)),
             Ok(()) => true,
@@ -345,21 +347,22 @@ impl Tree {
     }
 }
 
-/// Has the kernel ask for a file's attributes, which programs look at when they are told of it.
-fn refresh(file: BorrowedFd<'_>) -> io::Result<()> {
-    let mut found = [0u64; 32];
+/// Looks at an open file, and returns what file system it is in.
+fn statx(file: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<u64> {
+    let mut found = [0u32; 64];
     // SAFETY: the path ends with NUL; struct statx has 256 bytes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_statx,
             file.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH | FORCE_SYNC,
+            libc::AT_EMPTY_PATH | flags,
             STATX_BASIC,
             found.as_mut_ptr(),
         )
     };
-    sys::check(result as libc::c_int).map(|_| ())
+    sys::check(result as libc::c_int)?;
+    Ok(libc::makedev(found[34], found[35])) // stx_dev_major, stx_dev_minor
 }
 
 /// The time of writing alone is an IN_MODIFY (`fsnotify_change` in include/linux/fsnotify.h).
@@ -416,9 +419,9 @@ mod tests {
     fn without_shares_nothing_runs() {
         let watching = Watching::default();
         watching.begin();
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(10);
         while watching.0.load(SeqCst) {
-            assert!(std::time::Instant::now() < deadline);
+            assert!(Instant::now() < deadline);
             thread::yield_now();
         }
     }

@@ -41,8 +41,10 @@ MOST: Final = 2048
 (fs.inotify.max_user_watches, 8192 on a small machine)."""
 MOST_NAMES: Final = 200_000
 """How many names of a share are looked at to find them, those near the root first."""
-MOST_DIRECTORIES: Final = 50_000
-MOST_WAITING: Final = 4096
+MOST_DIRECTORIES: Final = 10_000
+MOST_DEPTH: Final = 32
+"""How many directories and names deep it is looked for them."""
+MOST_WAITING: Final = 2048
 """Changed names that are kept until the next question; of more, only the directories are."""
 MOST_TOLD: Final = 256
 """Files in one answer; of more, only their directories are told."""
@@ -50,6 +52,8 @@ COST: Final = 8 << 20
 """Bytes that all this takes at most, of the ledger."""
 _REST: Final = 20
 """Looking for files takes no more than one part in so many of a processor's time."""
+_LONGEST_PAUSE_S: Final = 300.0
+"""What is not found may have been removed here, which the guest does not know."""
 
 _QUESTION: Final = struct.Struct("<QII")
 _ANSWER: Final = struct.Struct("<II")
@@ -104,6 +108,9 @@ class Changes:
         self._is_searching = False
         self._search_s = 0.0
         """When to look for files again."""
+        self._pause_s = 1.0
+        self._lost: set[Names] = set()
+        """Directories that are elsewhere by now, or gone."""
         self._own = store.own = Own()
 
     def end(self) -> None:
@@ -132,6 +139,7 @@ class Changes:
                 self._is_whole = True
                 known = self._inodes
                 self._inodes = {inode: known.get(inode) for inode in self._begun}
+                self._pause_s = 1.0
                 self._watch()
         if number != self._number or not self._is_whole:
             return _ANSWER.pack(0, 0)
@@ -144,6 +152,7 @@ class Changes:
 
     def _search(self) -> None:
         """Find what is not found, if somebody has looked long enough ago."""
+        self._forget_lost()
         missing = {inode for inode, where in self._inodes.items() if where is None}
         if not missing or self._is_searching or time.monotonic() < self._search_s:
             return
@@ -162,7 +171,8 @@ class Changes:
 
     def _found(self, found: dict[int, tuple[Names, bool]], took_s: float) -> None:
         self._is_searching = False
-        self._search_s = time.monotonic() + max(1.0, took_s * _REST)
+        self._pause_s = 1.0 if found else min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._search_s = time.monotonic() + max(self._pause_s, took_s * _REST)
         if self._descriptor < 0:
             return
         for inode, where in found.items():
@@ -172,6 +182,7 @@ class Changes:
 
     def _watch(self) -> None:
         """Watch what is wanted and found, and nothing else."""
+        self._forget_lost()
         wanted: dict[Names, set[str] | None] = {}
         for where in self._inodes.values():
             if where is None:
@@ -185,7 +196,7 @@ class Changes:
             if one.names in wanted:
                 one.files = wanted.pop(one.names)
             else:
-                self._forget(number)
+                self._drop(number)
                 kernel.inotify_remove(self._descriptor, number)
         for names, files in wanted.items():
             try:
@@ -199,15 +210,25 @@ class Changes:
         path = kernel.own_path(descriptor)
         return kernel.inotify_add(self._descriptor, path, _WANTED), kernel.stat_of(descriptor)
 
+    def _drop(self, number: int) -> Watched | None:
+        one = self._watched.pop(number, None)
+        if one is not None:
+            self._waiting -= len(one.waiting)
+        return one
+
     def _forget(self, number: int) -> None:
-        """A directory is elsewhere, or gone, or not wanted."""
-        gone = self._watched.pop(number, None)
-        if gone is None:
+        """A directory is elsewhere, or gone."""
+        one = self._drop(number)
+        if one is not None:
+            self._lost.add(one.names)
+
+    def _forget_lost(self) -> None:
+        if not self._lost:
             return
-        self._waiting -= len(gone.waiting)
         for inode, where in self._inodes.items():
-            if where is not None and gone.names in (where[0], where[0][:-1]):
+            if where is not None and (where[0] in self._lost or where[0][:-1] in self._lost):
                 self._inodes[inode] = None
+        self._lost.clear()
 
     # What has changed
 
@@ -380,7 +401,8 @@ def find(store: "Store", inodes: set[int]) -> dict[int, tuple[Names, bool]]:
                     if entry.inode() in missing:
                         missing.discard(entry.inode())
                         found[entry.inode()] = (*names, name), is_directory
-                    if is_directory and len(above) < MOST_DIRECTORIES:
+                    is_near = len(names) < MOST_DEPTH and len(above) < MOST_DIRECTORIES
+                    if is_directory and is_near:
                         above.append((at, name))
                         waiting.append(len(above) - 1)
         finally:

@@ -9,7 +9,9 @@ from quicksand_smb.names import Names
 from quicksand_smb.values import Stat
 
 MOST: Final = 8192
-"""Files, and names that were removed. Older ones are forgotten, and may be told as the host's."""
+"""Files. Those before are forgotten, and may be told as the host's."""
+MOST_REMOVED: Final = 512
+"""Names that were removed."""
 
 
 class Own:
@@ -18,7 +20,8 @@ class Own:
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._left: dict[tuple[int, int], int] = {}
-        self._removed: dict[Names, None] = {}
+        self._removed: dict[str, None] = {}
+        """Whole paths, in one piece: names may be 512 deep."""
 
     def left(self, descriptor: int) -> None:
         """Something has just been done to an open file."""
@@ -39,12 +42,12 @@ class Own:
 
     def made(self, names: Names) -> None:
         with self._lock:
-            self._removed.pop(names, None)
+            self._removed.pop("/".join(names), None)
 
     def removed(self, names: Names) -> None:
         with self._lock:
-            self._removed[names] = None
-            if len(self._removed) > MOST:
+            self._removed["/".join(names)] = None
+            if len(self._removed) > MOST_REMOVED:
                 del self._removed[next(iter(self._removed))]
 
     def is_as_left(self, stat: Stat) -> bool:
@@ -54,4 +57,4 @@ class Own:
     def has_removed(self, names: Names) -> bool:
         """Asked once: then it is forgotten."""
         with self._lock:
-            return self._removed.pop(names, names) is None
+            return self._removed.pop("/".join(names), False) is None
