@@ -179,7 +179,7 @@ async def _start(
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, head, node))
         watch.lap("connect_agent_s")
-        await asyncio.to_thread(_publish, machine_dir, run)
+        await in_thread_to_the_end(lambda: _publish(machine_dir, run))
         watch.lap("post_boot_s")
         undo.pop_all()
     return LiveMachine(

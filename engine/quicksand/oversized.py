@@ -44,6 +44,21 @@ def why_oversized(machine: MachineDir) -> str:
     )
 
 
+def mark_of(machine: MachineDir) -> int | None:
+    """What tells one mark of the keeper's from the next; None if there is none."""
+    try:
+        return machine.oversized.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def forget_mark(machine: MachineDir, mark: int | None) -> None:
+    """Remove a mark whose guest has been resumed, as its keeper does when it hears of that: one
+    that was killed meanwhile, or has no monitor, hears nothing."""
+    if mark is not None and mark_of(machine) == mark:
+        machine.oversized.unlink(missing_ok=True)
+
+
 def too_much(size: int, bound: int, kind: str = "taken") -> str:
     """The words for a machine that has more memory than it may have."""
     return (

@@ -268,9 +268,20 @@ async def _say(session: Session, command: str) -> str:
 
 
 async def _fulfil(order: Order) -> None:
-    if order.beside is not None:
+    if order.beside is None:
+        await make_template(Registry(paths()), order.record, wait=False)
+        return
+    waiting = Path(order.waiting)
+    make_private_dir(waiting.parent)
+    lock = try_lock(waiting)
+    if lock is None:
+        return  # another process waits for the same
+    try:
         await until_idle(*order.beside)
-    await make_template(Registry(paths()), order.record, wait=False)
+        await make_template(Registry(paths()), order.record, wait=False)
+    finally:
+        waiting.unlink(missing_ok=True)
+        os.close(lock)
 
 
 def main() -> int:

@@ -137,6 +137,12 @@ class Templates:
     def is_being_made(self) -> bool:
         return is_locked(self.lock)
 
+    @property
+    def waiting(self) -> Path:
+        """Locked by the process in the background that will make it when the first machine is
+        idle."""
+        return self.root / f"{self.key}.waiting"
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -145,16 +151,19 @@ class Order:
     record: Record
     beside: tuple[int, str] | None = None
     """The process id of the QEMU that is to become idle first, and when that started."""
+    waiting: str = ""
+    """The file that is locked meanwhile, so that no second process waits (`Templates.waiting`)."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"record": self.record.to_json(), "beside": self.beside}
+        return {"record": self.record.to_json(), "beside": self.beside, "waiting": self.waiting}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Order:
         """Raises ValueError."""
         try:
             record, beside = Record.from_json(value["record"]), value["beside"]
-            return cls(record, None if beside is None else (int(beside[0]), str(beside[1])))
+            first = None if beside is None else (int(beside[0]), str(beside[1]))
+            return cls(record, first, str(value["waiting"]))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"not an order: {error!r}") from error
 
@@ -168,7 +177,10 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return
-    order = Order(templates.record, beside=(beside, start_of(beside)))
+    if await asyncio.to_thread(is_locked, templates.waiting):
+        return
+    first = (beside, await asyncio.to_thread(start_of, beside))
+    order = Order(templates.record, beside=first, waiting=str(templates.waiting))
     await run_later(MAKER, order.to_json())
 
 

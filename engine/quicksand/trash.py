@@ -215,10 +215,7 @@ class Trash:
         """Remove for good what has been here for longer than TRASH_KEPT_S, and was found so a day
         ago, too (host/ageing.py). Raises as `empty`."""
         now = time.time() if now is None else now
-        found = self.list()
-        if not found:
-            return []
-        overdue = [t.id for t in found if t.is_dated and t.is_overdue(now)]
+        overdue = [t.id for t in self.list() if t.is_dated and t.is_overdue(now)]
         return self.empty(confirm(self.root, overdue, now))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,14 +46,12 @@ async def _unreached(entry: Entry) -> list[tuple[str, str]]:
     forwards = () if entry.run is None else entry.run.forwards
     if not forwards:
         return []
-    sandbox = Sandbox.attach(entry.id)
     try:
-        async with asyncio.timeout(GUEST_S):
-            ports = await unreached_ports(sandbox.files, [guest for _, guest in forwards])
+        with contextlib.closing(Sandbox.attach(entry.id)) as sandbox:
+            async with asyncio.timeout(GUEST_S):
+                ports = await unreached_ports(sandbox.files, [guest for _, guest in forwards])
     except (QuicksandError, TimeoutError):
         return []
-    finally:
-        sandbox.close()
     return [
         (
             f"{entry.name}: the guest's port {port} is forwarded, but its program listens on "

@@ -49,7 +49,15 @@ class FileLog:
         if self._file is None:
             return self._first()
         text = self._drain(self._file)
-        if self._replaced(self._file) and (newer := self._open(self._path)) is not None:
+        if not self._replaced(self._file):
+            return text
+        try:
+            newer = self._open(self._path)
+        except OSError:
+            if text:
+                return text  # the next read fails, or not
+            raise
+        if newer is not None:
             self._file.close()
             self._file = newer
             text += self._drain(newer)

@@ -137,7 +137,7 @@ class Restoring:
 
     def string(self, kind: str, data: str, end: str, *, complete: bool) -> None:
         number, _, rest = data.partition(";")
-        if kind != "]" or not complete or not number.isdecimal():
+        if kind != "]" or not complete or not _is_number(number):
             return
         if len(number) < 3 and int(number) in COLOURS:
             self._change_colours(int(number), rest)
@@ -211,7 +211,7 @@ class Restoring:
         words = rest.split(";")
         if number < 10:
             pairs = zip(words[::2], words[1::2], strict=False)
-            indices = [index for index, spec in pairs if spec != "?" and index.isdecimal()]
+            indices = [index for index, spec in pairs if spec != "?" and _is_number(index)]
             resets = [f"{100 + number};{index[:3]}" for index in indices]
         else:
             each = enumerate(words[:10], number)
@@ -220,6 +220,11 @@ class Restoring:
         if len(self._colours) > COLOURS_MAX:
             kept = [reset for reset in self._colours if ";" not in reset]
             self._colours = dict.fromkeys([*kept, "104", "105"])
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word of an operating system command is a number; other scripts have digits, too."""
+    return word.isascii() and word.isdecimal()
 
 
 _SEQUENCES: Final[Mapping[str, Callable[[Restoring, list[int]], None]]] = {

@@ -228,9 +228,12 @@ class Dialogs:
         from quicksand_tui.screens.run_many import RunManyScreen
 
         app = self._app
-        many = self._left_run or RunMany(app.service, app.operations)
-        if self._left_run is not None:
+        many = self._left_run
+        if many is not None and (many.is_running or _same(many.views, views)):
             views = many.views
+        else:
+            # What has ended is shown by the log; another command is for what is chosen now.
+            many = RunMany(app.service, app.operations)
         if not views:
             return
 
@@ -254,3 +257,8 @@ class Dialogs:
         self._app.push_screen(
             JobsScreen(self._app.operations, self._app.world, ascii_only=self._app.ascii)
         )
+
+
+def _same(ones: tuple[SandboxView, ...], others: tuple[SandboxView, ...]) -> bool:
+    """Whether these are the same sandboxes, as they may be by now."""
+    return {view.id for view in ones} == {view.id for view in others}

@@ -162,6 +162,7 @@ def _serve(socket: _socket.socket, house: House, report: int, said: int, attenda
 
     os.dup2(said, 2)
     os.close(said)
+    house.told.read_back()
     _die_with(attendant)
     gc.freeze()  # what is loaded stays
     gc.enable()

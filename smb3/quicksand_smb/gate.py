@@ -11,7 +11,8 @@ class Gate:
     """Stands before everything that changes something in a share.
 
     `protected` are patterns (triggers.py): nothing is changed there. Where the guest changes
-    something that is one of `KNOWN`, `tell` is called with its name.
+    something that is one of `KNOWN`, `tell` is called with its name. `within` are the names that
+    lead to the share: the share itself may be a `.git`, or in one.
     """
 
     def __init__(
@@ -20,8 +21,10 @@ class Gate:
         read_only: bool,
         protected: tuple[str, ...] = (),
         tell: "Callable[[Names], None] | None" = None,
+        within: Names = (),
     ) -> None:
         self.read_only = read_only
+        self._within = within
         self._protected = Triggers(protected) if protected else None
         self._known = Triggers(KNOWN) if tell is not None and not read_only else None
         self._tell = tell
@@ -35,7 +38,7 @@ class Gate:
         """Whether a file, or a directory, is not to be changed."""
         if self.read_only or self._protected is None:
             return self.read_only
-        return self._protected.has(names, directory=directory)
+        return self._protected.has((*self._within, *names), directory=directory)
 
     def check(self, names: Names, *, directory: bool) -> None:
         """Before anything is made or removed at a name. Raises READ_ONLY."""
@@ -46,7 +49,7 @@ class Gate:
         """Before something of this kind gets or loses a name. Raises READ_ONLY."""
         is_directory = kind is Kind.DIRECTORY
         self.check(names, directory=is_directory)
-        leads = self._protected is not None and self._protected.leads(names)
+        leads = self._protected is not None and self._protected.leads((*self._within, *names))
         if leads and (is_directory or kind is Kind.SYMLINK):
             raise StoreError(Reason.READ_ONLY)
 
@@ -54,9 +57,9 @@ class Gate:
         """After something of this kind was written, or got a name."""
         if self._known is None or self._tell is None:
             return
+        whole = (*self._within, *names)
+        found = self._known.has(whole)
         if kind in (Kind.DIRECTORY, Kind.SYMLINK):
-            found = self._known.leads(names) or self._known.has(names)
-        else:
-            found = self._known.has(names)
+            found = found or self._known.leads(whole)
         if found:
             self._tell(names)

@@ -275,7 +275,8 @@ class Guard:
             return [Part(0, count, None)]
         agreed = real if self._agreed is None else min(self._agreed, real)
         kept = max(0, min(end, agreed) - offset)
-        if self._is_suspect and kept == end - offset:
+        if self._is_suspect and kept == end - offset and any(data[kept:]):
+            # Linux's own zeros stand before what is appended; others are the client's.
             kept -= _zeros_at_end(data[max(0, kept - end % _PAGE) : kept])
         tail = Part(end - offset, count, None)
         return [Part(0, kept, offset), tail] if kept else [tail]
@@ -321,4 +322,4 @@ class Sizing:
 def is_suspect(stat: "Stat", known: "tuple[int, int] | None", now_ns: int) -> bool:
     """Whether a file that is being opened was changed by somebody else while the client went by
     what it had. `known` is its size and time when this client had last written to it."""
-    return now_ns - stat.written_ns < RECENT_NS and known != (stat.size, stat.written_ns)
+    return 0 <= now_ns - stat.written_ns < RECENT_NS and known != (stat.size, stat.written_ns)

@@ -8,6 +8,7 @@ from quicksand_smb.confine import most_files
 from quicksand_smb.leases import PATIENCE_S
 from quicksand_smb.ledger import Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
+from quicksand_smb.names import from_host
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
@@ -182,6 +183,7 @@ def open_share(wanted: ShareConfig, ledger: Ledger, told: Told) -> Share | None:
             protected=KNOWN if wanted.is_protected else (),
             limits=limits,
             tell=told.tell,
+            within=tuple(from_host(part) for part in os.fsencode(wanted.path).split(b"/") if part),
         )
     except (StoreError, OSError):
         return None

@@ -93,7 +93,7 @@ class Store(Share):
 
     `protected`: patterns of names (triggers.py), such as ".git/hooks" or ".envrc", at and below
     which the guest changes nothing, wherever in the share. `tell` is called with the names of files
-    that the guest writes and that programs of the host run or obey.
+    that the guest writes and that programs of the host run or obey; `within` leads to the root.
     """
 
     def __init__(
@@ -104,13 +104,14 @@ class Store(Share):
         limits: Limits | None = None,
         protected: tuple[str, ...] = (),
         tell: Callable[[Names], None] | None = None,
+        within: Names = (),
         walk: Walk | None = None,
     ) -> None:
         """Open the root; here, and only here, symlinks are followed, since the host's user named
         it. A descriptor of the root is taken over. Raises StoreError. `walk` is for tests."""
         self.read_only = read_only
         self.limits = limits or Limits()
-        self._gate = Gate(read_only=read_only, protected=protected, tell=tell)
+        self._gate = Gate(read_only=read_only, protected=protected, tell=tell, within=within)
         if os.open not in os.supports_dir_fd:
             raise StoreError(Reason.UNSUPPORTED, "this system has no descriptors of directories")
         flags = (kernel.O_LOOK & ~kernel.O_NOFOLLOW) | kernel.O_DIRECTORY

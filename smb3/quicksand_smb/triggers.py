@@ -21,6 +21,7 @@ KNOWN: Final = (
     *(f".git/{name}" for name in _GIT),
     *(f".git/modules/**/{name}" for name in _GIT),
     *(f".git/worktrees/*/{name}" for name in (*_GIT, "gitdir")),
+    *(f".git/worktrees/*/modules/**/{name}" for name in _GIT),
     ".gitconfig", ".config/git", ".husky",
     # Environments that shells enter with a directory.
     ".envrc", ".direnv", ".mise.toml", "mise.toml", ".config/mise", ".autoenv.zsh",
@@ -69,11 +70,24 @@ class Triggers:
         return self._find([name.casefold() for name in names], whole=False)
 
     def _find(self, folded: list[str], *, whole: bool) -> bool:
+        tried: set[_Pattern] = set()
         for at, name in enumerate(folded):
             for rest in self._rests.get(name, ()):
+                if rest in tried:
+                    continue
                 if _fits(rest, folded, at + 1, whole):
                     return True
+                if _is_at_gap(rest, folded, at + 1):
+                    tried.add(rest)  # what follows further on has been looked at, too
         return False
+
+
+def _is_at_gap(pattern: "_Pattern", names: list[str], at: int) -> bool:
+    """Whether names from `at` on fit a pattern up to its `**`."""
+    if "**" not in pattern:
+        return False
+    head = pattern[: pattern.index("**")]
+    return len(names) - at >= len(head) and _fits(head, names, at, whole=True)
 
 
 def _fits(pattern: "_Pattern", names: list[str], at: int, whole: bool) -> bool:

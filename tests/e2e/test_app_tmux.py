@@ -363,7 +363,7 @@ def test_a_line_that_a_script_types_at_once_goes_where_its_first_key_leads() -> 
         terminal.sees("Press n to start one from debian")
         # One read for the app, without a person's pauses.
         terminal.press(":saves", "Enter", ":trash", "Enter", ":help", "Enter")
-        terminal.sees("─ Keys ─", "nothing is in the trash")
+        terminal.sees("─ Keys ─", "Trash", "Bring it back")
         terminal.press("/delete xu")
         terminal.sees("Nothing has “delete xu”")
         for _ in range(4):  # the filter, the help, the trash, the saves

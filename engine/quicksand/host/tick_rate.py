@@ -8,11 +8,13 @@ by as much until it ends. So it is measured here, and told.
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from quicksand.errors import HostError
 from quicksand.host.boot import boot_id
 from quicksand.host.findings import Findings
 
@@ -59,7 +61,8 @@ def tick_rate_khz() -> int | None:
         return None
     if abs(rate - known) <= known * SAME:
         rate = known
-    findings.put(_KEY, [boot, rate])
+    with contextlib.suppress(HostError):  # it is measured again at the next start
+        findings.put(_KEY, [boot, rate])
     return rate
 
 

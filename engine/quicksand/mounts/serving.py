@@ -68,7 +68,7 @@ async def start_server(
     with a_stream(machine, avoid) as (number, lock), opened(mount, known) as directory:
         count_start(machine)
         share = {
-            "path": mount.host,
+            "path": known.path,
             "directory": directory,
             "read_only": mount.readonly,
             "protect": mount.protect,

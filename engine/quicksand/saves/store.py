@@ -331,8 +331,6 @@ class SaveStore:
     def confirm(self, overdue: Collection[str], now: float) -> builtins.list[str]:
         """Those of the ``overdue`` entries of the trash that were found so a day before ``now``
         already (host/ageing.py)."""
-        if not self._entries():
-            return []
         return confirm(self.house / TRASH, overdue, now)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:

@@ -357,6 +357,7 @@ class Life:
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:
+        from quicksand.oversized import forget_mark, mark_of
         from quicksand.qemu.qmp import Monitor
 
         run = self.entry().run
@@ -364,6 +365,7 @@ class Life:
             raise self._not_running()
         machine = runtime_dir(self.registry.paths, self.id).current()
         monitor = await Monitor.connect(machine)
+        held = mark_of(machine)
         try:
             await monitor.execute("stop" if paused else "cont")
             status = await monitor.execute("query-status")
@@ -371,6 +373,8 @@ class Life:
                 raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
         finally:
             await monitor.close()
+        if not paused:
+            forget_mark(machine, held)
         self.run = replace(run, paused=paused)
         publish_state(machine, self.run)
         if not paused and self._link is not None:

@@ -100,6 +100,7 @@ def classes() -> Iterator[type]:
 
 
 ALLOWED = {
+    ("_Line", "_on_key"),
     ("LineInput", "_on_key"),  # named in a canary; there is no public way to take a key first
 }
 

@@ -41,6 +41,23 @@ def test_of_very_many_the_last_are_kept(tmp_path: Path) -> None:
     assert machine.share_told(0).stat().st_size == machine.share_told(0).stat().st_blocks * 512
 
 
+def test_a_server_that_is_begun_anew_forgets_nothing(tmp_path: Path) -> None:
+    """A guest can make one end; and what it wrote before would be told no more."""
+    machine, told = kept_in(tmp_path)
+    for path in (".git/hooks/x", ".envrc"):
+        told.tell(tuple(path.split("/")))
+    told._count()  # it ended in the midst of telling
+    assert read_told(machine, 0) == ()
+    another = Told()
+    another._memory = told._memory
+    another.read_back()
+    assert {written.path for written in read_told(machine, 0)} == {".git/hooks/x", ".envrc"}
+    another.tell((".npmrc",))
+    another.tell((".envrc",))
+    found = [written.path for written in read_told(machine, 0)]
+    assert sorted(found) == [".envrc", ".git/hooks/x", ".npmrc"]
+
+
 def test_a_very_long_path_is_told_by_its_end_and_what_cannot_be_printed_by_marks(
     tmp_path: Path,
 ) -> None:

@@ -32,6 +32,7 @@ def names(path: str) -> Names:
     "path",
     [
         *(".git/hooks/pre-commit", "a/b/.git/config", ".GIT/Hooks/x", ".git/config.lock"),
+        *(".git/worktrees/w/modules/s/hooks/x", ".git/worktrees/w/modules/a/b/config"),
         *(".git/modules/a/config", ".git/modules/a/b/hooks/x", ".git/worktrees/w/gitdir"),
         *(".envrc", "deep/er/.envrc", ".vscode/tasks.json", ".idea/x/y", ".config/git/config"),
         *(".git", "module/.git"),  # a file that leads elsewhere
@@ -137,6 +138,21 @@ def test_what_is_on_the_way_can_be_made_and_removed(store: Store, share: Path) -
     store.remove(names("evil/.vscode"), directory=True)
     store.rename(names("evil"), names("good"), replace=False)
     store.rename(names("good"), names("deeper"), replace=False)
+
+
+def test_a_share_that_is_a_part_of_such_a_place_is_protected_and_told(
+    make_store: StoreMaker, share: Path
+) -> None:
+    told: list[str] = []
+    (share / "hooks").mkdir()
+    store = make_store(tell=lambda found: told.append("/".join(found)), within=("src", ".git"))
+    store.open(names("hooks/pre-commit"), MAKE)[0].close()
+    store.open(names("index"), MAKE)[0].close()
+    assert told == ["hooks/pre-commit"]
+    store = make_store(protected=KNOWN, within=("home", ".config"))
+    with Raises(Reason.READ_ONLY):
+        store.open(names("fish"), MAKE_DIRECTORY)
+    store.open(names("other"), MAKE_DIRECTORY)[0].close()
 
 
 # What is told

@@ -150,6 +150,12 @@ def test_a_query_of_a_colour_changes_none() -> None:
     assert b"\x1b]1" not in undo_of(b"\x1b]11;?\x1b\\\x1b]4;3;?\x07\x1b]10;?;?\x07")
 
 
+def test_digits_of_other_scripts_are_no_numbers() -> None:
+    undo = undo_of("\x1b]4;\u0663;red\x07\x1b]1\u0661;red\x07\x1b[?1049h".encode())
+    assert undo.startswith(b"\x1b[?1049l")
+    assert b"\x1b]1" not in undo
+
+
 def test_a_notification_is_no_progress() -> None:
     assert b"\x1b]9" not in undo_of(b"\x1b]9;4 tests passed\x07")
 

@@ -205,8 +205,7 @@ class Keeper:
             machines = self.machines.values()
             moments = [machine.ends_at for machine in machines]
             if not self.is_guarded():
-                moments += [machine.space.look_at for machine in machines]
-                moments += [machine.memory.look_at for machine in machines]
+                moments += [moment for machine in machines for moment in machine.looks_at]
             look_at = None if self.waiting is None else self.waiting.look_at
             due = [moment for moment in (self.kill_at, look_at, *moments) if moment is not None]
             timeout = max(0.0, min(due) - time.monotonic()) * 1000 if due else None

@@ -51,6 +51,12 @@ class Machine:
         if not self.memory.is_holding:
             self.space.send("cont")
 
+    @property
+    def looks_at(self) -> "list[float | None]":
+        """When `look_at_host` has something to do. A guest that is paused for its memory is not
+        resumed because there is space on the disk."""
+        return [self.memory.look_at, None if self.memory.is_holding else self.space.look_at]
+
     def look_at_host(self) -> None:
         """Pause or resume the guest as the host's memory and disk make it necessary."""
         self.memory.look()

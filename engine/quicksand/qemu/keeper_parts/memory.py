@@ -56,7 +56,10 @@ class MemoryWatch:
             if limit != resource.RLIM_INFINITY:
                 bound = bound.raised(max(0, limit - bound.kernel))
         watch = cls(pid, bound, space, machine_dir)
-        watch.is_holding = os.path.exists(watch.mark)
+        if os.path.exists(watch.mark):
+            # It may have been resumed while nobody watched, and so has got nothing more.
+            watch.is_holding = True
+            space.send("stop")
         return watch
 
     def look(self) -> None:
