@@ -12,6 +12,7 @@ use crate::channel::Channels;
 use crate::error::{Error, Result};
 use crate::freeze::Freezer;
 use crate::host_time::Watch;
+use crate::hostchanges::Watching;
 use crate::identity::Prepared;
 use crate::passwd::{self, User};
 use crate::pause::Programs;
@@ -41,6 +42,7 @@ pub struct Agent {
     pub time: Arc<Mutex<Watch>>,
     pub programs: Programs,
     pub mounts_under_way: UnderWay,
+    pub host_changes: Watching,
     /// The running commands of HTTP clients, which name them by number.
     pub http_channels: Channels,
     next_http_id: AtomicU32,
@@ -65,6 +67,7 @@ impl Agent {
             time: Arc::default(),
             programs: Programs::default(),
             mounts_under_way: UnderWay::default(),
+            host_changes: Watching::default(),
             http_channels: Channels::default(),
             next_http_id: AtomicU32::new(1),
         })

@@ -52,7 +52,9 @@ pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<V
         "load_share_client" => blocking::run(shares::load_client).await,
         "mount_share" => {
             let (params, under_way) = (params.clone(), agent.mounts_under_way.clone());
-            blocking::run(move || shares::mount(&params, &under_way)).await
+            let mounted = blocking::run(move || shares::mount(&params, &under_way)).await;
+            agent.host_changes.begin();
+            mounted
         }
         "unmount_share" => {
             let params = params.clone();

@@ -20,6 +20,7 @@ mod file_writer;
 mod files;
 mod freeze;
 mod host_time;
+mod hostchanges;
 mod hostfiles;
 mod http;
 mod identity;
@@ -58,6 +59,7 @@ mod token;
 mod uevents;
 mod utf8;
 mod volatile;
+mod watched;
 mod wire;
 
 use std::process::ExitCode;

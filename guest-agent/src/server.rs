@@ -35,6 +35,8 @@ pub fn run_in_guest(boot: BootTimes) -> ExitCode {
             tokio::spawn(serve_http(agent.clone(), address));
         }
         tokio::spawn(host_time::keep(agent.time.clone()));
+        // An agent before this one may have mounted shares.
+        agent.host_changes.begin();
         serial::serve_ports(agent).await;
         Ok(())
     }))

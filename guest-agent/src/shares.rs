@@ -205,6 +205,13 @@ fn ours() -> Vec<Mount> {
         .collect()
 }
 
+/// The shares that are mounted by SMB.
+pub fn by_smb() -> Vec<Mount> {
+    let mut found = ours();
+    found.retain(|mount| kind_of(mount) == Some(Kind::Smb));
+    found
+}
+
 fn name_of(mount: &Mount) -> String {
     let source = String::from_utf8_lossy(mount.source.as_bytes());
     match kind_of(mount) {

@@ -94,7 +94,7 @@ class House:
 
         from threading import Timer
 
-        clock = Timer(PATIENCE_S, self._run, (late,))
+        clock = Timer(PATIENCE_S, self.run, (late,))
         clock.daemon = True
         clock.start()
         return clock
@@ -120,10 +120,10 @@ class House:
         if self._host is None:
             from quicksand_smb.hostwatch import HostWatch
 
-            self._host = HostWatch(self._run)
+            self._host = HostWatch(self.run)
         return self._host
 
-    def _run(self, work: Callable[[], None]) -> None:
+    def run(self, work: Callable[[], None]) -> None:
         """Do something that no client has asked for, and send what is to be sent then."""
         with self.lock:
             work()

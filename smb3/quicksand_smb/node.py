@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Concatenate, ParamSpec, TypeVar
 
+    from quicksand_smb.own import Own
+
     P = ParamSpec("P")
     R = TypeVar("R")
 
@@ -44,6 +46,8 @@ class Share:
 
     limits: Limits
     room: Room
+    own: Own | None = None
+    """Notes what is done here, while somebody wants to know what others do."""
 
     def forget(self, node: Node) -> None:
         """The node was closed."""
@@ -62,7 +66,10 @@ def _operation(
                 raise StoreError(Reason.READ_ONLY)
             descriptor = self.held.take()
             try:
-                return method(self, descriptor, *args, **kwargs)
+                result = method(self, descriptor, *args, **kwargs)
+                if changes and self._share.own is not None:
+                    self._share.own.left(descriptor)
+                return result
             except (OSError, OverflowError, ValueError) as error:
                 raise store_error(error) from error
             finally:

@@ -17,6 +17,7 @@ from quicksand_smb.wire import filetime
 
 if TYPE_CHECKING:
     from quicksand_smb.access import Descriptor
+    from quicksand_smb.changes import Changes
     from quicksand_smb.hostwrites import Guard
     from quicksand_smb.leases import Grant
     from quicksand_smb.notify import Watch
@@ -263,6 +264,8 @@ class Share:
         self.files: dict[tuple[int, int] | tuple[int, int, str], File] = {}
         """By device and inode; a stream has its name there, too."""
         self.watches: list[Watch] = []
+        self.host_changes: Changes | None = None
+        """While somebody in the guest wants to know what the host changes."""
         self.kept = Kept()
         self._listings = 0
         self.searching = 0
@@ -487,6 +490,7 @@ class Share:
             if error.reason in (Reason.NOT_FOUND, Reason.GONE, Reason.NO_PATH):
                 return
             raise
+        self.store.left(handle.node)  # of its other names, too
         if stat.nlink <= 1 or handle.is_directory:
             file.is_removed = True
             self.forget((stat.device, stat.inode))
@@ -514,10 +518,17 @@ class Share:
 
             notify.tell(self.watches, names, notify.MODIFIED, notify.SIZE | notify.LAST_WRITE)
 
+    def end_changes(self) -> None:
+        """Nobody wants to know what the host changes."""
+        if self.host_changes is not None:
+            self.host_changes.end()
+            self.host_changes = None
+
     def end(self) -> None:
         """The share is taken away: from now on every handle on it is dead."""
         self.is_gone = True
         self.files.clear()
+        self.end_changes()
         for key in list(self._remembered):
             self.forget(key)
         self.store.close()

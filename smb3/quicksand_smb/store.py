@@ -168,6 +168,16 @@ class Store(Share):
         finally:
             self._drop(root, parent)
 
+    @_mapped
+    def with_directory(self, root: int, names: Names, work: Callable[[int], R]) -> R:
+        """Do something with a descriptor that names a directory. Raises as `look`, and what `work`
+        raises."""
+        descriptor = self._walk(root, host_path(names), kernel.O_LOOK | kernel.O_DIRECTORY, 0)
+        try:
+            return work(descriptor)
+        finally:
+            os.close(descriptor)
+
     def space(self) -> Space:
         """Of the file system of the root."""
         found = self.room.look()
@@ -207,6 +217,15 @@ class Store(Share):
         directories above it since. A rename by the host is not looked for."""
         return names_of(node.path)
 
+    def left(self, node: Node) -> None:
+        """Something has been done to an open file by another way than its own methods."""
+        if self.own is not None:
+            descriptor = node.held.take()
+            try:
+                self.own.left(descriptor)
+            finally:
+                node.held.give()
+
     def is_open_below(self, names: Names) -> bool:
         """Whether something is open below a directory, as `where` has it."""
         start = b"/".join(host_path(names)) + b"/"
@@ -235,6 +254,9 @@ class Store(Share):
         """
         node, action = self._open(root, names, wish)
         node.path = b"/".join(host_path(names))
+        if self.own is not None and (node.first is None or action is not Action.OPENED):
+            self.left(node)
+            self.own.made(names)
         if node.kind is not Kind.DIRECTORY and (
             wish.write or wish.append or action is not Action.OPENED
         ):
@@ -406,6 +428,8 @@ class Store(Share):
                 (os.rmdir if directory else os.unlink)(name, dir_fd=parent)
             except OSError as error:
                 raise _clearer(parent, name, error, directory) from error
+            if self.own is not None:
+                self.own.removed(names)
         finally:
             self._drop(root, parent)
 
@@ -439,6 +463,9 @@ class Store(Share):
                 if self._is_another(kind, new_parent, new_name):
                     _rename_new(new_parent, new_name, old_parent, old_name)
                     raise StoreError(Reason.BUSY)
+                if self.own is not None:
+                    self.own.removed(old)
+                    self.own.left_at(new_parent, new_name, new)
                 self._renamed(b"/".join(host_path(old)), b"/".join(host_path(new)))
                 self._gate.told(new, kind)
             finally:
@@ -498,6 +525,8 @@ class Store(Share):
                 if self._is_another(kind, new_parent, new_name):
                     os.unlink(new_name, dir_fd=new_parent)
                     raise StoreError(Reason.BUSY)
+                if self.own is not None:
+                    self.own.left_at(new_parent, new_name, new)
                 self._gate.told(new, kind)
             finally:
                 self._drop(root, new_parent)
@@ -533,6 +562,8 @@ class Store(Share):
         try:
             self.room.need_name()
             make(parent, name)
+            if self.own is not None:
+                self.own.left_at(parent, name, names)
             self._gate.told(names, kind)
         finally:
             self._drop(root, parent)

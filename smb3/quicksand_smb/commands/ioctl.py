@@ -24,6 +24,8 @@ from quicksand_smb.values import Kind, Wish
 from quicksand_smb.wire import ProtocolError, encode_text
 
 _LAST = (1 << 63) - 1
+MOST_CHANGES = 15 << 10
+"""Bytes of an answer about changes, as Linux's client passes on (CIFSMaxBufSize)."""
 _RELATIVE = 1
 """Of a link's record: its target is not absolute ([MS-FSCC] 2.1.2.4)."""
 
@@ -281,6 +283,21 @@ def _set_compression(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     return _reply(wanted)
 
 
+def _changes(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
+    """What the host has changed, and what of it somebody wants to know (changes.py)."""
+    handle.need(READ_DATA)
+    share = handle.share
+    if len(wanted.input) >= 16 and not any(wanted.input[8:16]):
+        share.end_changes()  # nothing is watched any more
+        return _reply(wanted, (1).to_bytes(8, "little"))
+    if share.host_changes is None:
+        from quicksand_smb.changes import Changes
+
+        house = request.connection.house
+        share.host_changes = Changes(share.store, house.ledger, house.run)
+    return _reply(wanted, share.host_changes.ask(wanted.input, min(wanted.most, MOST_CHANGES)))
+
+
 _CODES: dict[int, Callable[[Request, Handle, IoctlRequest], Reply]] = {
     wire.SET_SPARSE: _set_sparse,
     wire.SET_ZERO: _set_zero,
@@ -294,6 +311,7 @@ _CODES: dict[int, Callable[[Request, Handle, IoctlRequest], Reply]] = {
     wire.GET_COMPRESSION: _no_compression,
     wire.SET_COMPRESSION: _set_compression,
     wire.CREATE_OR_GET_OBJECT_ID: _object_id,
+    wire.CHANGES: _changes,
 }
 _KNOWN = (
     wire.QUERY_INTERFACES,

@@ -169,7 +169,7 @@ def plan_open(connection: Link, wanted: CreateRequest, share: Share) -> Plan:
     if connection.has_posix and POSIX_TAG in wanted.contexts:
         mode = posix.decode_create(wanted.contexts[POSIX_TAG])
     found, stream = _find_names(wanted, is_posix=mode is not None)
-    access = _access(wanted.access, share)
+    access = _access(wanted.access, share, found)
     if options & wire.DELETE_ON_CLOSE:
         if not access & DELETE:
             raise Refusal(Status.ACCESS_DENIED)
@@ -197,7 +197,10 @@ def parse(path: str, *, is_posix: bool) -> Names:
     return names.from_wire(path, posix=is_posix, separator="/" if is_posix else "\\")
 
 
-def _access(wanted: int, share: Share) -> int:
+def _access(wanted: int, share: Share, names: Names) -> int:
+    changes = share.host_changes
+    if share.is_read_only and changes is not None and changes.was_told(names):
+        wanted &= ~WRITE_ATTRIBUTES  # for what is no change (`info._is_touch`)
     most = READ_ACCESS if share.is_read_only else ALL_ACCESS
     found = wanted & ALL_ACCESS
     for generic, meaning in _GENERIC:
@@ -303,7 +306,7 @@ def _access_to(share: Share, plan: Plan, stat: Stat) -> int:
     if plan.wanted.disposition in EMPTYING and not allowed & WRITE_DATA:
         raise Refusal(Status.ACCESS_DENIED)
     if plan.wanted.access & MAXIMUM_ALLOWED:
-        if _access(plan.wanted.access & ~MAXIMUM_ALLOWED, share) & ~allowed:
+        if _access(plan.wanted.access & ~MAXIMUM_ALLOWED, share, plan.names) & ~allowed:
             raise Refusal(Status.ACCESS_DENIED)
         return plan.access & allowed
     if plan.access & ~allowed:

@@ -30,6 +30,8 @@ GET_COMPRESSION: Final = 0x0009003C
 SET_COMPRESSION: Final = 0x0009C040
 GET_INTEGRITY: Final = 0x0009027C
 PIPE_WAIT: Final = 0x00110018
+CHANGES: Final = 0x00096944
+"""Our own (changes.py): of a function above 0x800, which are free, by a handle that may read."""
 PIPE_TRANSCEIVE: Final = 0x0011C017
 
 MOST_CHUNKS: Final = 256

@@ -589,8 +589,9 @@ def test_every_method_that_changes_something_passes_the_gate(
         "set_attribute", "set_mode", "set_times", "write",
     }  # fmt: skip
     assert {name for name in vars(Store) if not name.startswith("_")} == {
-        "close", "forget", "is_open_below", "link", "look", "make_node", "may_remove", "open",
-        "own_path", "read_link", "remove", "rename", "space", "symlink", "told_name", "where",
+        "close", "forget", "is_open_below", "left", "link", "look", "make_node", "may_remove",
+        "open", "own_path", "read_link", "remove", "rename", "space", "symlink", "told_name",
+        "where", "with_directory",
     }  # fmt: skip
     (share / "file").write_bytes(b"data")
     (share / "dir").mkdir()

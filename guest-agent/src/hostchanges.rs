@@ -1,0 +1,428 @@
+//! Tells programs of this guest what the host changes in shares that they watch.
+//!
+//! Linux's client of shares raises no event (inotify(7)) for what others change. While some program
+//! watches files of a share, its server is asked each second what the host has changed there (a
+//! control code of our own, `changes.py` of the server), and told what is watched. Of what has
+//! changed, the time of writing is set to what it is: that is an event, and the server knows it for
+//! this. Nothing is asked while nobody watches.
+//!
+//! All of it goes by a copy of the mount that has no place, so that nobody's unmount is refused.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::log::note;
+use crate::mountinfo::Mount;
+use crate::{shares, sys, watched};
+
+/// How often it is looked for watches, and a server is asked.
+const LOOK: Duration = Duration::from_secs(2);
+/// Where there are many programs, a look takes no more than one part in so many of the time.
+const REST: u32 = 100;
+const ASK: Duration = Duration::from_secs(1);
+
+/// The watching of one agent: a thread of its own, as long as a share is mounted.
+#[derive(Clone, Debug, Default)]
+pub struct Watching(Arc<AtomicBool>);
+
+impl Watching {
+    /// A share may have been mounted.
+    pub fn begin(&self) {
+        if !self.0.swap(true, SeqCst) {
+            let this = self.clone();
+            thread::spawn(move || this.run());
+        }
+    }
+
+    fn run(&self) {
+        let mut followed = HashMap::new();
+        loop {
+            let mounts = shares::by_smb();
+            if mounts.is_empty() {
+                self.0.store(false, SeqCst);
+                // One may have been mounted since the look, whose `begin` did nothing.
+                if shares::by_smb().is_empty() || self.0.swap(true, SeqCst) {
+                    return;
+                }
+                continue;
+            }
+            let since = Instant::now();
+            follow(mounts, &mut followed);
+            thread::sleep(LOOK.max(since.elapsed() * REST));
+        }
+    }
+}
+
+/// A mount is known by where it is, what it is, and its number.
+type Key = (std::path::PathBuf, std::ffi::OsString, u64);
+
+/// What is watched of a share, for the thread that asks its server.
+#[derive(Debug, Default)]
+struct Wanted {
+    inodes: BTreeSet<u64>,
+    is_asking: bool,
+    /// This kernel or this server does not know the question.
+    is_unknown: bool,
+}
+
+fn lock(wanted: &Mutex<Wanted>) -> MutexGuard<'_, Wanted> {
+    wanted.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn follow(mounts: Vec<Mount>, followed: &mut HashMap<Key, Arc<Mutex<Wanted>>>) {
+    let devices: Vec<u64> = mounts.iter().map(|mount| mount.device).collect();
+    let mut found = watched::find(&devices);
+    let mut now = HashMap::new();
+    for mount in mounts {
+        let mut inodes = found.remove(&mount.device).unwrap_or_default();
+        if inodes.len() > watched::MOST {
+            inodes.clear();
+        }
+        let key = (mount.point.clone(), mount.source.clone(), mount.device);
+        let wanted = followed.remove(&key).unwrap_or_default();
+        let mut inside = lock(&wanted);
+        inside.inodes = inodes;
+        if !inside.is_asking && !inside.is_unknown && !inside.inodes.is_empty() {
+            inside.is_asking = true;
+            let wanted = wanted.clone();
+            thread::spawn(move || ask_on(&mount, &wanted));
+        }
+        drop(inside);
+        now.insert(key, wanted);
+    }
+    for gone in followed.values() {
+        lock(gone).inodes.clear();
+    }
+    *followed = now;
+}
+
+/// Asks until nothing is watched any more, which the server is told.
+fn ask_on(mount: &Mount, wanted: &Mutex<Wanted>) {
+    let mut asker = Asker::default();
+    loop {
+        let inodes = lock(wanted).inodes.clone();
+        let is_unknown = match asker.round(mount, &inodes) {
+            Ok(()) => false,
+            Err(error) => {
+                let is_unknown = matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::EPERM)
+                );
+                if is_unknown {
+                    note(&format!("no events of the host in {}: {error}", mount.point.display()));
+                }
+                is_unknown
+            }
+        };
+        let mut inside = lock(wanted);
+        inside.is_unknown |= is_unknown;
+        if inside.is_unknown || (inodes.is_empty() && inside.inodes.is_empty()) {
+            inside.is_asking = false;
+            return;
+        }
+        drop(inside);
+        thread::sleep(ASK);
+    }
+}
+
+/// What one change is told as.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    /// Below the root of the share; empty for the root.
+    path: Vec<u8>,
+    /// When it was last written, in nanoseconds since 1970.
+    written_ns: i64,
+}
+
+#[derive(Debug, Default)]
+struct Asker {
+    /// What the server was told last, and the number by which it knows that.
+    told: BTreeSet<u64>,
+    number: u64,
+    /// What could not be found yet: a name that was missing is missing for a second.
+    later: Vec<Change>,
+}
+
+impl Asker {
+    fn round(&mut self, mount: &Mount, inodes: &BTreeSet<u64>) -> io::Result<()> {
+        let tree = Tree::open(mount)?;
+        for change in std::mem::take(&mut self.later) {
+            tree.touch(&change);
+        }
+        if *inodes != self.told || self.number == 0 {
+            self.number = new_number()?;
+            self.told.clone_from(inodes);
+        }
+        let total = inodes.len();
+        let mut answer = tree.ask(&question(self.number, total, total, &[]))?;
+        if !answer.is_known {
+            let all: Vec<u64> = inodes.iter().copied().collect();
+            for (part, some) in all.chunks(PART).enumerate() {
+                answer = tree.ask(&question(self.number, part * PART, total, some))?;
+            }
+        }
+        self.later = answer
+            .changes
+            .into_iter()
+            .filter(|change| !tree.touch(change))
+            .collect();
+        Ok(())
+    }
+}
+
+fn new_number() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    sys::random(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes) | 1)
+}
+
+/// The client passes on 1024 bytes.
+const PART: usize = 100;
+const HEAD: usize = 8;
+
+fn question(number: u64, first: usize, total: usize, inodes: &[u64]) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.extend((first as u32).to_le_bytes());
+    bytes.extend((total as u32).to_le_bytes());
+    bytes.extend(inodes.iter().flat_map(|inode| inode.to_le_bytes()));
+    bytes
+}
+
+#[derive(Debug, Default)]
+struct Answer {
+    /// The server knows what is watched.
+    is_known: bool,
+    changes: Vec<Change>,
+}
+
+/// 1601 to 1970, in units of 100 ns.
+const EPOCH: i64 = 116_444_736_000_000_000;
+
+/// What is no answer of the server's is one that tells of nothing.
+fn parse(bytes: &[u8]) -> Answer {
+    let Some((head, mut rest)) = bytes.split_first_chunk::<HEAD>() else {
+        return Answer::default();
+    };
+    let mut changes = Vec::new();
+    while let Some((fixed, tail)) = rest.split_first_chunk::<10>() {
+        let (time, length) = (&fixed[..8], &fixed[8..]);
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
+        let Some((path, after)) = tail.split_at_checked(length) else {
+            break;
+        };
+        let ticks = i64::from_le_bytes(time.try_into().unwrap_or_default());
+        if let Some(written_ns) = ticks.checked_sub(EPOCH).and_then(|ticks| ticks.checked_mul(100)) {
+            let path = path.to_vec();
+            changes.push(Change { path, written_ns });
+        }
+        rest = after;
+    }
+    Answer {
+        is_known: head[0] & 1 != 0,
+        changes,
+    }
+}
+
+// linux/mount.h, linux/openat2.h, linux/stat.h
+const OPEN_TREE_CLONE: libc::c_uint = 1;
+const ATTR_RDONLY: u64 = 1;
+const RESOLVE: u64 = 0x01 | 0x02 | 0x04 | 0x08; // NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
+const FORCE_SYNC: libc::c_int = 0x2000;
+const DONT_SYNC: libc::c_int = 0x4000;
+const STATX_BASIC: libc::c_uint = 0x7ff;
+
+// fs/smb/client/cifs_ioctl.h: CIFS_QUERY_INFO, and that it passes on a control code
+const QUERY_INFO: u64 = 0xc018_cf07;
+const PASS_FSCTL: u32 = 1;
+/// A control code for the functions of whoever makes a server (0xa51), by a handle that may read.
+const CHANGES: u32 = 0x0009_6944;
+/// As much as the client takes.
+const ANSWER: usize = 15 << 10;
+
+/// `struct smb_query_info`, and what is sent and answered.
+#[repr(C)]
+struct Query {
+    code: u32,
+    class: u32,
+    additional: u32,
+    flags: u32,
+    input: u32,
+    output: u32,
+    buffer: [u8; ANSWER],
+}
+
+/// A mount's files, by a mount of them that has no place.
+struct Tree(OwnedFd);
+
+impl Tree {
+    fn open(mount: &Mount) -> io::Result<Self> {
+        let path = sys::c_path(&mount.point)?;
+        let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC as libc::c_uint;
+        // SAFETY: the path ends with NUL.
+        let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+        let fd = sys::own(fd as libc::c_int)?;
+        let tree = Self(fd);
+        if statx(tree.0.as_fd(), DONT_SYNC)? != mount.device {
+            return Err(io::Error::from_raw_os_error(libc::ESTALE)); // something else is mounted over it
+        }
+        if !mount.writable {
+            tree.make_writable()?;
+        }
+        Ok(tree)
+    }
+
+    /// Where a share is read-only, its server refuses all but what it knows for this.
+    fn make_writable(&self) -> io::Result<()> {
+        let attributes: [u64; 4] = [0, ATTR_RDONLY, 0, 0];
+        // SAFETY: the path ends with NUL, and the attributes live during the call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                self.0.as_raw_fd(),
+                c"".as_ptr(),
+                libc::AT_EMPTY_PATH,
+                attributes.as_ptr(),
+                size_of_val(&attributes),
+            )
+        };
+        sys::check(result as libc::c_int).map(|_| ())
+    }
+
+    fn open_at(&self, path: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
+        let path = sys::c_path(path)?;
+        let how: [u64; 3] = [(flags | libc::O_CLOEXEC | libc::O_NOFOLLOW) as u64, 0, RESOLVE];
+        // SAFETY: the path ends with NUL, and `how` lives during the call.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                self.0.as_raw_fd(),
+                path.as_ptr(),
+                how.as_ptr(),
+                size_of_val(&how),
+            )
+        };
+        sys::own(fd as libc::c_int)
+    }
+
+    fn ask(&self, question: &[u8]) -> io::Result<Answer> {
+        let root = self.open_at(Path::new(""), libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let mut query = Box::new(Query {
+            code: CHANGES,
+            class: 0,
+            additional: 0,
+            flags: PASS_FSCTL,
+            input: ANSWER as u32,
+            output: question.len() as u32,
+            buffer: [0; ANSWER],
+        });
+        query.buffer[..question.len()].copy_from_slice(question);
+        sys::ioctl(root.as_fd(), QUERY_INFO, query.as_mut())?;
+        Ok(parse(&query.buffer[..ANSWER.min(query.input as usize)]))
+    }
+
+    /// Raises the event of a file. False: it is not to be found yet.
+    fn touch(&self, change: &Change) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(&change.path));
+        let touched = self
+            .open_at(path, libc::O_PATH)
+            // Programs look at its attributes when they are told of it: the kernel shall ask for them anew.
+            .and_then(|file| statx(file.as_fd(), FORCE_SYNC).map(|_| file))
+            .and_then(|file| set_written(file.as_fd(), change.written_ns));
+        match touched {
+            Err(error) => !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)),
+            Ok(()) => true,
+        }
+    }
+}
+
+/// Looks at an open file, and returns what file system it is in.
+fn statx(file: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<u64> {
+    let mut found = [0u32; 64];
+    // SAFETY: the path ends with NUL; struct statx has 256 bytes.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_statx,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | flags,
+            STATX_BASIC,
+            found.as_mut_ptr(),
+        )
+    };
+    sys::check(result as libc::c_int)?;
+    Ok(libc::makedev(found[34], found[35])) // stx_dev_major, stx_dev_minor
+}
+
+/// The time of writing alone is an IN_MODIFY (`fsnotify_change` in include/linux/fsnotify.h).
+fn set_written(file: BorrowedFd<'_>, written_ns: i64) -> io::Result<()> {
+    const SECOND: i64 = 1_000_000_000;
+    let times = [
+        libc::timespec {
+            tv_sec: 0,
+            tv_nsec: libc::UTIME_OMIT,
+        },
+        libc::timespec {
+            tv_sec: written_ns.div_euclid(SECOND),
+            tv_nsec: written_ns.rem_euclid(SECOND),
+        },
+    ];
+    // SAFETY: the path ends with NUL and the two times live during the call.
+    sys::check(unsafe { libc::utimensat(file.as_raw_fd(), c"".as_ptr(), times.as_ptr(), libc::AT_EMPTY_PATH) })
+        .map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_the_server_writes_it() {
+        let mut bytes = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        for (path, ticks) in [("a/b", EPOCH + 15), ("", EPOCH - 1)] {
+            bytes.extend(ticks.to_le_bytes());
+            bytes.extend((path.len() as u16).to_le_bytes());
+            bytes.extend(path.as_bytes());
+        }
+        let answer = parse(&bytes);
+        assert!(answer.is_known);
+        let told: Vec<(&[u8], i64)> = answer
+            .changes
+            .iter()
+            .map(|one| (&one.path[..], one.written_ns))
+            .collect();
+        assert_eq!(told, [(&b"a/b"[..], 1500), (&b""[..], -100)]);
+        // What is cut off is not there.
+        assert_eq!(parse(&bytes[..bytes.len() - 1]).changes.len(), 1);
+        assert!(parse(&bytes[..22]).changes.len() == 1 && parse(&bytes[..20]).changes.is_empty());
+        assert!(!parse(&[1]).is_known);
+    }
+
+    #[test]
+    fn a_question_is_no_longer_than_the_client_passes_on() {
+        let inodes: Vec<u64> = (0..PART as u64).collect();
+        assert!(question(1, 0, PART, &inodes).len() <= 1024);
+    }
+
+    #[test]
+    fn without_shares_nothing_runs() {
+        let watching = Watching::default();
+        watching.begin();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while watching.0.load(SeqCst) {
+            assert!(Instant::now() < deadline);
+            thread::yield_now();
+        }
+    }
+}
