@@ -115,7 +115,7 @@ async def test_a_command_that_has_ended_is_not_shown_for_others_that_were_marked
         service.hold.set()
         await until(lambda: "ls: 2 of 2 ended with 0" in toasts(app))
         app.dialogs.open_run_many((WEB, DB))
-        await until(lambda: isinstance(app.screen, RunManyScreen))
+        await until(lambda: isinstance(app.screen, RunManyScreen) and app.focused)
         await until(lambda: "enter runs it" in screen_text(app))
         assert DB.name in screen_text(app)
 
