@@ -119,6 +119,7 @@ async def make_template(
                 break
             except UnfitGuestError:
                 if attempt == ATTEMPTS - 1:
+                    await asyncio.to_thread(templates.note_unfit)
                     raise
         await in_thread_to_the_end(lambda: prune(templates.root))
         found = await asyncio.to_thread(templates.find)

@@ -14,15 +14,17 @@ import hashlib
 import json
 import os
 import re
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.background import run_later, run_to_its_end
 from quicksand.config import Accelerator
-from quicksand.errors import QuicksandError
+from quicksand.errors import HostError, QuicksandError
 from quicksand.host.cpu import describe_cpu, read_microcode
 from quicksand.host.files import is_locked, map_os_errors, read_json
+from quicksand.host.findings import Findings
 from quicksand.host.footprint import allocated_size
 from quicksand.host.listing import ANY_ID, own_directories
 from quicksand.host.paths import Paths
@@ -51,6 +53,11 @@ TAG = "template"
 CHECKED = "checked"
 """The file in a template's directory which says that its guest was found fit (guest_fitness.py), as
 a template of this `SCHEMA` must be. Others are never used, and are removed."""
+
+UNFIT_FOR_S = 6 * 3600.0
+"""Seconds for which no template is made in the background of a machine whose guest was found unfit:
+the next start would only boot two more of them, and fail again."""
+_UNFIT = "unfit-templates.json"
 
 VARIABLE = TEMPLATES.variable
 """Environment variable: OFF boots always, USE makes no templates in the background."""
@@ -138,6 +145,17 @@ class Templates:
         return is_locked(self.lock)
 
     @property
+    def is_unfit(self) -> bool:
+        """Whether its guest was found unfit some hours ago. Blocks for I/O."""
+        noted = Findings(_UNFIT).get(self.key)
+        return isinstance(noted, int | float) and 0 <= time.time() - noted < UNFIT_FOR_S
+
+    def note_unfit(self) -> None:
+        """Its guest was found unfit. That it cannot be noted only costs time."""
+        with contextlib.suppress(HostError):
+            Findings(_UNFIT).put(self.key, time.time())
+
+    @property
     def waiting(self) -> Path:
         """Locked by the process in the background that will make it when the first machine is
         idle."""
@@ -177,7 +195,7 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return
-    if await asyncio.to_thread(is_locked, templates.waiting):
+    if await asyncio.to_thread(lambda: is_locked(templates.waiting) or templates.is_unfit):
         return
     first = (beside, await asyncio.to_thread(start_of, beside))
     order = Order(templates.record, beside=first, waiting=str(templates.waiting))

@@ -9,13 +9,16 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from quicksand.host.paths import Paths
 from quicksand.layout import MachineDir
 from quicksand.oversized import qemu_memory, why_oversized
 from quicksand.qemu.keeper_parts.bounds import MIB, OWN, bound_of
-from quicksand.qemu.keeper_parts.memory import MORE, memory_of
+from quicksand.qemu.keeper_parts.machines import Machine
+from quicksand.qemu.keeper_parts.memory import MORE, MemoryWatch, memory_of
+from quicksand.qemu.keeper_parts.space import SpaceWatch
 from quicksand.qemu.process import OwnedProcess
 
 from tests.conftest import wait_for
@@ -134,3 +137,14 @@ async def test_a_qemu_of_which_nothing_is_known_is_not_watched(stage: Stage) -> 
         lambda: (memory_of(owned.qemu_pid) or (0, 0))[0] > 8 * MIB + OWN + MORE, "some growth"
     )
     assert not machine(stage).oversized.exists()
+
+
+@pytest.mark.parametrize("is_holding", [False, True])
+def test_a_keeper_waits_for_no_space_while_a_guest_is_held_for_its_memory(
+    is_holding: bool,
+) -> None:
+    """It would look at once, again and again, at what it may not act on."""
+    memory = mock.Mock(spec=MemoryWatch, is_holding=is_holding, look_at=None)
+    space = mock.Mock(spec=SpaceWatch, look_at=1.0)
+    looks = Machine("1", 1, {}, space, memory).looks_at
+    assert looks == [None, None if is_holding else 1.0]

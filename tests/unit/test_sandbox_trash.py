@@ -278,6 +278,20 @@ def test_a_clock_that_is_ahead_for_one_command_empties_no_trash(
     assert trash.expire(now + 9 * day) == []
 
 
+def test_what_was_due_and_brought_back_is_not_due_when_it_is_removed_again(
+    registry: Registry, trash: SandboxTrash
+) -> None:
+    record = filled(registry)
+    trash.put(record.id)
+    now, day = time.time(), 86400.0
+    assert trash.expire(now + 8 * day) == []
+    trash.restore(record.id)
+    assert trash.expire(now + 8.1 * day) == []
+    trash.put(record.id)
+    # A clock that is ahead again, at the first command after a week without one.
+    assert trash.expire(now + 16 * day) == []
+
+
 def test_a_clock_that_was_behind_makes_nothing_older_than_its_files(
     registry: Registry, trash: SandboxTrash
 ) -> None:
