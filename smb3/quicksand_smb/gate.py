@@ -6,6 +6,10 @@ from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.triggers import KNOWN, Triggers
 from quicksand_smb.values import Kind
 
+_HARMLESS = (".sample", ".lock")
+"""How names end that git makes with each repository and runs only once they are renamed, which is
+told."""
+
 
 class Gate:
     """Stands before everything that changes something in a share.
@@ -58,6 +62,8 @@ class Gate:
         if self._known is None or self._tell is None:
             return
         whole = (*self._within, *names)
+        if whole and whole[-1].casefold().endswith(_HARMLESS):
+            return
         found = self._known.has(whole)
         if kind in (Kind.DIRECTORY, Kind.SYMLINK):
             found = found or self._known.leads(whole)

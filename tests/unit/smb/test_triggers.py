@@ -169,6 +169,13 @@ def test_what_a_guest_writes_there_is_told_and_nothing_else(
         store.open(names(path), MAKE)[0].close()
     assert told == [".git/hooks/pre-commit", ".git/config"]
     told.clear()
+    # What each new repository has is told once it can be run.
+    for path in (".git/hooks/update.sample", ".git/config.lock"):
+        store.open(names(path), MAKE)[0].close()
+    store.rename(names(".git/config.lock"), names(".git/config"), replace=True)
+    store.rename(names(".git/hooks/update.sample"), names(".git/hooks/update"), replace=False)
+    assert told == [".git/config", ".git/hooks/update"]
+    told.clear()
     store.open(names(".git/config"), Wish(read=True))[0].close()
     store.open(names(".git/config"), WRITE)[0].close()
     store.rename(names("src"), names(".envrc"), replace=False)
