@@ -376,7 +376,7 @@ class Share:
 
     def add(self, handle: Handle) -> None:
         """A handle is open. Raises Refusal if there is no memory for it."""
-        path = handle.node.path
+        path = handle.node.path or b""
         handle.cost = ledger.OF_HANDLE + len(path)
         if handle.grant:
             # A directory that is kept is known by its names.
