@@ -291,6 +291,22 @@ def test_a_share_that_is_taken_away_is_dead_at_once(client: Client, tmp_path: Pa
     assert client.ask(c.ECHO, struct.pack("<HH", 4, 0)).status == 0
 
 
+def test_a_search_that_takes_long_tells_what_it_has_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(200):
+        (tmp_path / f"a file {number}").touch()
+    client = Client(c.house(tmp_path)).begin()
+    directory = client.open("", disposition=1, options=1)
+    monkeypatch.setattr("quicksand_smb.commands.directory.SEARCH_S", -1)
+    first = client.ask(c.FIND, c.find(directory, "?"))
+    assert first.status == 0
+    assert c.names(first) == ["."]
+    assert client.ask(c.FIND, c.find(directory, "?")).status == 0xC000009A
+    monkeypatch.undo()
+    assert client.ask(c.FIND, c.find(directory, "?")).status == 0x80000006
+
+
 def test_the_answers_of_one_frame_are_together_no_larger_than_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(6 << 20))
     client = Client(c.house(tmp_path)).begin()
