@@ -6,7 +6,7 @@ from _thread import allocate_lock
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.confine import most_files
 from quicksand_smb.leases import PATIENCE_S
-from quicksand_smb.ledger import Ledger
+from quicksand_smb.ledger import OF_GUARD, Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
@@ -108,12 +108,17 @@ class House:
         return self._watch_host().add_directory(file, node, depth)
 
     def guard(self, client: "Client", key: "Key", file: "File", node: Node, stat: "Stat") -> None:
-        """Heed what the host writes to a file that a client opens for writing."""
+        """Heed what the host writes to a file that a client opens for writing. Raises Refusal if
+        there is no memory for it; its share gives that back (`Share.end_guard`)."""
         from quicksand_smb.hostwrites import Guard
 
         watch = self._watch_host().add_written(file, node)
-        if watch is not None:
-            file.guard = Guard(client, key, watch, stat, self.guards)
+        if watch is None:
+            return
+        if not self.ledger.has(OF_GUARD):
+            watch.end()
+            raise Refusal(Status.TOO_MANY_OPENED_FILES)
+        file.guard = Guard(client, key, watch, stat, self.guards)
 
     def _watch_host(self) -> "HostWatch":
         if self._host is None:
