@@ -124,7 +124,7 @@ class House:
         if self._host is None:
             from quicksand_smb.hostwatch import HostWatch
 
-            self._host = HostWatch(self._run)
+            self._host = HostWatch(self._run, self.complain)
         return self._host
 
     def _run(self, work: Callable[[], None]) -> None:

@@ -6,11 +6,15 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from typing import cast
 
 import pytest
 from quicksand_smb import hostwatch, kernel, shares
+from quicksand_smb.hostwrites import Guard
 from quicksand_smb.ledger import OF_GUARD, OF_HANDLE, OF_WRITTEN
+from quicksand_smb.node import Node
 from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.values import Stat
 
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
@@ -309,3 +313,79 @@ def test_an_open_that_fails_late_leaves_no_handle(
     (session,) = client.house.sessions.values()
     assert not session.handles
     assert file.exists()
+
+
+# What goes wrong while the host is heard
+
+
+def test_what_happens_while_the_host_is_heard_is_for_the_next_time(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_write(client)
+    host = client.house._host
+    assert host is not None
+    heard = 0
+    hear = hostwatch.HostWatch._heard
+
+    def hear_and_write(self: hostwatch.HostWatch, data: bytes) -> dict[shares.File, int]:
+        nonlocal heard
+        heard += 1
+        assert heard < 10, "it never ends"
+        append(file, b"more")
+        return hear(self, data)
+
+    with client.house.lock:
+        monkeypatch.setattr(hostwatch.HostWatch, "_heard", hear_and_write)
+        append(file, b"host")
+        host.hear()
+        monkeypatch.undo()
+    assert heard == 1
+
+
+def test_an_error_does_not_end_the_listening(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_write(client)
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object, **__: object) -> None:
+            raise RuntimeError("is told")
+
+        told: list[int] = []
+        patch.setattr(client.house._host, "_complain", lambda: told.append(1), raising=False)
+        patch.setattr(Guard, "heard", fail)
+        append(file, b"host")
+        wait_for(lambda: bool(told), what="a complaint")
+    append(file, b"host")
+    wait_for_question(client)
+
+
+class Broken:
+    """A file that cannot be looked at."""
+
+    def stat(self) -> Stat:
+        raise StoreError(Reason.GONE)
+
+
+def test_a_change_that_cannot_begin_is_not_under_way(client: Client, file: Path) -> None:
+    handle = open_to_write(client)
+    (guard,) = client.house.guards.values()
+    with client.house.lock, pytest.raises(StoreError):
+        guard.begin(cast("Node", Broken()))
+    append(file, b"host")
+    assert write(client, handle, 10, b"a") == [KEY]
+    assert file.read_bytes() == b"0123456789hosta"
+
+
+def test_the_host_is_heard_again_after_a_change_that_cannot_be_looked_at(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_write(client)
+    (guard,) = client.house.guards.values()
+    heard: list[Broken] = []
+    monkeypatch.setattr(hostwatch.WrittenWatch, "unmute", lambda _, node: heard.append(node))
+    node = Broken()
+    with client.house.lock, pytest.raises(StoreError):
+        guard._busy += 1
+        guard.finish_sizing(cast("Node", node))
+    assert heard == [node]
