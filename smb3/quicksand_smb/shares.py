@@ -259,12 +259,14 @@ class Share:
         ledger: Ledger,
         *,
         is_read_only: bool,
+        is_protected: bool = False,
     ) -> None:
         self.name = name
         self.ledger = ledger
         self.path = path
         self.store = store
         self.is_read_only = is_read_only
+        self.is_protected = is_protected
         self.is_gone = False
         self.files: dict[tuple[int, int] | tuple[int, int, str], File] = {}
         """By device and inode; a stream has its name there, too."""

@@ -148,6 +148,16 @@ class Store(Share):
         finally:
             self._root.give()
 
+    def root_again(self) -> int:
+        """Another descriptor of the directory, for another store of it. Raises StoreError."""
+        root = self._root.take()
+        try:
+            return os.dup(root)
+        except OSError as error:
+            raise store_error(error) from error
+        finally:
+            self._root.give()
+
     # Looking.
 
     @_mapped

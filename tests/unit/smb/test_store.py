@@ -611,7 +611,7 @@ def test_every_method_that_changes_something_passes_the_gate(
     }  # fmt: skip
     assert {name for name in vars(Store) if not name.startswith("_")} == {
         "close", "forget", "is_open_below", "link", "look", "make_node", "may_remove", "open",
-        "own_path", "read_link", "remove", "rename", "space", "symlink", "told_name",
+        "own_path", "read_link", "remove", "rename", "root_again", "space", "symlink", "told_name",
         "where",
     }  # fmt: skip
     (share / "file").write_bytes(b"data")
