@@ -58,10 +58,14 @@ _BUFFER: Final = 64 << 10
 class HostWatch:
     """The watches of a server. All but `_listen` runs under the lock of the house."""
 
-    def __init__(self, run: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, run: Callable[[Callable[[], None]], None], complain: Callable[[], None]
+    ) -> None:
         """Where there is no inotify, nothing is watched. `run` does something under the lock, and
-        sends what is to be sent then; it is called by threads of this watch, without the lock."""
+        sends what is to be sent then; it is called by threads of this watch, without the lock.
+        `complain` tells of the error that is being handled."""
         self._run = run
+        self._complain = complain
         self._files: dict[int, dict[File, int]] = {}
         """For each watch those who want to hear of it, and of what."""
         self._written = 0
@@ -194,7 +198,11 @@ class HostWatch:
         poll.register(self._descriptor, select.POLLIN)
         while not self._is_over:
             poll.poll(_TURN_MS if self._later else None)
-            self._run(self._work)
+            try:
+                self._run(self._work)
+            except Exception:  # noqa: BLE001 - nobody else listens
+                self._complain()
+                time.sleep(_TURN_MS / 1000)  # it may fail each time
         os.close(self._descriptor)
 
     def _work(self) -> None:
@@ -203,20 +211,28 @@ class HostWatch:
         due = [work for when, work in self._later if when <= now]
         self._later = [one for one in self._later if one[0] > now]
         for work in due:
-            work()
+            self._try(work)
+
+    def _try(self, work: Callable[..., None], *arguments: object) -> None:
+        """What goes wrong with one file keeps nobody from being told of the others."""
+        try:
+            work(*arguments)
+        except Exception:  # noqa: BLE001 - see above
+            self._complain()
 
     def hear(self) -> None:
-        """Take in what has happened so far."""
-        while self._descriptor >= 0 and not self._is_over:
+        """Take in what has happened so far; not what happens meanwhile, which may never end."""
+        if self._descriptor < 0 or self._is_over:
+            return
+        left = kernel.unread(self._descriptor)
+        while left > 0 and not self._is_over:
             try:
                 data = os.read(self._descriptor, _BUFFER)
             except BlockingIOError:
                 return
+            left -= len(data)
             for file, mask in self._heard(data).items():
-                if mask & _OF_FILE or file.guard is None:
-                    ask_back(file)
-                if file.guard is not None and mask & _OF_WRITTEN:
-                    file.guard.heard(is_closed=not mask & _MODIFY)
+                self._try(_tell, file, mask)
 
     def _heard(self, data: bytes) -> "dict[File, int]":
         """Who wants to hear of these events, and what happened there."""
@@ -232,6 +248,14 @@ class HostWatch:
                     if wants & mask:
                         found[file] = found.get(file, 0) | mask
         return found
+
+
+def _tell(file: "File", mask: int) -> None:
+    """Something has happened to a file."""
+    if mask & _OF_FILE or file.guard is None:
+        ask_back(file)
+    if file.guard is not None and mask & _OF_WRITTEN:
+        file.guard.heard(is_closed=not mask & _MODIFY)
 
 
 class WrittenWatch:

@@ -211,8 +211,12 @@ class Guard:
         self._busy += 1
         if self._busy > 1:
             return
-        self._watch.hear()
-        self._note(node.stat())
+        try:
+            self._watch.hear()
+            self._note(node.stat())
+        except BaseException:
+            self._busy -= 1  # nobody will call `finish`
+            raise
         self._watch.mute(node)
 
     def finish(self, node: "Node", *, reached: int = 0, appended: int = 0) -> None:
@@ -226,12 +230,12 @@ class Guard:
     def finish_sizing(self, node: "Node", *, is_set: bool = False) -> None:
         """As `finish`, after what may have changed the size, or has set it."""
         self._busy -= 1
+        if not self._busy:
+            self._watch.unmute(node)
         stat = node.stat()
         self._size, self._written_ns = stat.size, stat.written_ns
         self.end = self._size if is_set else max(self.end, self._size)
         self._is_moved = self._is_moved and self.end != self._size
-        if not self._busy:
-            self._watch.unmute(node)
 
     def _note(self, stat: "Stat") -> bool:
         """Compare with what the file is; whether its size was changed by the host."""

@@ -6,7 +6,7 @@ from _thread import allocate_lock
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.confine import most_files
 from quicksand_smb.leases import PATIENCE_S
-from quicksand_smb.ledger import Ledger
+from quicksand_smb.ledger import OF_GUARD, Ledger
 from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.names import from_host
 from quicksand_smb.shares import Share
@@ -67,7 +67,9 @@ class House:
             # A client may still ask for a handle of an earlier server on the same stream.
             self._next_handle = int.from_bytes(os.urandom(6), "little") << 8
         self._complaints = 0
-        self.reload(config)
+        for one in _by_name(config).values():
+            root = one.path if one.directory is None else one.directory
+            self._share(one, root)
 
     def complain(self) -> None:
         """Write the error that is being handled to standard error, which the guest does not see;
@@ -109,18 +111,23 @@ class House:
         return self._watch_host().add_directory(file, node, depth)
 
     def guard(self, client: "Client", key: "Key", file: "File", node: Node, stat: "Stat") -> None:
-        """Heed what the host writes to a file that a client opens for writing."""
+        """Heed what the host writes to a file that a client opens for writing. Raises Refusal if
+        there is no memory for it; its share gives that back (`Share.end_guard`)."""
         from quicksand_smb.hostwrites import Guard
 
         watch = self._watch_host().add_written(file, node)
-        if watch is not None:
-            file.guard = Guard(client, key, watch, stat, self.guards)
+        if watch is None:
+            return
+        if not self.ledger.has(OF_GUARD):
+            watch.end()
+            raise Refusal(Status.TOO_MANY_OPENED_FILES)
+        file.guard = Guard(client, key, watch, stat, self.guards)
 
     def _watch_host(self) -> "HostWatch":
         if self._host is None:
             from quicksand_smb.hostwatch import HostWatch
 
-            self._host = HostWatch(self.run)
+            self._host = HostWatch(self.run, self.complain)
         return self._host
 
     def run(self, work: Callable[[], None]) -> None:
@@ -141,18 +148,30 @@ class House:
     def reload(self, config: Config) -> None:
         """Take shares away that the configuration no longer names, and open those that are new.
 
-        A share whose directory cannot be opened is left out: the others go on.
+        A share whose directory cannot be opened is left out: the others go on. One that was given
+        as a descriptor was closed at the start, and its number may be another's by now: only the
+        share that has it can hand it on, to one of the same name and path.
         """
         self.config = config
-        wanted = {one.name.upper(): one for one in config.shares}
+        wanted = _by_name(config)
+        roots: dict[str, str | int | None] = {}
         for name, share in list(self.shares.items()):
             one = wanted.get(name)
-            if one is None or (share.path, share.is_read_only) != (one.path, one.is_read_only):
-                del self.shares[name]
-                share.end()
+            if one is not None and _is_as(share, one):
+                continue
+            if one is not None and one.directory is not None and one.path == share.path:
+                roots[name] = _root_of(share)
+            del self.shares[name]
+            share.end()
         for name, one in wanted.items():
-            if name not in self.shares and (made := open_share(one, self.ledger, self.told)):
-                self.shares[name] = made
+            root = one.path if one.directory is None else roots.get(name)
+            if name not in self.shares and root is not None:
+                self._share(one, root)
+
+    def _share(self, wanted: ShareConfig, root: str | int) -> None:
+        made = open_share(wanted, root, self.ledger, self.told)
+        if made is not None:
+            self.shares[wanted.name.upper()] = made
 
     def directories(self) -> list[tuple[str, bool]]:
         """What is shared, as paths for `confine`, and whether it is only read. By descriptor: a
@@ -171,11 +190,30 @@ class House:
             self._host.end()
 
 
-def open_share(wanted: ShareConfig, ledger: Ledger, told: Told) -> Share | None:
+def _by_name(config: Config) -> dict[str, ShareConfig]:
+    return {one.name.upper(): one for one in config.shares}
+
+
+def _root_of(share: Share) -> int | None:
     from quicksand_smb.reasons import StoreError
 
     try:
-        root = wanted.path if wanted.directory is None else wanted.directory
+        return share.store.root_again()
+    except StoreError:
+        return None  # it cannot be opened again
+
+
+def _is_as(share: Share, wanted: ShareConfig) -> bool:
+    is_same_place = share.path == wanted.path
+    is_as_open = share.is_read_only == wanted.is_read_only
+    return is_same_place and is_as_open and share.is_protected == wanted.is_protected
+
+
+def open_share(wanted: ShareConfig, root: str | int, ledger: Ledger, told: Told) -> Share | None:
+    """None: its directory cannot be opened. A descriptor of it is taken over."""
+    from quicksand_smb.reasons import StoreError
+
+    try:
         limits = Limits(nodes=min(MOST_OPEN, most_files()))
         store = Store(
             root,
@@ -187,4 +225,11 @@ def open_share(wanted: ShareConfig, ledger: Ledger, told: Told) -> Share | None:
         )
     except (StoreError, OSError):
         return None
-    return Share(wanted.name, wanted.path, store, ledger, is_read_only=wanted.is_read_only)
+    return Share(
+        wanted.name,
+        wanted.path,
+        store,
+        ledger,
+        is_read_only=wanted.is_read_only,
+        is_protected=wanted.is_protected,
+    )

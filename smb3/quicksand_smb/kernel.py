@@ -48,6 +48,7 @@ _SECONDS_MAX = (1 << 62) - 1
 FALLOC_KEEP_SIZE = 1
 FALLOC_PUNCH_HOLE = 2
 _FICLONERANGE = 0x4020940D
+_FIONREAD = 0x541B  # asm-generic/ioctls.h
 _CLONE_RANGE = struct.Struct("=qQQQ").pack
 
 
@@ -252,6 +253,15 @@ def inotify_add(descriptor: int, path: bytes, mask: int) -> int:
     if found < 0:
         raise failed(path)
     return found
+
+
+def unread(descriptor: int) -> int:
+    """Bytes that can be read from it now (FIONREAD, ioctl_tty(2))."""
+    from fcntl import ioctl
+
+    answer = bytearray(4)
+    ioctl(descriptor, _FIONREAD, answer)
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def inotify_remove(descriptor: int, watch: int) -> None:

@@ -16,6 +16,10 @@ itself that is less than 128 MiB."""
 OF_HANDLE: Final = 2048
 """An open file, without its path."""
 OF_GRANT: Final = 1024
+OF_GUARD: Final = 1344
+"""A guard of a file that is open for writing, with its watch."""
+OF_WRITTEN: Final = 384
+"""What is remembered of a file that was written to."""
 OF_LISTING: Final = 36 << 10
 """A search under way, most of which the C library reads directories into."""
 OF_PATTERN: Final = 256
@@ -27,6 +31,16 @@ OF_EVENT: Final = 128
 """One of a watch, without its name."""
 OF_NAME: Final = 80
 """One of a path that is kept name by name, without its characters."""
+
+
+def price(path: bytes, *, keeps: bool) -> int:
+    """Of an open file with this path; `keeps`: something is granted of it, or may be."""
+    cost = OF_HANDLE + len(path)
+    if keeps:
+        # A directory that is kept is known by its names.
+        names = path.count(b"/") + 1
+        cost += OF_GRANT + names * OF_NAME + 4 * len(path)
+    return cost
 
 
 class Ledger:

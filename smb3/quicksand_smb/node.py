@@ -87,7 +87,7 @@ class Node:
     """Made by `Store.open`. All methods raise StoreError; GONE after `close` or `Store.close`."""
 
     __slots__ = ("_append", "_read", "_share", "_write", "first", "frozen", "held", "kind",
-                 "path")  # fmt: skip
+                 "opened_by", "path")  # fmt: skip
 
     def __init__(
         self,
@@ -110,9 +110,12 @@ class Node:
         """Whether nothing may be changed by it."""
         self.first: Stat | None = None
         """What it was when it was opened, unless opening it has changed that."""
-        self.path = b""
+        self.path: bytes | None = b""
         """The host's bytes of the name it was opened by, or has by now (`Store.told_name`): in one
-        piece, since thousands may be open, each 512 names deep."""
+        piece, since thousands may be open, each 512 names deep. None: not known any more."""
+        self.opened_by = 0
+        """Bytes of the name it was opened by. A longer one is not kept: who has opened it has paid
+        for these (`ledger`)."""
 
     def close(self) -> None:
         """Idempotent."""

@@ -253,13 +253,21 @@ class Share:
     """A directory of the host under a name."""
 
     def __init__(
-        self, name: str, path: str, store: Store, ledger: Ledger, *, is_read_only: bool
+        self,
+        name: str,
+        path: str,
+        store: Store,
+        ledger: Ledger,
+        *,
+        is_read_only: bool,
+        is_protected: bool = False,
     ) -> None:
         self.name = name
         self.ledger = ledger
         self.path = path
         self.store = store
         self.is_read_only = is_read_only
+        self.is_protected = is_protected
         self.is_gone = False
         self.files: dict[tuple[int, int] | tuple[int, int, str], File] = {}
         """By device and inode; a stream has its name there, too."""
@@ -377,26 +385,31 @@ class Share:
         if self.kept and (names := self.store.told_name(handle.node)):
             self.kept.changed_in(names[:-1])
 
-    def add(self, handle: Handle) -> None:
-        """A handle is open. Raises Refusal if there is no memory for it."""
-        path = handle.node.path
-        handle.cost = ledger.OF_HANDLE + len(path)
-        if handle.grant:
-            # A directory that is kept is known by its names.
-            names = path.count(b"/") + 1
-            handle.cost += ledger.OF_GRANT + names * ledger.OF_NAME + 4 * len(path)
-        if not self.ledger.has(handle.cost):
-            if handle.grant:
-                handle.grant.let_go(handle)
-            raise Refusal(Status.TOO_MANY_OPENED_FILES)
+    def add(self, handle: Handle, paid: int) -> None:
+        """A handle is open. `paid`: bytes that were taken of the ledger for it before it was known
+        what comes of the open; the rest is given back."""
+        keeps = handle.grant is not None
+        handle.cost = ledger.price(handle.node.path or b"", keeps=keeps)
+        self.ledger.give(paid - handle.cost)
+        self._enter(handle)
+
+    def _enter(self, handle: Handle) -> None:
         handle.file.add(handle)
         self.files[handle.file.key] = handle.file
 
     def replace(self, handle: Handle, node: Node) -> None:
-        """Have a handle stand for another file, which takes the place of its own."""
+        """Have a handle stand for another file, which takes the place of its own. `node` is taken
+        over. Raises StoreError, and then nothing has changed."""
         file, old = handle.file, handle.node
+        try:
+            stat = node.stat()
+        except BaseException:
+            node.close()
+            raise
+        self.end_guard(handle)
         file.remove(handle)
-        file.locks.remove_all(handle.id)
+        if file.locks.remove_all(handle.id):
+            file.retry_locks()
         if handle.grant:
             handle.grant.let_go(handle)
             handle.grant = None
@@ -404,11 +417,21 @@ class Share:
             self.files.pop(file.key, None)
             file.end_watch()
         handle.node = node
-        stat = node.stat()
         handle.file = self.file_of(stat) or File(stat)
-        self.ledger.give(handle.cost)
-        self.add(handle)
+        cost = ledger.price(node.path or b"", keeps=False)
+        if self.ledger.has(cost - handle.cost):
+            handle.cost = cost
+        else:
+            node.path = None  # it is longer than the old one, and cannot be paid for
+        self._enter(handle)
         old.close()
+
+    def end_guard(self, handle: Handle) -> None:
+        """The client writes no more by this handle."""
+        file = handle.file
+        if file.guard and file.guard.remove_writer(handle):
+            file.guard = None
+            self.ledger.give(ledger.OF_GUARD)
 
     def admit_listing(self, handle: Handle, pattern: str) -> Listing:
         """A search of a directory, which costs a descriptor and 32 KiB until its handle is closed.
@@ -456,19 +479,20 @@ class Share:
             file.retry_opens()
 
     def _end_writing(self, handle: Handle) -> None:
-        file = handle.file
-        if file.guard and file.guard.remove_writer(handle):
-            file.guard = None
+        self.end_guard(handle)
         if self.is_read_only or not handle.access & (WRITE_DATA | APPEND_DATA | WRITE_ATTRIBUTES):
             return
         try:
             stat = handle.node.stat()
         except StoreError:
             return
-        self.written.pop((stat.device, stat.inode), None)
-        if len(self.written) >= MOST_REMEMBERED:
-            del self.written[next(iter(self.written))]
-        self.written[stat.device, stat.inode] = stat.size, stat.written_ns
+        key = (stat.device, stat.inode)
+        if self.written.pop(key, None) is None:
+            if len(self.written) >= MOST_REMEMBERED:
+                del self.written[next(iter(self.written))]
+            elif not self.ledger.has(ledger.OF_WRITTEN):
+                return  # then it counts as changed by somebody else
+        self.written[key] = stat.size, stat.written_ns
 
     def _unlink(self, handle: Handle) -> None:
         file = handle.file
@@ -531,6 +555,8 @@ class Share:
         self.end_changes()
         for key in list(self._remembered):
             self.forget(key)
+        self.ledger.give(len(self.written) * ledger.OF_WRITTEN)
+        self.written.clear()
         self.store.close()
 
 

@@ -63,6 +63,9 @@ __all__ = [
 _TRIES = 16
 """How often an open begins anew because somebody made or removed the file in between."""
 
+_MOST_UNKNOWN = 256
+"""Open files without a name that are looked for one by one."""
+
 _CREATES = (Disposition.SUPERSEDE, Disposition.CREATE, Disposition.OPEN_IF,
             Disposition.OVERWRITE_IF)  # fmt: skip
 _EMPTIES = (Disposition.SUPERSEDE, Disposition.OVERWRITE, Disposition.OVERWRITE_IF)
@@ -146,6 +149,16 @@ class Store(Share):
         finally:
             self._root.give()
 
+    def root_again(self) -> int:
+        """Another descriptor of the directory, for another store of it. Raises StoreError."""
+        root = self._root.take()
+        try:
+            return os.dup(root)
+        except OSError as error:
+            raise store_error(error) from error
+        finally:
+            self._root.give()
+
     # Looking.
 
     @_mapped
@@ -214,8 +227,9 @@ class Store(Share):
 
     def told_name(self, node: Node) -> Names | None:
         """What to call an open file: the name it was opened by, as the guest has renamed it and the
-        directories above it since. A rename by the host is not looked for."""
-        return names_of(node.path)
+        directories above it since. A rename by the host is not looked for, unless one by the guest
+        has given it a longer name: then it is as `where` has it."""
+        return self.where(node) if node.path is None else names_of(node.path)
 
     def left(self, node: Node) -> None:
         """Something has been done to an open file by another way than its own methods."""
@@ -227,20 +241,28 @@ class Store(Share):
                 node.held.give()
 
     def is_open_below(self, names: Names) -> bool:
-        """Whether something is open below a directory, as `where` has it."""
+        """Whether something is open below a directory, as `where` has it. Where very many have lost
+        their names, it may be one of them."""
         start = b"/".join(host_path(names)) + b"/"
         with self._lock:
-            nodes = [node for node in self._nodes if node.path.startswith(start)]
+            unknown = [node for node in self._nodes if node.path is None]
+            if len(unknown) > _MOST_UNKNOWN:
+                return True
+            nodes = [node for node in self._nodes if node.path and node.path.startswith(start)]
         depth = len(names)
-        return any((self.where(node) or ())[:depth] == names for node in nodes)
+        return any((self.where(node) or ())[:depth] == names for node in unknown + nodes)
 
     def _renamed(self, old: bytes, new: bytes) -> None:
-        """What is open at or below `old` is known by another name now."""
+        """What is open at or below `old` is known by another name now, or by none if that is longer
+        than the one it was opened by."""
         below = old + b"/"
+        more = len(new) - len(old)
         with self._lock:
             for node in self._nodes:
-                if node.path.startswith(below) or node.path == old:
-                    node.path = new + node.path[len(old) :]
+                path = node.path
+                if path is not None and (path == old or path.startswith(below)):
+                    fits = len(path) + more <= node.opened_by
+                    node.path = new + path[len(old) :] if fits else None
 
     # Opening.
 
@@ -254,6 +276,7 @@ class Store(Share):
         """
         node, action = self._open(root, names, wish)
         node.path = b"/".join(host_path(names))
+        node.opened_by = len(node.path)
         if self.own is not None and (node.first is None or action is not Action.OPENED):
             self.left(node)
             self.own.made(names)

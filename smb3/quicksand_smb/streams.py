@@ -87,6 +87,7 @@ class StreamNode(Node):
         self.name = name
         self.first = None
         self.path = base.path
+        self.opened_by = base.opened_by
 
     @property
     def _attribute(self) -> str:

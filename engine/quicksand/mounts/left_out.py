@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from quicksand.host.files import read_json, write_json
 from quicksand.layout import SandboxDir
@@ -17,8 +17,18 @@ def note_left_out(place: SandboxDir, left_out: Mapping[str, str]) -> None:
         place.left_out.unlink(missing_ok=True)
 
 
+def forget_left_out(place: SandboxDir, mounted: Collection[str]) -> None:
+    """Something is mounted at these paths of the guest: why it could not be is true no more, also
+    once that is unmounted again. Blocks for I/O. Raises HostError."""
+    known = read_left_out(place)
+    left = {guest: why for guest, why in known.items() if guest not in mounted}
+    if left != known:
+        note_left_out(place, left)
+
+
 def read_left_out(place: SandboxDir) -> dict[str, str]:
-    """What the last start, or a revert since, could not mount. Blocks for I/O."""
+    """What the last start, or a revert since, could not mount, and nobody has mounted since. Blocks
+    for I/O."""
     try:
         values = dict(read_json(place.left_out)["left_out"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -12,7 +12,7 @@ from quicksand.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
 from quicksand.mounts.directories import Directories, Known
-from quicksand.mounts.left_out import note_left_out, read_left_out
+from quicksand.mounts.left_out import forget_left_out, note_left_out, read_left_out
 from quicksand.mounts.mount import CIFS, NINEP, Mount
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import (
@@ -105,6 +105,7 @@ class Mounts:
         async with self._life.registry.history(self._life.id).locked():
             known = await asyncio.to_thread(self._choose, mount)
             share = await mounting.add_mount(self._machine(), mount, known, self._guest.request)
+            await asyncio.to_thread(forget_left_out, self._place(), (mount.guest,))
         return _handle_of(share.mount, share.is_served)
 
     async def remove(self, guest: str, *, force: bool) -> None:
@@ -188,6 +189,8 @@ class Mounts:
                     failed[mount.guest] = str(error)
             await mounting.detach_stale(machine, stale, self._guest.request)
             machine.past_shares.unlink(missing_ok=True)
+            made = {mount.guest for mount in mounts} - failed.keys()
+            await asyncio.to_thread(forget_left_out, self._place(), made)
             if failed:
                 left_out = await asyncio.to_thread(read_left_out, self._place())
                 await asyncio.to_thread(note_left_out, self._place(), left_out | failed)

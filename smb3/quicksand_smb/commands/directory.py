@@ -39,7 +39,12 @@ def query_directory(request: Request) -> Reply:
     last = 0
     count = 0
     while True:
-        found = listing.held or _next(request, handle, listing)
+        try:
+            found = listing.held or _next(request, handle, listing)
+        except Refusal as error:
+            if count and error.status == Status.INSUFFICIENT_RESOURCES:
+                break  # what was found is told; the next request searches on
+            raise
         listing.held = None
         if found is None:
             break

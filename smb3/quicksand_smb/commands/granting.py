@@ -6,9 +6,10 @@ from quicksand_smb import hostwrites, leases, streams
 from quicksand_smb.commands.plan import EMPTYING, Plan
 from quicksand_smb.house import House
 from quicksand_smb.kept import DEEPEST
+from quicksand_smb.ledger import OF_GUARD, price
 from quicksand_smb.light import Callable
 from quicksand_smb.messages import create as wire
-from quicksand_smb.messages.create import CreateRequest
+from quicksand_smb.names import host_path
 from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Pending, Reply, Request
 from quicksand_smb.shares import APPEND_DATA, WRITE_DATA, File, Handle
@@ -79,22 +80,19 @@ def check_others(
         leases.tell_change(file, None)
 
 
-def wanted_grant(
-    request: Request, wanted: CreateRequest, *, is_directory: bool
-) -> leases.Wanted | None:
+def wanted_grant(request: Request, plan: Plan, *, is_directory: bool) -> leases.Wanted | None:
     """What a client asks to keep. Its key counts also where nothing may be kept (`may_keep`): one
     that has a file must not be given to a directory."""
     connection = request.connection
     kept = connection.house.config.leases
     if kept == "none" or (kept == "directories" and not is_directory):
         return None
-    if wanted.oplock != leases.LEASE:
-        state = leases.OPLOCKS.get(wanted.oplock, leases.NONE)
+    said = plan.lease
+    if plan.wanted.oplock != leases.LEASE:
+        state = leases.OPLOCKS.get(plan.wanted.oplock, leases.NONE)
         return leases.Wanted(state) if state else None
-    data = wanted.contexts.get(wire.LEASE_NAME)
-    if data is None or not connection.has_leases:
+    if said is None:
         return None
-    said = wire.decode_lease(data)
     parent = said.parent if said.flags & wire.PARENT_KEY else b""
     key = (connection.client_guid, said.key)
     return leases.Wanted(said.state, key, said.version, parent, said.epoch)
@@ -129,12 +127,16 @@ def _keep_directory(house: House, plan: Plan, file: File, handle: Handle) -> boo
         return False
     if not house.watch_directory(file, handle.node, len(names)):
         return False
-    if share.store.where(handle.node) != names:
-        # The host has moved it before it was watched, or it has two paths.
-        file.end_watch()
-        return False
-    share.kept.add(names, file)
-    return True
+    is_there = False
+    try:
+        # The host may have moved it before it was watched, or it has two paths.
+        is_there = share.store.where(handle.node) == names
+    finally:
+        if not is_there:
+            file.end_watch()
+    if is_there:
+        share.kept.add(names, file)
+    return is_there
 
 
 def level_of(handle: Handle) -> int:
@@ -151,6 +153,19 @@ def told_lease(grant: leases.Grant) -> wire.LeaseRequest:
     return wire.LeaseRequest(key, grant.state, flags, grant.version, grant.parent, grant.epoch)
 
 
+def most_paid(request: Request, plan: Plan) -> int:
+    """Bytes of the ledger that an open comes to at most."""
+    keeps = bool(plan.wanted.oplock) and request.connection.house.config.leases != "none"
+    path = b"/".join(host_path(plan.names))
+    return price(path, keeps=keeps) + (OF_GUARD if _may_be_guarded(request, plan) else 0)
+
+
+def _may_be_guarded(request: Request, plan: Plan) -> bool:
+    """Whether it is Linux that writes, which keeps pages without a lease."""
+    writes = bool(plan.access & WRITE_DATA) and plan.is_posix and plan.lease is not None
+    return writes and request.connection.house.config.leases == "directories"
+
+
 def guard_written(request: Request, plan: Plan, handle: Handle, action: Action, stat: Stat) -> None:
     """Heed what the host writes to a file that Linux opens for writing, which may keep pages of it
     without a lease (`hostwrites`)."""
@@ -159,11 +174,9 @@ def guard_written(request: Request, plan: Plan, handle: Handle, action: Action, 
         if file.guard is not None:
             file.guard.told(stat.size)
         return
-    if file.guard is None and plan.is_posix and connection.house.config.leases == "directories":
-        data = plan.wanted.contexts.get(wire.LEASE_NAME)
-        if data is not None and connection.has_leases:
-            key = (connection.client_guid, wire.decode_lease(data).key)
-            connection.house.guard(connection, key, file, handle.node, stat)
+    if file.guard is None and plan.lease is not None and _may_be_guarded(request, plan):
+        key = (connection.client_guid, plan.lease.key)
+        connection.house.guard(connection, key, file, handle.node, stat)
         known = handle.share.written.get((stat.device, stat.inode))
         is_new = action is not Action.OPENED
         if file.guard and not is_new and hostwrites.is_suspect(stat, known, time.time_ns()):

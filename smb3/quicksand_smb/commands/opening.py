@@ -10,6 +10,7 @@ from quicksand_smb.commands.granting import (
     level_of,
     may_keep,
     most_kept,
+    most_paid,
     told_lease,
     wait_for_grants,
     wanted_grant,
@@ -101,20 +102,39 @@ def create(request: Request) -> Reply | Pending:
 def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True) -> Reply:
     session = request.require_session()
     session.admit(request.header.process, share)
-    node, action = _open(request, share, plan)
+    paid = most_paid(request, plan)
+    if not share.ledger.has(paid):
+        raise Refusal(Status.TOO_MANY_OPENED_FILES)  # before anything is made or emptied
     try:
-        handle, action = _admit(request, share, plan, node, action, is_first=is_first)
+        node, action = _open(request, share, plan)
+        try:
+            handle, action = _admit(request, share, plan, node, action, is_first=is_first)
+        except BaseException:
+            node.close()
+            raise
     except BaseException:
-        node.close()
+        share.ledger.give(paid)
         raise
+    share.add(handle, paid)
     handle.id = request.connection.house.new_handle_id()
     handle.process = request.header.process
     session.add_handle(handle)
-    if plan.access & _OF_BYTES:
-        handle.file.is_misjudged = False  # Linux asks for the mode of what it opens
-    request.chain.file_id = handle.id, handle.id
+    try:
+        return _finish(request, share, plan, handle, action)
+    except BaseException:
+        handle.deletes = False
+        session.close_handle(handle)
+        raise
+
+
+def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: Action) -> Reply:
+    """A handle is open: heed the host, tell others, and answer."""
+    node = handle.node
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
     node.first = None
+    guard_written(request, plan, handle, action, stat)
+    if plan.access & _OF_BYTES:
+        handle.file.is_misjudged = False  # Linux asks for the mode of what it opens
     if action is Action.CREATED:
         share.changed(plan.names, is_directory=node.kind is Kind.DIRECTORY)
     elif share.kept and node.kind is Kind.FILE:
@@ -123,21 +143,20 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
         is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or is_misjudged:
             share.kept.changed_in(plan.names[:-1])
-    guard_written(request, plan, handle, action, stat)
     view = share.view(stat)
-    request.chain.seen = handle, view
-    return Reply(
-        wire.encode_response(
-            level_of(handle),
-            int(action),
-            view.times,
-            view.allocated,
-            fscc.size_of(stat),
-            view.attributes,
-            (handle.id, handle.id),
-            _contexts(request, plan, handle, stat),
-        )
+    body = wire.encode_response(
+        level_of(handle),
+        int(action),
+        view.times,
+        view.allocated,
+        fscc.size_of(stat),
+        view.attributes,
+        (handle.id, handle.id),
+        _contexts(request, plan, handle, stat),
     )
+    request.chain.file_id = handle.id, handle.id
+    request.chain.seen = handle, view
+    return Reply(body)
 
 
 def plan_open(connection: Link, wanted: CreateRequest, share: Share) -> Plan:
@@ -175,7 +194,12 @@ def plan_open(connection: Link, wanted: CreateRequest, share: Share) -> Plan:
             raise Refusal(Status.ACCESS_DENIED)
         if share.is_read_only:
             raise Refusal(Status.MEDIA_WRITE_PROTECTED)
-    return Plan(wanted, found, stream, access, mode)
+    return Plan(wanted, found, stream, access, mode, _find_lease(connection, wanted))
+
+
+def _find_lease(connection: Link, wanted: CreateRequest) -> wire.LeaseRequest | None:
+    data = wanted.contexts.get(wire.LEASE_NAME) if connection.has_leases else None
+    return None if data is None else wire.decode_lease(data)
 
 
 def _find_names(wanted: CreateRequest, *, is_posix: bool) -> tuple[Names, str]:
@@ -341,9 +365,9 @@ def _admit(
         raise Refusal(Status.DELETE_PENDING)
     if share.has_security and action is not Action.CREATED:
         access = _access_to(share, plan, stat)
-        plan = Plan(wanted, plan.names, plan.stream, access, plan.mode)
+        plan = Plan(wanted, plan.names, plan.stream, access, plan.mode, plan.lease)
     is_directory = node.kind is Kind.DIRECTORY
-    keeps = wanted_grant(request, wanted, is_directory=is_directory)
+    keeps = wanted_grant(request, plan, is_directory=is_directory)
     if keeps:
         leases.check_key(file, keeps, request.connection.house.leases)
     if action is not Action.CREATED:
@@ -375,7 +399,6 @@ def _admit(
             most=most_kept(request, plan, file, handle),
             empties=wanted.disposition in EMPTYING,
         )
-    share.add(handle)
     return handle, action
 
 

@@ -64,6 +64,11 @@ async def test_a_link_that_the_guest_put_in_place_of_a_mount_is_never_followed(
         assert states(vm)[BELOW][0] == MountState.LEFT_OUT
         assert sorted(one.name for one in outside.iterdir()) == ["secret"]
 
+        await vm.mount(above / "moved", BELOW)
+        assert states(vm)[BELOW] == (MountState.MOUNTED, "")
+        await vm.unmount(BELOW)
+        assert states(vm)[BELOW] == (MountState.AT_START, ""), "it says nothing of the link"
+
         await say(vm, f"rm {ABOVE}/sub && mv {ABOVE}/moved {ABOVE}/sub && rm -f {BELOW}/planted")
         await vm.stop()
         await vm.start()

@@ -17,7 +17,7 @@ from quicksand.host.paths import Paths
 from quicksand.layout import MachineDir, SandboxDir
 from quicksand.mounts import directories
 from quicksand.mounts.directories import Directories, check_directory, find, opened
-from quicksand.mounts.left_out import note_left_out, read_left_out
+from quicksand.mounts.left_out import forget_left_out, note_left_out, read_left_out
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
@@ -275,4 +275,16 @@ def test_why_a_mount_was_left_out_is_kept_until_the_next_start(tmp_path: Path) -
         assert read_left_out(place) == {}
     note_left_out(place, {})
     note_left_out(place, {})
+    assert not place.left_out.exists()
+
+
+def test_why_a_mount_was_left_out_is_forgotten_once_something_is_mounted_there(
+    tmp_path: Path,
+) -> None:
+    place = SandboxDir(tmp_path)
+    forget_left_out(place, {"/mnt/one"})
+    note_left_out(place, {"/mnt/one": "a link", "/mnt/two": "gone"})
+    forget_left_out(place, {"/mnt/one", "/mnt/three"})
+    assert read_left_out(place) == {"/mnt/two": "gone"}
+    forget_left_out(place, {"/mnt/two"})
     assert not place.left_out.exists()

@@ -579,6 +579,27 @@ def all_changes(store: Store, node: Node) -> Iterator[Callable[[], object]]:
     yield from changes_by_node(node)
 
 
+def test_a_name_that_has_grown_is_looked_for_and_not_kept(store: Store, share: Path) -> None:
+    """A guest could have thousands of files open below a directory, and rename that to the longest
+    name there is."""
+    (share / "a" / "below").mkdir(parents=True)
+    (share / "far" / "away").mkdir(parents=True)
+    node = make(store, "a", "below", "f")
+    other = make(store, "other")
+    store.rename(("a",), ("b",), replace=False)
+    assert (node.path, store.told_name(node)) == (b"b/below/f", ("b", "below", "f"))
+    store.rename(("b",), ("far", "away", "b"), replace=False)
+    assert node.path is None
+    assert store.told_name(node) == ("far", "away", "b", "below", "f")
+    assert store.told_name(other) == ("other",)
+    assert store.is_open_below(("far", "away"))
+    assert store.is_open_below(("far", "away", "b", "below"))
+    assert not store.is_open_below(("a",))
+    store.rename(("far", "away", "b", "below", "f"), ("f",), replace=False)
+    assert not store.is_open_below(("far",))
+    assert store.told_name(node) == ("f",)
+
+
 def test_every_method_that_changes_something_passes_the_gate(
     make_store: StoreMaker, share: Path
 ) -> None:
@@ -590,8 +611,8 @@ def test_every_method_that_changes_something_passes_the_gate(
     }  # fmt: skip
     assert {name for name in vars(Store) if not name.startswith("_")} == {
         "close", "forget", "is_open_below", "left", "link", "look", "make_node", "may_remove",
-        "open", "own_path", "read_link", "remove", "rename", "space", "symlink", "told_name",
-        "where", "with_directory",
+        "open", "own_path", "read_link", "remove", "rename", "root_again", "space", "symlink",
+        "told_name", "where", "with_directory",
     }  # fmt: skip
     (share / "file").write_bytes(b"data")
     (share / "dir").mkdir()

@@ -95,6 +95,16 @@ def renames(server: Server, guest: Guest) -> bytes:
     return chained(guest, [(raw.SET_INFO, body) for body in bodies])
 
 
+def renames_beside_grown_names(server: Server, guest: Guest) -> bytes:
+    """Of a directory, beside which thousands of open files have a longer name than they had."""
+    directory = guest.open("dir0", options=raw.DIRECTORY)
+    for number in range(4000):
+        file = guest.open(f"{number}")
+        guest.done(raw.SET_INFO, raw.set_info(file, 10, raw.rename(f"longer{number}")))
+    bodies = [raw.set_info(directory, 10, raw.rename(f"dir{one}")) for one in range(1, 61)]
+    return chained(guest, [(raw.SET_INFO, body) for body in bodies])
+
+
 def locks_that_roll_back(server: Server, guest: Guest) -> bytes:
     mine, other = guest.open("file"), guest.open("file")
     for batch in range(3):
@@ -136,7 +146,14 @@ def opens_of_one_file(server: Server, guest: Guest) -> bytes:
     return chained(guest, [(raw.CREATE, raw.create("file", disposition=raw.OPEN))] * 60)
 
 
-FRAMES = (renames, locks_that_roll_back, links_far_down, attributes, opens_of_one_file)
+FRAMES = (
+    renames,
+    renames_beside_grown_names,
+    locks_that_roll_back,
+    links_far_down,
+    attributes,
+    opens_of_one_file,
+)
 
 
 @pytest.mark.parametrize("make", FRAMES)

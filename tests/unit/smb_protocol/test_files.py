@@ -7,6 +7,8 @@ import struct
 from pathlib import Path
 
 import pytest
+from quicksand_smb.config import Config, ShareConfig
+from quicksand_smb.house import House
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
@@ -279,8 +281,6 @@ class TestReadOnly:
 
 
 def test_a_share_that_is_taken_away_is_dead_at_once(client: Client, tmp_path: Path) -> None:
-    from quicksand_smb.config import Config
-
     (tmp_path / "a").write_text("a")
     file = client.open("a")
     with client.house.lock:
@@ -289,6 +289,59 @@ def test_a_share_that_is_taken_away_is_dead_at_once(client: Client, tmp_path: Pa
     assert client.ask(c.CREATE, c.create("a")).status == 0xC00000C9
     assert client.connect().status == 0xC00000CC
     assert client.ask(c.ECHO, struct.pack("<HH", 4, 0)).status == 0
+
+
+def test_a_search_that_takes_long_tells_what_it_has_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(200):
+        (tmp_path / f"a file {number}").touch()
+    client = Client(c.house(tmp_path)).begin()
+    directory = client.open("", disposition=1, options=1)
+    monkeypatch.setattr("quicksand_smb.commands.directory.SEARCH_S", -1)
+    first = client.ask(c.FIND, c.find(directory, "?"))
+    assert first.status == 0
+    assert c.names(first) == ["."]
+    assert client.ask(c.FIND, c.find(directory, "?")).status == 0xC000009A
+    monkeypatch.undo()
+    assert client.ask(c.FIND, c.find(directory, "?")).status == 0x80000006
+
+
+def test_a_share_that_is_to_be_protected_is_protected_after_a_reload(tmp_path: Path) -> None:
+    house = c.house(tmp_path)
+    client = Client(house).begin()
+    client.open(".envrc")
+    (share,) = house.config.shares
+    with house.lock:
+        house.reload(house.config._replace(shares=(share._replace(is_protected=True),)))
+    assert client.ask(c.CREATE, c.create(".envrc")).status == 0xC00000C9
+    client.connect()
+    assert client.ask(c.CREATE, c.create(".envrc")).status == PROTECTED
+    client.open("other")
+
+
+def test_a_reload_opens_nothing_by_the_number_of_a_descriptor(tmp_path: Path) -> None:
+    """It was closed at the start, and is another's by now."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    mine.mkdir()
+    other.mkdir()
+    (mine / "a").touch()
+    number = os.open(mine, os.O_RDONLY)
+    share = ShareConfig("RW", str(tmp_path / "moved"), False, directory=number)
+    house = House(Config((share,)))
+    c.HOUSES.append(house)
+    assert os.open(other, os.O_RDONLY) == number
+    try:
+        read_only = share._replace(is_read_only=True)
+        more = share._replace(name="MORE")
+        with house.lock:
+            house.reload(house.config._replace(shares=(read_only, more)))
+        client = Client(house).begin()
+        assert client.ask(c.CREATE, c.create("a", access=1, disposition=1)).status == 0
+        assert client.ask(c.CREATE, c.create("b")).status == PROTECTED
+        assert set(house.shares) == {"RW"}
+    finally:
+        os.close(number)
 
 
 def test_the_answers_of_one_frame_are_together_no_larger_than_one(tmp_path: Path) -> None:

@@ -4,10 +4,17 @@ without a lease, as Linux does (`quicksand_smb.hostwrites`)."""
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
+from typing import cast
 
 import pytest
-from quicksand_smb import hostwatch, kernel
+from quicksand_smb import hostwatch, kernel, shares
+from quicksand_smb.hostwrites import Guard
+from quicksand_smb.ledger import OF_GUARD, OF_HANDLE, OF_WRITTEN
+from quicksand_smb.node import Node
+from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.values import Stat
 
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
@@ -17,6 +24,7 @@ from tests.unit.smb_protocol.test_leases import LEASE, READ, answer_lease
 KEY = b"k" * 16
 WRITES = 0x120196
 LONG_AGO = 10**9
+INVALID, TOO_MANY = 0xC000000D, 0xC000011F
 
 
 @pytest.fixture
@@ -153,7 +161,7 @@ def test_large_writes_in_any_order_stay_where_they_belong(client: Client, file: 
 def test_a_client_that_is_told_the_new_end_appends_there(client: Client, file: Path) -> None:
     handle = open_to_write(client)
     append(file, b"host")
-    client.hear()
+    wait_for_question(client)
     assert client.ask(c.QUERY, c.query(handle, 1, 18)).status == 0
     # It takes what it had not known for zeros.
     write(client, handle, 0, b"0123456789" + bytes(4) + b"a")
@@ -213,3 +221,171 @@ def test_a_closed_file_leaves_nothing(client: Client, file: Path) -> None:
     client.close(handle)
     assert not client.house.guards
     assert file.read_bytes() == b"0123456789"
+
+
+# What is open of it, paid for and told
+
+
+def set_reparse(client: Client, handle: bytes) -> int:
+    text = "to".encode("utf-16-le")
+    link = struct.pack("<IHHHHHHI", 0xA000000C, 12 + 8, 0, 0, 4, 4, 4, 1) + text + text
+    return client.ask(c.IOCTL, c.ioctl(handle, 0x000900A4, link)).status
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_file_that_becomes_a_link_leaves_nothing(
+    client: Client, file: Path, *, is_full: bool
+) -> None:
+    ledger = client.house.ledger
+    client.close(open_to_write(client))  # listens from now on, and remembers the file
+    before, descriptors = ledger.left, os.listdir("/proc/self/fd")
+    for _ in range(3):
+        file.unlink(missing_ok=True)
+        file.touch()
+        handle = open_to_write(client)
+        spare = ledger.left if is_full else 0
+        ledger.take(spare)
+        assert set_reparse(client, handle) == 0
+        assert os.readlink(file) == "to"
+        assert not client.house.guards
+        ledger.give(spare)
+        assert client.close(handle).status == 0
+        assert ledger.left == before
+        assert os.listdir("/proc/self/fd") == descriptors
+    host = client.house._host
+    assert host is not None
+    assert (host._written, host._files) == (0, {})
+
+
+def test_a_guard_is_paid_for_and_given_back(client: Client, file: Path) -> None:
+    ledger = client.house.ledger
+    before = ledger.left
+    handle = open_to_write(client)
+    assert before - ledger.left == OF_HANDLE + OF_GUARD + len("f")
+    client.close(handle)
+    assert before - ledger.left == OF_WRITTEN, "what the client had last seen is remembered"
+    client.house.end()
+    assert before == ledger.left
+
+
+def test_where_there_is_no_memory_for_it_nothing_is_emptied_nor_watched(
+    client: Client, file: Path
+) -> None:
+    ledger = client.house.ledger
+    ledger.take(ledger.left - OF_HANDLE - OF_GUARD)
+    lease = c.lease(KEY, READ, epoch=0)
+    lease += bytes(-len(lease) % 8)
+    contexts = len(lease).to_bytes(4, "little") + lease[4:] + c.posix_context(0o644)
+    for name, disposition in (("f", 5), ("new", 3)):
+        wanted = c.create(
+            name, access=WRITES, oplock=LEASE, contexts=contexts, disposition=disposition
+        )
+        assert client.ask(c.CREATE, wanted).status == TOO_MANY
+    assert file.read_bytes() == b"0123456789"
+    assert os.listdir(file.parent) == ["f"]
+    assert not client.house.guards
+    assert ledger.left == OF_HANDLE + OF_GUARD
+    client.house.end()
+
+
+def test_a_lease_that_cannot_be_read_opens_nothing(client: Client) -> None:
+    before = client.house.ledger.left
+    lease = c.context(b"RqLs", b"short")
+    lease += bytes(-len(lease) % 8)
+    contexts = len(lease).to_bytes(4, "little") + lease[4:] + c.posix_context(0o644)
+    wanted = c.create("f", access=WRITES, oplock=LEASE, contexts=contexts, disposition=1)
+    assert client.ask(c.CREATE, wanted).status == INVALID
+    (session,) = client.house.sessions.values()
+    assert not session.handles
+    assert client.house.ledger.left == before
+
+
+def test_an_open_that_fails_late_leaves_no_handle(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError(Reason.GONE)
+
+    wanted = c.create("f", access=0x1F01FF, disposition=1, options=0x1000)  # to be deleted
+    with monkeypatch.context() as patch:
+        patch.setattr(shares.Share, "view", fail)
+        assert client.ask(c.CREATE, wanted).status != 0
+    (session,) = client.house.sessions.values()
+    assert not session.handles
+    assert file.exists()
+
+
+# What goes wrong while the host is heard
+
+
+def test_what_happens_while_the_host_is_heard_is_for_the_next_time(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_write(client)
+    host = client.house._host
+    assert host is not None
+    heard = 0
+    hear = hostwatch.HostWatch._heard
+
+    def hear_and_write(self: hostwatch.HostWatch, data: bytes) -> dict[shares.File, int]:
+        nonlocal heard
+        heard += 1
+        assert heard < 10, "it never ends"
+        append(file, b"more")
+        return hear(self, data)
+
+    with client.house.lock:
+        monkeypatch.setattr(hostwatch.HostWatch, "_heard", hear_and_write)
+        append(file, b"host")
+        host.hear()
+        monkeypatch.undo()
+    assert heard == 1
+
+
+def test_an_error_does_not_end_the_listening(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_write(client)
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object, **__: object) -> None:
+            raise RuntimeError("is told")
+
+        told: list[int] = []
+        patch.setattr(client.house._host, "_complain", lambda: told.append(1), raising=False)
+        patch.setattr(Guard, "heard", fail)
+        append(file, b"host")
+        wait_for(lambda: bool(told), what="a complaint")
+    append(file, b"host")
+    wait_for_question(client)
+
+
+class Broken:
+    """A file that cannot be looked at."""
+
+    def stat(self) -> Stat:
+        raise StoreError(Reason.GONE)
+
+
+def test_a_change_that_cannot_begin_is_not_under_way(client: Client, file: Path) -> None:
+    handle = open_to_write(client)
+    (guard,) = client.house.guards.values()
+    with client.house.lock, pytest.raises(StoreError):
+        guard.begin(cast("Node", Broken()))
+    append(file, b"host")
+    assert write(client, handle, 10, b"a") == [KEY]
+    assert file.read_bytes() == b"0123456789hosta"
+
+
+def test_the_host_is_heard_again_after_a_change_that_cannot_be_looked_at(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_write(client)
+    (guard,) = client.house.guards.values()
+    heard: list[Broken] = []
+    monkeypatch.setattr(hostwatch.WrittenWatch, "unmute", lambda _, node: heard.append(node))
+    node = Broken()
+    with client.house.lock, pytest.raises(StoreError):
+        guard._busy += 1
+        guard.finish_sizing(cast("Node", node))
+    assert heard == [node]
