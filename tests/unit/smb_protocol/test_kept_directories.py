@@ -11,6 +11,7 @@ import pytest
 from quicksand_smb import hostwatch, kernel
 from quicksand_smb.commands import granting
 from quicksand_smb.commands.basic import DIRECTORY_LEASING
+from quicksand_smb.ledger import OF_GRANT, OF_HANDLE
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
@@ -25,6 +26,7 @@ from tests.unit.smb_protocol.test_leases import (
 )
 
 DIRECTORY = 0x1
+TOO_MANY = 0xC000011F
 KEYS = [bytes([n]) * 16 for n in range(1, 10)]
 
 
@@ -145,6 +147,17 @@ def test_the_guest_s_own_names_are_told_before_the_answer(deaf: Client) -> None:
     assert (told, opened.status) == ([], 0)
     told, (closed,) = breaks(deaf, c.CLOSE, c.close(handle_of(opened)))
     assert (told, closed.status) == ([KEYS[2]], 0)
+
+
+def test_where_there_is_no_memory_for_it_a_directory_is_not_watched(client: Client) -> None:
+    ledger = client.house.ledger
+    ledger.take(ledger.left - OF_HANDLE - OF_GRANT)
+    assert keep(client, "d").status == TOO_MANY
+    assert ledger.left == OF_HANDLE + OF_GRANT
+    (share,) = client.house.shares.values()
+    assert (len(share.files), len(share.kept)) == (0, 0)
+    host = client.house._host
+    assert host is None or not host._files
 
 
 def test_a_renamed_file_is_told_in_both_directories(deaf: Client) -> None:
