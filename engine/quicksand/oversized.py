@@ -3,6 +3,7 @@ worth (qemu/keeper_parts/memory.py)."""
 
 from __future__ import annotations
 
+from quicksand.host.regular import open_file
 from quicksand.layout import MachineDir
 from quicksand.text import size_text
 
@@ -27,7 +28,7 @@ def qemu_memory(pid: int, arguments: tuple[str, ...]) -> tuple[int, int | None]:
 def why_oversized(machine: MachineDir) -> str:
     """Why the keeper has paused the machine's guest; "" if it has not."""
     try:
-        with machine.oversized.open("rb") as file:
+        with open_file(machine.oversized) as file:
             words = file.read(MARK_MAX).split()
     except FileNotFoundError:
         return ""

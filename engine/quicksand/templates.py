@@ -29,6 +29,7 @@ from quicksand.host.footprint import allocated_size
 from quicksand.host.listing import ANY_ID, own_directories
 from quicksand.host.paths import Paths
 from quicksand.host.processes import start_of
+from quicksand.host.regular import read_file
 from quicksand.host.removal import remove, require_ours
 from quicksand.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.mounts.devices import ninep_of
@@ -301,7 +302,7 @@ def note_checked(root: Path) -> None:
 def is_checked(root: Path) -> bool:
     """Whether the guest of the template in ``root`` was found fit to be one."""
     try:
-        return (root / CHECKED).read_text(encoding="ascii").strip() == str(SCHEMA)
+        return read_file(root / CHECKED).strip() == str(SCHEMA).encode("ascii")
     except (OSError, ValueError):
         return False
 

@@ -306,6 +306,8 @@ class MainScreen(ActionScreen):
     # Parts
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if event.widget is not self.focused:
+            return  # the focus has moved on, and tells so by itself
         part = self.cockpit.part_of(event.widget)
         if part is not self.part:
             self.came_from = None  # the mouse led elsewhere

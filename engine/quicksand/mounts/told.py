@@ -7,6 +7,7 @@ import os
 import struct
 from dataclasses import dataclass
 
+from quicksand.host.regular import open_file
 from quicksand.layout import MachineDir
 from quicksand.text import printable
 
@@ -34,7 +35,7 @@ def read_told(machine: MachineDir, number: int) -> tuple[Written, ...]:
     differ. Nothing if nobody tells. Blocks for I/O."""
     for _ in range(_TRIES):
         try:
-            with machine.share_told(number).open("rb") as file:
+            with open_file(machine.share_told(number)) as file:
                 content = os.pread(file.fileno(), _SIZE, 0)
                 again = os.pread(file.fileno(), _NUMBER.size, 0)
         except OSError:

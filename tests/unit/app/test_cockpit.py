@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.events import Key, Resize
 from textual.pilot import Pilot
 
@@ -270,6 +271,19 @@ async def test_a_revert_out_of_a_shell_leads_back_to_it() -> None:
             await pilot.press("enter")
             await until(lambda app=app: isinstance(app.focused, Pane))  # type: ignore[misc]
             assert any(call.startswith("revert") for call in service.calls)
+
+
+async def test_a_late_word_of_where_the_focus_was_leads_nowhere() -> None:
+    """It made a revert forget where it had been begun."""
+    async with shown(FakeService(KEPT), size=SIZE) as (app, pilot):
+        await pilot.press("s")
+        await until(lambda: isinstance(app.focused, Pane))
+        pane = app.focused
+        app.main.action_do("revert", "panes")
+        assert app.main.came_from is not None
+        assert pane is not None
+        app.main.on_descendant_focus(events.DescendantFocus(pane))
+        assert app.main.came_from is not None
 
 
 async def test_events_and_commands_are_logs_too() -> None:

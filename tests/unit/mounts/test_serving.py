@@ -391,6 +391,7 @@ async def test_the_last_words_of_a_server_are_kept_and_bounded(
     stream = qemu.accept()
     assert shares.last_words(machine, 0) == ""
     for _ in range(2):
+        wait_for(lambda: children_of(share.pid), what="its server")
         (server,) = children_of(share.pid)
         os.kill(server, signal.SIGSEGV)
         with contextlib.closing(stream):
