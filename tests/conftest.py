@@ -156,9 +156,17 @@ def nothing_left(prepared: Paths) -> Iterator[None]:
     wait_for(lambda: not our_processes(), what="processes of tests to end", timeout=10)
     left = set(Path("/tmp").glob(f"{PREFIX}*")) - before
     assert not left, f"directories are left: {left}"
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 8, "descriptors are left open"
+    still_open = sorted(targets_of_descriptors())
+    assert len(still_open) <= descriptors + 8, f"descriptors are left open: {still_open}"
     gone = cached - {path.name for path in prepared.cache.glob("*.json")}
     assert not gone, f"gone from the user's cache: {gone}"
+
+
+def targets_of_descriptors() -> Iterator[str]:
+    """What this process has open."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the listing itself
+            yield os.readlink(f"/proc/self/fd/{name}")
 
 
 OUR_PROGRAMS = ("qemu-system", "keeper.py", "quicksand_smb")

@@ -63,11 +63,13 @@ def read_some(path: Path, limit: int) -> bytes:
     writer would be waited for otherwise. (The engine has the same in `host.regular`; importing that
     would delay the first paint.)"""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "that is no file", os.fspath(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "that is no file", os.fspath(path))
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(limit)
 
 
 class StateFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, cast
 
@@ -108,11 +109,11 @@ async def test_a_start_leaves_a_right_clock_alone() -> None:
 async def test_a_start_gives_a_guest_whose_clock_runs_wrong_another_and_says_so() -> None:
     guest = Guest(3.0)
     told = await put_right(guest.session, await read_clock(guest.session))
-    assert "ran 3.0" in told
+    assert re.search(r"ran (2\.9|3\.0)", told)
     assert "which is right" in told
     assert (await compare(guest.session, await read_clock(guest.session), TOLERANCE)).is_right(
         START_TOLERANCE
     )
     guest = Guest(3.0, helps=False)
     told = await put_right(guest.session, await read_clock(guest.session))
-    assert "still runs 3.0" in told
+    assert re.search(r"still runs (2\.9|3\.0)", told)

@@ -46,16 +46,24 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: i
         if error.errno in (errno.ENXIO, errno.EISDIR):
             raise _not_a_file(path, os.stat(path).st_mode) from error  # noqa: PTH116
         raise
-    kind = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(kind):
+    try:
+        kind = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(kind):
+            raise _not_a_file(path, kind)
+    except OSError:
         os.close(descriptor)
-        raise _not_a_file(path, kind)
+        raise
     return descriptor
 
 
 def open_file(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> BufferedReader:
     """Open a regular file for reading. Raises as `open_regular`."""
-    return os.fdopen(open_regular(path, flags), "rb")
+    descriptor = open_regular(path, flags)
+    try:
+        return os.fdopen(descriptor, "rb")
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def create(path: str | os.PathLike[str], *, buffering: int = -1) -> BinaryIO:
