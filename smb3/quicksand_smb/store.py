@@ -546,7 +546,9 @@ class Store(Share):
                 self.room.need_name()
                 _link(old_parent, old_name, new_parent, new_name, replace)
                 if self._is_another(kind, new_parent, new_name):
-                    os.unlink(new_name, dir_fd=new_parent)
+                    made = kernel.stat_at(new_parent, new_name)
+                    if kernel.stat_at(old_parent, old_name).same_file(made):
+                        os.unlink(new_name, dir_fd=new_parent)  # it is what was just linked
                     raise StoreError(Reason.BUSY)
                 if self.own is not None:
                     self.own.left_at(new_parent, new_name, new)

@@ -12,7 +12,7 @@ from quicksand.host.paths import Paths
 from quicksand.known_mounts import known_mounts
 from quicksand.registry import Registry
 
-from tests.integration.mounts.shared.conftest import ROOT, Both
+from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
 from tests.unit.cli.run_cli import quicksand
 
 pytestmark = pytest.mark.vm
@@ -26,7 +26,7 @@ async def repository(both: Both, tmp_path: Path) -> AsyncIterator[Path]:
     directory = tmp_path / "repository"
     subprocess.run(["git", "init", "-q", str(directory)], check=True)
     (directory / "file").write_text("first\n")
-    at = f"{ROOT}/work/{both.name}/repository"
+    at = f"{ROOT}{WORK}/{both.name}/repository"
     await both.vm.mount(directory, at, protect=True)
     yield directory
     await both.vm.unmount(at, force=True)
@@ -72,7 +72,7 @@ async def test_git_in_the_guest_works_and_its_hooks_and_config_stay_the_hosts(
 
 async def test_what_was_written_is_told_whoever_asks(both: Both, places: Paths) -> None:
     await both.run("mkdir -p a/.git/hooks && echo x >a/.git/hooks/post-checkout && echo x >a/b")
-    (mount,) = [one for one in both.vm.active_mounts if one.guest == f"{ROOT}/work"]
+    (mount,) = [one for one in both.vm.active_mounts if one.guest == f"{ROOT}{WORK}"]
     path = f"{both.name}/a/.git/hooks/post-checkout"
     assert path in [written.path for written in mount.told]
     assert not any(written.path.endswith("/b") for written in mount.told)
