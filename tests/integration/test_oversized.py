@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from quicksand import EventKind, Sandbox, Status
 from quicksand.host.paths import Paths
-from quicksand.oversized import qemu_memory
 from quicksand.sandbox_records import Entry
 from quicksand.stats import host_usage
 
 from tests.conftest import wait_for
-from tests.integration.guests import say, watch
+from tests.integration.guests import watch
 
 pytestmark = pytest.mark.vm
 
@@ -38,12 +37,6 @@ def the_only_one() -> Entry:
     return entry
 
 
-def memory() -> int:
-    run = the_only_one().run
-    assert run is not None
-    return qemu_memory(run.qemu_pid, run.qemu_command)[0]
-
-
 async def until_paused() -> str:
     def look() -> bool:
         assert the_only_one().status in (Status.RUNNING, Status.PAUSED)
@@ -51,17 +44,6 @@ async def until_paused() -> str:
 
     await asyncio.to_thread(wait_for, look, timeout=120, what="the pause")
     return the_only_one().error
-
-
-async def test_connections_that_are_opened_and_closed_cost_the_host_little(places: Paths) -> None:
-    """A quarter of a MiB each, before the empty buffers were mapped for themselves; and still in a
-    QEMU that has booted its guest, whose heap serves them from what it has."""
-    async with Sandbox(image="debian") as vm:
-        await say(vm, [*CONNECT, "10", "0"])
-        before = memory()
-        await say(vm, [*CONNECT, "500", "1"])
-        assert memory() - before < 500 * 64 * 1024
-        assert host_usage(the_only_one()).oversized == ""
 
 
 async def narrow(vm: Sandbox) -> None:

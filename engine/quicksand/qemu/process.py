@@ -34,7 +34,8 @@ LAUNCH_TIMEOUT_S = 20.0
 LEAN = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
 """QEMU's threads rarely allocate at the same time: separate heaps would waste 0.4 MiB. Blocks of
 128 KiB and more are mapped one by one, as glibc does until the first of them is freed: of the
-buffers of a connection of the guest's, 257 KiB, those that hold nothing take 9 KiB (mallopt(3))."""
+buffers of a connection of the guest's, 257 KiB, those that hold nothing mostly take 9 KiB
+(mallopt(3); docs/internals/reliability.md says when they do not)."""
 
 
 class Listeners:
