@@ -17,6 +17,10 @@ _U64: Final = struct.Struct("<Q")
 EPOCH_1601: Final = 116_444_736_000_000_000
 """Ticks of 100 ns between 1601, where FILETIME starts, and 1970."""
 LAST_FILETIME: Final = (1 << 63) - 1
+PADDING_MAX: Final = 8
+"""Bytes that may follow a request. Clients pad the requests of a compound to 8-byte boundaries
+([MS-SMB2] 3.2.4.1.4), and many structures count one byte of an empty buffer. Recorded clients
+append up to 7 bytes, and ksmbd_smb2_check_message (fs/smb/server/smb2misc.c) tolerates 8."""
 
 
 class ProtocolError(Exception):
@@ -66,9 +70,11 @@ class Cursor:
     def left(self) -> int:
         return self.end - self.at
 
-    def check_end(self) -> None:
-        if self.at != self.end:
-            raise ProtocolError("bytes follow where a record ends")
+
+def check_end(message: Buffer, end: int) -> None:
+    """Check that no more than padding follows `end`, where the last field of a request ends."""
+    if len(message) > end + PADDING_MAX:
+        raise ProtocolError("bytes follow the end of a request")
 
 
 def fields(layout: struct.Struct, message: Buffer) -> tuple[int, ...]:

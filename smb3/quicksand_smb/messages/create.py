@@ -3,7 +3,16 @@
 import struct
 
 from quicksand_smb.light import Final, NamedTuple, Sequence
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError, area, decode_text, fields, pad
+from quicksand_smb.wire import (
+    Buffer,
+    Cursor,
+    ProtocolError,
+    area,
+    check_end,
+    decode_text,
+    fields,
+    pad,
+)
 
 _REQUEST: Final = struct.Struct("<HBBIQQIIIIIHHII")
 _RESPONSE: Final = struct.Struct("<HBBIQQQQQQIIQQII")
@@ -70,6 +79,8 @@ def decode_request(message: Buffer) -> CreateRequest:
         raise ProtocolError("too large create contexts")
     contexts = area(message, contexts_at, contexts_length, 120)
     wanted.contexts = decode_contexts(contexts) if contexts_length else {}
+    end = name_at + name_length if name_length else 120
+    check_end(message, max(end, contexts_at + contexts_length) if contexts_length else end)
     return wanted
 
 
@@ -158,6 +169,7 @@ def decode_close(message: Buffer) -> tuple[bool, tuple[int, int]]:
     size, flags, _, persistent, volatile = fields(_CLOSE, message)
     if size != 24:
         raise ProtocolError("no CLOSE request")
+    check_end(message, 88)
     return bool(flags & 1), (persistent, volatile)
 
 

@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.light import Final, NamedTuple
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError
+from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end
 
 _REQUEST: Final = struct.Struct("<HHIQQIIIIIIII")
 _RESPONSE: Final = struct.Struct("<HHIQQIIIIII")
@@ -75,6 +75,7 @@ def decode_request(message: Buffer) -> IoctlRequest:
     if size != 57:
         raise ProtocolError("no IOCTL request")
     data = cursor.area(input_at, input_length, least=120)
+    check_end(message, input_at + input_length if input_length else 120)
     return IoctlRequest(code, (persistent, volatile), data, most, bool(flags & 1))
 
 

@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.light import Final, NamedTuple
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError
+from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end
 
 _LOCK: Final = struct.Struct("<HHIQQ")
 _ELEMENT: Final = struct.Struct("<QQII")
@@ -50,6 +50,7 @@ def decode_lock(message: Buffer) -> LockRequest:
     for _ in range(count):
         offset, length, flags, _ = cursor.fields(_ELEMENT)
         elements.append(Element(offset, length, flags))
+    check_end(message, cursor.at)
     return LockRequest(sequence, (persistent, volatile), tuple(elements))
 
 
@@ -60,9 +61,11 @@ def decode_ack(message: Buffer) -> OplockAck | LeaseAck:
     cursor.at = 64
     if size == 24:
         _, level, _, _, persistent, volatile = cursor.fields(_OPLOCK)
+        check_end(message, cursor.at)
         return OplockAck(level, (persistent, volatile))
     if size == 36:
         _, _, _, _, state, _ = cursor.fields(_LEASE_ACK)
+        check_end(message, cursor.at)
         return LeaseAck(bytes(cursor.data[72:88]), state)
     raise ProtocolError("no OPLOCK_BREAK acknowledgement")
 

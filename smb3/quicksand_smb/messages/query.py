@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.light import Final, NamedTuple
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError, area, decode_text, fields
+from quicksand_smb.wire import Buffer, Cursor, ProtocolError, area, check_end, decode_text, fields
 
 _QUERY: Final = struct.Struct("<HBBIHHIIIQQ")
 _SET: Final = struct.Struct("<HBBIHHIQQ")
@@ -65,6 +65,7 @@ def decode_query(message: Buffer) -> QueryRequest:
     if size != 41:
         raise ProtocolError("no QUERY_INFO request")
     wanted.input = area(message, offset, length, 104)
+    check_end(message, offset + length if length else 104)
     wanted.file_id = persistent, volatile
     return wanted
 
@@ -81,6 +82,7 @@ def decode_set(message: Buffer) -> SetRequest:
     if size != 33:
         raise ProtocolError("no SET_INFO request")
     data = cursor.area(offset, length, least=96)
+    check_end(message, offset + length if length else 96)
     return SetRequest(kind, level, additional, data, (file_id[0], file_id[1]))
 
 
@@ -95,6 +97,7 @@ def decode_directory(message: Buffer) -> DirectoryRequest:
     if size != 33 or length % 2:
         raise ProtocolError("no QUERY_DIRECTORY request")
     pattern = decode_text(cursor.area(offset, length, least=96))
+    check_end(message, offset + length if length else 96)
     return DirectoryRequest(level, flags, (persistent, volatile), pattern, most)
 
 
@@ -103,4 +106,5 @@ def decode_notify(message: Buffer) -> NotifyRequest:
     size, flags, most, persistent, volatile, wanted, _ = Cursor(message, 64).fields(_NOTIFY)
     if size != 32:
         raise ProtocolError("no CHANGE_NOTIFY request")
+    check_end(message, 96)
     return NotifyRequest(bool(flags & 1), most, (persistent, volatile), wanted)

@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.light import Final, NamedTuple
-from quicksand_smb.wire import Buffer, ProtocolError, area, fields
+from quicksand_smb.wire import Buffer, ProtocolError, area, check_end, fields
 
 _READ: Final = struct.Struct("<HBBIQQQIIIHH")
 _READ_RESPONSE: Final = struct.Struct("<HBBIII")
@@ -38,6 +38,7 @@ def decode_read(message: Buffer) -> ReadRequest:
         raise ProtocolError("no READ request")
     if channel:
         raise ProtocolError("no RDMA here")
+    check_end(message, 112)
     return ReadRequest(length, offset, (persistent, volatile), least)
 
 
@@ -56,6 +57,7 @@ def decode_write(message: Buffer) -> WriteRequest:
     if channel:
         raise ProtocolError("no RDMA here")
     data = area(message, data_at, length, 112)
+    check_end(message, data_at + length if length else 112)
     return WriteRequest(data, offset, (persistent, volatile), bool(flags & 1))
 
 
@@ -69,4 +71,5 @@ def decode_flush(message: Buffer) -> tuple[int, int]:
     size, _, _, persistent, volatile = fields(_FLUSH, message)
     if size != 24:
         raise ProtocolError("no FLUSH request")
+    check_end(message, 88)
     return persistent, volatile

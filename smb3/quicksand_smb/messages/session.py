@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.light import Final, NamedTuple
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError, decode_text
+from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end, decode_text
 
 _SETUP: Final = struct.Struct("<HBBIIHHQ")
 _SETUP_RESPONSE: Final = struct.Struct("<HHHH")
@@ -38,7 +38,9 @@ def decode_setup(message: Buffer) -> SetupRequest:
     size, flags, mode, _, _, offset, length, previous = cursor.fields(_SETUP)
     if size != 25:
         raise ProtocolError("no SESSION_SETUP request")
-    return SetupRequest(flags, mode, previous, bytes(cursor.area(offset, length, least=88)))
+    token = bytes(cursor.area(offset, length, least=88))
+    check_end(message, offset + length if length else 88)
+    return SetupRequest(flags, mode, previous, token)
 
 
 # [MS-SMB2] 2.2.6
@@ -54,7 +56,9 @@ def decode_tree(message: Buffer) -> TreeRequest:
         raise ProtocolError("no TREE_CONNECT request")
     if flags & 4:  # EXTENSION_PRESENT: the offset counts from the start of the buffer
         raise ProtocolError("tree connect extensions are for clusters")
-    return TreeRequest(decode_text(cursor.area(offset, length, least=72)))
+    path = decode_text(cursor.area(offset, length, least=72))
+    check_end(message, offset + length if length else 72)
+    return TreeRequest(path)
 
 
 # [MS-SMB2] 2.2.10
@@ -66,3 +70,4 @@ def encode_tree(kind: int, access: int) -> bytes:
 def decode_empty(message: Buffer) -> None:
     if Cursor(message, 64).u16() != 4:
         raise ProtocolError("no such request")
+    check_end(message, 68)

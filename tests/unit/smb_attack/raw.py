@@ -191,10 +191,10 @@ def create(
     text = name if isinstance(name, bytes) else name.encode("utf-16-le", "surrogatepass")
     known = struct.pack("<HBBIQQ", 57, 0, 0, 2, 0, 0)
     known += struct.pack("<IIIII", access, 0, 7, disposition, options)
-    fill = bytes(-len(text) % 8)
+    fill = bytes(-len(text) % 8) if text else bytes(8)
     at = 120 + len(text) + len(fill) if contexts else 0
     known += struct.pack("<HHII", 120, len(text), at, len(contexts))
-    return known + text + fill + (contexts or bytes(8))
+    return known + text + fill + contexts
 
 
 def close(file: bytes) -> bytes:

@@ -14,7 +14,7 @@ from quicksand_smb.messages import create, ioctl, lock, negotiate, query, readwr
 from quicksand_smb.messages.negotiate import POSIX_TAG
 from quicksand_smb.reasons import StoreError
 from quicksand_smb.status import Refusal
-from quicksand_smb.wire import ProtocolError
+from quicksand_smb.wire import PADDING_MAX, ProtocolError
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.hostile import ODD, RECORDED, messages, put, requests
@@ -113,6 +113,14 @@ def test_what_was_said_is_understood(command: int) -> None:
     for message in CORPUS:
         if message[12] == command:
             READERS[command](message)
+
+
+@pytest.mark.parametrize("command", sorted({one[12] for one in CORPUS} - {raw.NEGOTIATE}))
+def test_a_request_with_more_than_padding_behind_it_is_refused(command: int) -> None:
+    for message in CORPUS:
+        if message[12] == command:
+            with pytest.raises(ProtocolError, match="follow the end of a request"):
+                READERS[command](message + bytes(PADDING_MAX + 1))
 
 
 @st.composite

@@ -101,7 +101,9 @@ def test_a_login_that_never_ends_takes_no_memory(server: Server) -> None:
     guest = server.guest
     guest.negotiate(0x311)
     for _ in range(60):
-        body = raw.setup(raw.HELLO) + bytes(4 * MIB)
+        stuffed = raw.setup(raw.HELLO) + bytes(4 * MIB)
+        assert guest.ask(raw.SESSION_SETUP, stuffed, charge=1).status == raw.INVALID_PARAMETER
+        body = raw.setup(raw.HELLO + bytes(60_000))
         guest.session = guest.ask(raw.SESSION_SETUP, body, charge=1).session
     assert guest.session
 

@@ -247,7 +247,7 @@ def create(
     oplock: int = 0,
 ) -> bytes:
     text = name.encode("utf-16-le", "surrogatepass")
-    at = 120 + len(text) + -len(text) % 8
+    at = 120 + (len(text) + -len(text) % 8 if text else 8)
     body = (
         struct.pack(
             "<HBBIQQIIIIIHHII",
@@ -269,7 +269,7 @@ def create(
         )
         + text
     )
-    return body + bytes(-len(text) % 8) + (contexts or b"\0" * 8)
+    return body + (bytes(-len(text) % 8) if text else bytes(8)) + contexts
 
 
 def posix_context(mode: int) -> bytes:

@@ -227,3 +227,13 @@ def test_a_session_that_nobody_knows_is_deleted(tmp_path: Path) -> None:
     client = Client(c.house(tmp_path)).begin()
     client.session = 12345
     assert client.connect().status == 0xC0000203
+
+
+@pytest.mark.parametrize(
+    ("trailing", "status"), [(0, 0), (8, 0), (9, 0xC000000D), (5000, 0xC000000D)]
+)
+def test_a_request_may_be_padded_and_no_more(tmp_path: Path, trailing: int, status: int) -> None:
+    client = Client(c.house(tmp_path)).begin()
+    body = struct.pack("<HH", 4, 0) + bytes(trailing)
+    assert client.ask(c.ECHO, body).status == status
+    assert client.ask(c.ECHO, struct.pack("<HH", 4, 0)).status == 0
