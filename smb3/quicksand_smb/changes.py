@@ -67,10 +67,10 @@ class Watched:
 
     __slots__ = ("files", "inode", "is_changed", "names", "waiting")
 
-    def __init__(self, names: Names, inode: int) -> None:
+    def __init__(self, names: Names, inode: int, files: set[str] | None) -> None:
         self.names = names
         self.inode = inode
-        self.files: set[str] | None = None
+        self.files = files
         """Only these of it are watched; None: all of it."""
         self.waiting: dict[str, bool] = {}
         """What has changed, and whether names came or went."""
@@ -203,8 +203,7 @@ class Changes:
                 number, stat = self._store.with_directory(names, self._add)
             except StoreError:
                 continue  # gone, or there are no more watches
-            one = self._watched[number] = Watched(names, stat.inode)
-            one.files = files
+            self._watched[number] = Watched(names, stat.inode, files)
 
     def _add(self, descriptor: int) -> tuple[int, Stat]:
         path = kernel.own_path(descriptor)

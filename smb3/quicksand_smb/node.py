@@ -11,6 +11,7 @@ import errno
 import os
 
 from quicksand_smb import kernel, patterns
+from quicksand_smb.light import Protocol
 from quicksand_smb.names import NAME_MAX, from_host, from_wire, host_path, to_wire
 from quicksand_smb.reasons import Reason, StoreError, store_error
 from quicksand_smb.room import BLOCK, Room
@@ -41,17 +42,16 @@ PAUSE = 64
 """Names that a search passes by at once: some milliseconds, whatever the pattern."""
 
 
-class Share:
+class Share(Protocol):
     """What a node needs of its store."""
 
     limits: Limits
     room: Room
-    own: Own | None = None
+    own: Own | None
     """Notes what is done here, while somebody wants to know what others do."""
 
     def forget(self, node: Node) -> None:
         """The node was closed."""
-        raise NotImplementedError
 
 
 def _operation(
@@ -99,6 +99,8 @@ class Node:
         write: bool,
         append: bool,
         frozen: bool,
+        path: bytes,
+        first: Stat | None = None,
     ) -> None:
         self._share = share
         self._read = read
@@ -108,12 +110,12 @@ class Node:
         self.kind = kind
         self.frozen = frozen
         """Whether nothing may be changed by it."""
-        self.first: Stat | None = None
+        self.first = first
         """What it was when it was opened, unless opening it has changed that."""
-        self.path: bytes | None = b""
+        self.path: bytes | None = path
         """The host's bytes of the name it was opened by, or has by now (`Store.told_name`): in one
         piece, since thousands may be open, each 512 names deep. None: not known any more."""
-        self.opened_by = 0
+        self.opened_by = len(path)
         """Bytes of the name it was opened by. A longer one is not kept: who has opened it has paid
         for these (`ledger`)."""
 

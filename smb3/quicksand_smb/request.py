@@ -1,24 +1,19 @@
-"""One request on its way: what a command is given, and what it gives back."""
+"""One request on its way: what a command is given, and what it hands on."""
 
-import os
 from _thread import get_ident
 from time import thread_time
 
 from quicksand_smb import header as headers
-from quicksand_smb import signing
-from quicksand_smb.credits import FEWER, MOST, SPARE, Window
+from quicksand_smb.connection import Connection
+from quicksand_smb.conversation import Pending
 from quicksand_smb.fscc import View
 from quicksand_smb.header import Header
 from quicksand_smb.house import House
-from quicksand_smb.leases import Clock, Grant
 from quicksand_smb.ledger import OF_PENDING
-from quicksand_smb.light import Callable, Enum, Final, NamedTuple, auto
-from quicksand_smb.messages.negotiate import Dialect
+from quicksand_smb.light import Callable, Final
 from quicksand_smb.session import Session
 from quicksand_smb.shares import Handle, Share, Tree
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.store import Node
-from quicksand_smb.wire import Buffer, ProtocolError
 
 SAME_FILE: Final = ((1 << 64) - 1, (1 << 64) - 1)
 """In a chain: the file that the request before opened or used."""
@@ -28,165 +23,8 @@ FREE_IN_FRAME: Final = 8
 """Requests of a frame that are answered whatever they cost; clients join fewer."""
 FRAME_S: Final = 0.25
 """Seconds of the processor that those behind them may cost together, but for the last."""
-LARGEST_REST: Final = 64 << 10
-"""Bytes of a chain that wait for the open at its beginning."""
 MOST_PENDING: Final = 512
 """Requests of a connection that wait for something; more are refused."""
-
-
-class Phase(Enum):
-    FRESH = auto()
-    """Only NEGOTIATE is understood."""
-    OPEN = auto()
-    CLOSED = auto()
-
-
-class FileData(NamedTuple):
-    """Bytes of a file that the kernel moves to the stream."""
-
-    node: Node
-    offset: int
-    length: int
-
-
-class Reply:
-    __slots__ = ("body", "data", "file", "status")
-
-    def __init__(
-        self,
-        body: bytes,
-        status: int = Status.SUCCESS,
-        data: Buffer = b"",
-        file: FileData | None = None,
-    ) -> None:
-        self.body = body
-        self.status = status
-        self.data = data
-        """Follows the body; where nothing follows, it is not copied."""
-        self.file = file
-        """Follows, too; only where nothing else follows and nothing is signed."""
-
-
-class Pending:
-    """A request that is answered later. Everything here is done under the lock of the house."""
-
-    def __init__(self, request: "Request", async_id: int, cancel: Callable[[Status], None]) -> None:
-        self.connection = request.connection
-        self.header = request.header
-        self.session = request.session
-        self.tree = request.tree
-        self.async_id = async_id
-        self.cost = 0
-        """Bytes that were taken of the ledger."""
-        self.handle: Handle | None = None
-        self.opens = False
-        """It waits until a file may be opened, or moved."""
-        self.rest: list[bytes] = []
-        """What follows in its frame."""
-        self.chain: Chain | None = None
-        self.begin: Callable[[], None] | None = None
-        """Called when the client has been told that it must wait: the answer may be there."""
-        self.cancel = cancel
-        """Gives the request up, with the status that its answer is to have."""
-
-    def keep(self, rest: list[memoryview]) -> None:
-        """Keep what follows in the frame. Raises ProtocolError if that is too much."""
-        size = sum(map(len, rest))
-        if size > LARGEST_REST or not self.connection.house.ledger.has(size):
-            raise ProtocolError("too much behind a request that has to wait")
-        self.cost += size
-        self.rest = [bytes(one) for one in rest]
-
-    def finish(self, status: Status, body: bytes) -> None:
-        self.connection.finish(self, status, body)
-
-
-class Link:
-    """What is agreed on a connection, and what lives on it."""
-
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.can_send_files = False
-        """The stream takes bytes of files from the kernel."""
-        self.conversation = 0
-        """Which one it is, where a stream has several after each other."""
-        self.begin()
-
-    def begin(self) -> None:
-        """As when nothing was said yet."""
-        self.phase = Phase.FRESH
-        self.dialect = 0
-        self.pays_by_size = False
-        """A request costs a credit for each 64 KiB."""
-        self.client_guid = b""
-        self.client_mode = 0
-        self.client_capabilities = 0
-        self.client_dialects: tuple[int, ...] = ()
-        self.capabilities = 0
-        self.has_posix = False
-        self.has_leases = False
-        self.signs_with = signing.Algorithm.HMAC_SHA256
-        self.handshake = signing.NO_HANDSHAKE
-        self.largest = 1 << 16
-        joins = self.house.config.resynchronise
-        self.window = Window(FEWER, SPARE) if joins else Window(MOST)
-        self.sessions: dict[int, Session] = {}
-        self.pending: dict[int, Pending] = {}
-        self._async = int.from_bytes(os.urandom(2), "little")
-
-    def speak(self, dialect: int) -> None:
-        """What was negotiated."""
-        self.dialect = dialect
-        self.pays_by_size = dialect >= Dialect.SMB210
-
-    @property
-    def deletes_at_once(self) -> bool:
-        """As Unix does it: a name goes while others still have the file open."""
-        return self.has_posix
-
-    def defer(self, request: "Request", cancel: Callable[[Status], None]) -> Pending:
-        if len(self.pending) >= MOST_PENDING:
-            raise Refusal(Status.INSUFFICIENT_RESOURCES)
-        # What it said is kept decoded, too.
-        cost = self.house.ledger.take(OF_PENDING + 2 * len(request.message))
-        self._async += 1
-        pending = Pending(request, self._async, cancel)
-        pending.cost = cost
-        self.pending[pending.async_id] = pending
-        return pending
-
-    def give_up(self, handle: Handle) -> None:
-        """A handle is closed: requests that wait for its locks fail."""
-        for pending in list(self.pending.values()):
-            if pending.handle is handle:
-                pending.cancel(Status.RANGE_NOT_LOCKED)
-
-    def give_up_tree(self, tree: Tree) -> None:
-        """A tree is disconnected: requests that wait to open something there fail."""
-        for pending in list(self.pending.values()):
-            if pending.tree is tree and pending.opens:
-                pending.cancel(Status.CANCELLED)
-
-    def tell_break(self, grant: Grant, then: int, *, needs_answer: bool) -> None:
-        """[MS-SMB2] 3.3.4.6, 3.3.4.7: a message that answers nothing."""
-        raise NotImplementedError
-
-    def ask_to_drop(self, key: bytes) -> None:
-        """Have the client drop what it keeps of a file, for which it has asked for this lease."""
-        raise NotImplementedError
-
-    def expect_answer(self, late: Callable[[], None]) -> Clock:
-        return self.house.expect(late)
-
-    def forget(self, session: Session) -> None:
-        """A session ends: by a login that failed, or because another replaces it."""
-        self.sessions.pop(session.id, None)
-        self.house.sessions.pop(session.id, None)
-        session.end()
-
-    def finish(self, pending: Pending, status: Status, body: bytes) -> None:
-        """Give a request that waited its answer."""
-        raise NotImplementedError
 
 
 class Room:
@@ -246,7 +84,7 @@ class Request:
 
     def __init__(
         self,
-        connection: "Link",
+        connection: Connection,
         header: Header,
         message: memoryview,
         chain: Chain,
@@ -299,8 +137,35 @@ class Request:
         if room.left < 0:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
 
-    def defer(self, cancel: Callable[[Status], None]) -> Pending:
-        return self.connection.defer(self, cancel)
+    def defer(
+        self,
+        cancel: Callable[[Status], None],
+        *,
+        handle: Handle | None = None,
+        opens: bool = False,
+        begin: Callable[[], None] | None = None,
+    ) -> Pending:
+        """Have the request answered later. Raises Refusal if too many wait (see `Pending`)."""
+        connection, conversation = self.connection, self.connection.conversation
+        if len(conversation.pending) >= MOST_PENDING:
+            raise Refusal(Status.INSUFFICIENT_RESOURCES)
+        # What it said is kept decoded, too.
+        ledger = connection.house.ledger
+        pending = Pending(
+            self.header,
+            self.session,
+            self.tree,
+            async_id=conversation.new_async_id(),
+            ledger=ledger,
+            cost=ledger.take(OF_PENDING + 2 * len(self.message)),
+            answer=connection.finish,
+            cancel=cancel,
+            handle=handle,
+            opens=opens,
+            begin=begin,
+        )
+        conversation.pending[pending.async_id] = pending
+        return pending
 
     def unlocked(self) -> "Unlocked":
         """Let others work while this request waits for a disk."""

@@ -5,6 +5,7 @@ import struct
 from _thread import allocate_lock
 
 from quicksand_smb.connection import Connection, Frame
+from quicksand_smb.conversation import Conversation
 from quicksand_smb.light import Final
 from quicksand_smb.reasons import StoreError
 from quicksand_smb.traffic import RECEIVED
@@ -75,7 +76,7 @@ class Sender:
                     return True
                 self._rest = Rest(frame, self._connection.conversation)
             rest = self._rest
-            is_wanted = rest.conversation == self._connection.conversation
+            is_wanted = rest.conversation is self._connection.conversation
             if is_wanted and not self._send(rest, waits=waits):
                 return False
             self._sent += rest.cost
@@ -94,14 +95,14 @@ class Sender:
                 return False
             self._traffic[RECEIVED] += count
             rest.sent(count)
-            if rest.conversation != self._connection.conversation:
+            if rest.conversation is not self._connection.conversation:
                 return True
         if not rest.file:
             return True
         if not waits:
             return False
         node, offset, left = rest.file
-        while left and rest.conversation == self._connection.conversation:
+        while left and rest.conversation is self._connection.conversation:
             try:
                 count = node.send_to(self._socket.fileno(), offset, left)
             except StoreError:
@@ -118,7 +119,7 @@ class Sender:
 class Rest:
     """What of a frame is not sent yet."""
 
-    def __init__(self, frame: Frame, conversation: int) -> None:
+    def __init__(self, frame: Frame, conversation: Conversation) -> None:
         head: Buffer = frame.length.to_bytes(4, "big")
         self.parts = [memoryview(part) for part in (head, *frame.parts) if len(part)]
         self.file = frame.file

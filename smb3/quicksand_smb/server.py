@@ -16,6 +16,8 @@ from _queue import SimpleQueue
 from _thread import allocate_lock
 
 from quicksand_smb.connection import COST, Connection
+from quicksand_smb.conversation import Conversation
+from quicksand_smb.dispatch import Dispatcher
 from quicksand_smb.frames import IN_PLACE, LARGEST_FRAME, Frames
 from quicksand_smb.header import Command
 from quicksand_smb.house import House, Talker
@@ -45,9 +47,10 @@ class Stream:
         self._house = house
         self._keeps_reading = house.config.resynchronise
         self._is_over = False
-        self.connection = Connection(house)
+        can_send_files = hasattr(_socket, "AF_UNIX") and _can_send_files()
+        self.connection = Connection(house, can_send_files=can_send_files)
         self.connection.on_drain = self._drain_for_other
-        self.connection.can_send_files = hasattr(_socket, "AF_UNIX") and _can_send_files()
+        self._dispatcher = Dispatcher(self.connection)
         socket.setblocking(True)
         self._frames = Frames(socket, house.traffic, resynchronises=self._keeps_reading)
         self._sender = Sender(
@@ -215,7 +218,7 @@ class Stream:
                 self._sender.drain(waits=True)
             else:
                 self._house.lock.acquire()
-                if job.conversation == self.connection.conversation:
+                if job.conversation is self.connection.conversation:
                     self._answer(job.frame, waits=True)
                 else:
                     self._house.lock.release()
@@ -229,7 +232,7 @@ class Stream:
     def _answer(self, frame: memoryview, *, waits: bool) -> None:
         """With the lock of the house, which is given back."""
         try:
-            self.connection.receive(frame)
+            self._dispatcher.receive(frame)
         except ProtocolError:
             if not self._keeps_reading:
                 raise
@@ -257,7 +260,7 @@ class Stream:
     def _drain(self, *, waits: bool) -> None:
         if not self._sender.drain(waits=waits) and not self._sends:
             self._sends = True
-            self._add(Job(None, 0, False, 0))
+            self._add(Job(None, 0, False, self.connection.conversation))
 
     def _drain_for_other(self) -> None:
         """Another connection's request has made this one say something."""
@@ -274,7 +277,7 @@ class Job(NamedTuple):
     """To be answered. None: there is more to send than the client took at once."""
     cost: int
     is_late: bool
-    conversation: int
+    conversation: Conversation
     """In which it was asked; nobody hears what is answered in another."""
 
 

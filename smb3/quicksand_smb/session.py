@@ -3,7 +3,7 @@
 from quicksand_smb.ledger import OF_TREE, Ledger
 from quicksand_smb.light import TYPE_CHECKING, Enum, Final, Protocol, auto
 from quicksand_smb.shares import Handle, Share, Tree
-from quicksand_smb.signing import NO_HANDSHAKE, Algorithm
+from quicksand_smb.signing import Signer
 from quicksand_smb.status import Refusal, Status
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class Stage(Enum):
 class Owner(Protocol):
     """The connection a session lives on, as far as the session knows it."""
 
-    client_guid: bytes
+    @property
+    def client_guid(self) -> bytes: ...
 
     @property
     def deletes_at_once(self) -> bool: ...
@@ -39,7 +40,9 @@ class Owner(Protocol):
 
 
 class Session:
-    def __init__(self, session_id: int, connection: Owner, ledger: Ledger) -> None:
+    def __init__(
+        self, session_id: int, connection: Owner, ledger: Ledger, handshake: bytes
+    ) -> None:
         self.id = session_id
         self._ledger = ledger
         self.connection = connection
@@ -47,18 +50,21 @@ class Session:
         self.login: Login | None = None
         self.user_flags = 0
         """Of the SESSION_SETUP response: guest, anonymous."""
-        self.key = b""
-        """Signs messages; nothing for a guest."""
-        self.algorithm = Algorithm.HMAC_SHA256
-        self.must_sign = False
-        """Client and server have agreed that it is heard only if it signs."""
-        self.handshake = NO_HANDSHAKE
+        self.signer: Signer | None = None
+        """Signs messages; None until the login has succeeded, and for a guest."""
+        self.handshake = handshake
         """Of the messages that the keys of dialect 3.1.1 depend on."""
         self.trees: dict[int, Tree] = {}
         self.handles: dict[int, Handle] = {}
         self._next_tree = 1
         self._opened: dict[int, int] = {}
         """How many handles each process of the client has."""
+
+    def accept(self, signer: Signer | None, user_flags: int = 0) -> None:
+        """The login has succeeded."""
+        self.stage = Stage.VALID
+        self.signer = signer
+        self.user_flags = user_flags
 
     def connect(self, share: Share | None) -> Tree:
         if len(self.trees) >= MOST_TREES:

@@ -167,16 +167,22 @@ class Listing:
 
     __slots__ = ("cost", "dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
 
-    def __init__(self, pattern: str, cost: int) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        cost: int,
+        entries: Iterator[Entry | None],
+        dots: Iterator[tuple[str, Stat]],
+    ) -> None:
         self.pattern = pattern
         self.cost = cost
         """Bytes that were taken of the ledger."""
-        self.entries: Iterator[Entry | None] = iter(())
+        self.entries = entries
         """None: nothing was found for a while."""
         self.is_busy = False
         """Somebody searches on without the lock."""
         self.is_over = False
-        self.dots: Iterator[tuple[str, Stat]] = iter(())
+        self.dots = dots
         """The directory itself and its parent, which come first."""
         self.held: tuple[str, fscc.View] | None = None
         """Read, and did not fit the last answer."""
@@ -198,25 +204,38 @@ class Handle:
         "position", "process", "share", "sharing", "tree", "watch",
     )  # fmt: skip
 
-    def __init__(self, tree: "Tree", node: Node, file: File, access: int, sharing: int) -> None:
+    def __init__(
+        self,
+        handle_id: int,
+        process: int,
+        tree: "Tree",
+        node: Node,
+        file: File,
+        *,
+        access: int,
+        sharing: int,
+        mode: int = 0,
+        is_posix: bool = False,
+        deletes: bool = False,
+    ) -> None:
         assert tree.share is not None, "handles are on disks"
-        self.id = 0
-        self.process = 0
+        self.id = handle_id
+        self.process = process
         """The client's process that has opened it, as the client says."""
         self.cost = 0
-        """Bytes that were taken of the ledger."""
+        """Bytes that were taken of the ledger; `Share.add` takes them."""
         self.tree = tree
         self.share = tree.share
         self.node = node
         self.file = file
         self.access = access
         self.sharing = sharing
-        self.mode = 0
+        self.mode = mode
         """CreateOptions, as far as a client may ask for them again."""
         self.grant: Grant | None = None
-        self.deletes = False
+        self.deletes = deletes
         """Closing this handle removes the file."""
-        self.is_posix = False
+        self.is_posix = is_posix
         self.position = 0
         self.listing: Listing | None = None
         self.watch: Watch | None = None
@@ -433,7 +452,9 @@ class Share:
             file.guard = None
             self.ledger.give(ledger.OF_GUARD)
 
-    def admit_listing(self, handle: Handle, pattern: str) -> Listing:
+    def admit_listing(
+        self, handle: Handle, pattern: str, dots: Iterator[tuple[str, Stat]]
+    ) -> Listing:
         """A search of a directory, which costs a descriptor and 32 KiB until its handle is closed.
         Raises Refusal."""
         if not handle.listing and self._listings >= MOST_LISTINGS:
@@ -444,7 +465,8 @@ class Share:
             self.ledger.give(handle.listing.cost)
         else:
             self._listings += 1
-        handle.listing = Listing(pattern, cost)
+        entries = handle.node.search(pattern, posix=handle.is_posix)
+        handle.listing = Listing(pattern, cost, entries, dots)
         return handle.listing
 
     def remove(self, handle: Handle, *, deletes_at_once: bool) -> None:

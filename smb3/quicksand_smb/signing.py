@@ -1,6 +1,6 @@
 """Signatures of messages, and the keys they are made with ([MS-SMB2] 3.1.4.1, 3.1.4.2)."""
 
-from quicksand_smb.light import Final, IntEnum, sha512
+from quicksand_smb.light import Final, IntEnum, NamedTuple, sha512
 from quicksand_smb.messages.negotiate import Dialect
 from quicksand_smb.wire import Buffer
 
@@ -28,6 +28,21 @@ def is_signed_by(key: bytes, algorithm: Algorithm, message: Buffer) -> bool:
     import hmac
 
     return hmac.compare_digest(sign(key, algorithm, message), bytes(message[48:64]))
+
+
+class Signer(NamedTuple):
+    """The key of a session, and how it is used."""
+
+    key: bytes
+    algorithm: Algorithm
+    is_required: bool
+    """Client and server have agreed to sign every message."""
+
+    def sign(self, message: Buffer) -> bytes:
+        return sign(self.key, self.algorithm, message)
+
+    def has_signed(self, message: Buffer) -> bool:
+        return is_signed_by(self.key, self.algorithm, message)
 
 
 NO_HANDSHAKE: Final = bytes(64)

@@ -18,7 +18,7 @@ from _thread import allocate_lock
 from quicksand_smb import kernel
 from quicksand_smb.gate import Gate
 from quicksand_smb.names import Names, from_host, host_path, names_of
-from quicksand_smb.node import Node, Share
+from quicksand_smb.node import Node
 from quicksand_smb.reasons import Reason, StoreError, store_error
 from quicksand_smb.room import Room
 from quicksand_smb.values import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Concatenate, ParamSpec, TypeVar
 
+    from quicksand_smb.own import Own
     from quicksand_smb.walk import Walk
 
     P = ParamSpec("P")
@@ -90,7 +91,7 @@ def _mapped(
     return run
 
 
-class Store(Share):
+class Store:
     """One share. All methods raise StoreError, may be called from several threads, and raise GONE
     after `close`.
 
@@ -130,6 +131,7 @@ class Store(Share):
         self._nodes: set[Node] = set()
         self._lock = allocate_lock()
         self.room = Room(self._root, self.limits)
+        self.own: Own | None = None
 
     def close(self) -> None:
         """Take the share away: what is open becomes unusable at once. Idempotent."""
@@ -275,8 +277,6 @@ class Store(Share):
         TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
         """
         node, action = self._open(root, names, wish)
-        node.path = b"/".join(host_path(names))
-        node.opened_by = len(node.path)
         if self.own is not None and (node.first is None or action is not Action.OPENED):
             self.left(node)
             self.own.made(names)
@@ -330,11 +330,11 @@ class Store(Share):
                 flags = _flags(wish, empties)
                 looked, found = found, self._reopen(root, host_path(names), found, stat, flags)
                 os.close(looked)
-            node = self._node(found, stat.kind, wish, frozen)
+            path = b"/".join(host_path(names))
+            node = self._node(found, stat.kind, wish, path, frozen=frozen, first=stat)
         except BaseException:
             os.close(found)
             raise
-        node.first = stat
         try:
             if stat.kind is Kind.FILE and (wish.write or wish.append or empties):
                 if stat.mode & 0o6000:
@@ -390,7 +390,7 @@ class Store(Share):
         except OSError as error:
             raise self._better(root, path, error) from error
         try:
-            return self._node(descriptor, Kind.FILE, wish, frozen=False)
+            return self._node(descriptor, Kind.FILE, wish, b"/".join(path))
         except BaseException:
             os.close(descriptor)
             raise
@@ -403,12 +403,21 @@ class Store(Share):
         finally:
             self._drop(root, parent)
         try:
-            return self._node(descriptor, Kind.DIRECTORY, wish, frozen=False)
+            return self._node(descriptor, Kind.DIRECTORY, wish, b"/".join(path))
         except BaseException:
             os.close(descriptor)
             raise
 
-    def _node(self, descriptor: int, kind: Kind, wish: Wish, frozen: bool) -> Node:
+    def _node(
+        self,
+        descriptor: int,
+        kind: Kind,
+        wish: Wish,
+        path: bytes,
+        *,
+        frozen: bool = False,
+        first: Stat | None = None,
+    ) -> Node:
         data = kind is Kind.FILE
         node = Node(
             self,
@@ -418,6 +427,8 @@ class Store(Share):
             write=data and wish.write,
             append=data and wish.append,
             frozen=frozen,
+            path=path,
+            first=first,
         )
         with self._lock:
             # `close` closes the root first and then what is in the set.

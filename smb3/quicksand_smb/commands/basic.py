@@ -4,14 +4,16 @@ import os
 import time
 
 from quicksand_smb import spnego
-from quicksand_smb.light import Final
+from quicksand_smb.connection import SMALLEST_MAXIMUM, Connection, Reply
+from quicksand_smb.conversation import Negotiated
+from quicksand_smb.light import Final, NamedTuple
 from quicksand_smb.messages import negotiate as wire
 from quicksand_smb.messages import session as messages
 from quicksand_smb.messages.negotiate import ContextType, Dialect
 from quicksand_smb.ntlm import Answer, Login, Outcome
-from quicksand_smb.request import Link, Phase, Reply, Request
+from quicksand_smb.request import Request
 from quicksand_smb.session import Session, Stage
-from quicksand_smb.signing import NO_HANDSHAKE, Algorithm, extended, signing_key
+from quicksand_smb.signing import NO_HANDSHAKE, Algorithm, Signer, extended, signing_key
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.wire import filetime
 
@@ -28,73 +30,86 @@ MOST_SESSIONS: Final = 64
 # [MS-SMB2] 3.3.5.4
 def negotiate(request: Request) -> Reply:
     connection = request.connection
+    house = connection.house
     wanted = wire.decode_request(request.message)
     if not wanted.dialects:
         raise Refusal(Status.INVALID_PARAMETER)
     common = [one for one in wanted.dialects if one in wire.SPOKEN]
     if not common:
         raise Refusal(Status.NOT_SUPPORTED)
-    dialect = max(common)
-    contexts = _answer_contexts(request, wanted) if dialect == Dialect.SMB311 else ()
-    connection.speak(dialect)
-    connection.client_guid = wanted.client
-    connection.client_mode = wanted.security_mode
-    connection.client_capabilities = wanted.capabilities
-    connection.client_dialects = wanted.dialects
-    if dialect >= Dialect.SMB210:
-        connection.capabilities = LARGE_MTU
-        connection.has_leases = connection.house.config.leases != "none"
-        connection.capabilities |= LEASING if connection.has_leases else 0
-        connection.largest = LARGEST
-    if dialect >= Dialect.SMB300 and connection.house.config.leases == "directories":
-        connection.capabilities |= DIRECTORY_LEASING
-    if dialect >= Dialect.SMB300 and dialect != Dialect.SMB311:
-        connection.signs_with = Algorithm.AES_CMAC
-    if dialect == Dialect.SMB311:
-        connection.handshake = extended(NO_HANDSHAKE, request.message)
-    connection.phase = Phase.OPEN
+    agreed = _agree(connection, wanted, max(common))
+    connection.conversation.negotiated = agreed.negotiated
+    if agreed.negotiated.dialect == Dialect.SMB311:
+        connection.conversation.handshake = extended(NO_HANDSHAKE, request.message)
     return Reply(
         wire.encode_response(
             wire.NegotiateResponse(
-                dialect,
+                agreed.negotiated.dialect,
                 SIGNING_ENABLED,
-                connection.house.guid,
-                connection.capabilities,
-                connection.largest,
+                house.guid,
+                agreed.negotiated.capabilities,
+                agreed.negotiated.largest,
                 # 0 where all answers are the same, see `_salt`.
-                0 if connection.house.config.resynchronise else filetime(time.time_ns()),
+                0 if house.config.resynchronise else filetime(time.time_ns()),
                 spnego.hello(),
-                contexts,
+                agreed.contexts,
             )
         )
     )
 
 
-def _answer_contexts(
-    request: Request, wanted: wire.NegotiateRequest
-) -> tuple[tuple[int, bytes], ...]:
-    """No cipher is chosen: the link never leaves the host, and AES in Python runs at 2 MB/s."""
+class _Agreed(NamedTuple):
+    negotiated: Negotiated
+    contexts: tuple[tuple[int, bytes], ...]
+    """The negotiate contexts of the response, of dialect 3.1.1."""
+
+
+def _agree(connection: Connection, wanted: wire.NegotiateRequest, dialect: int) -> _Agreed:
+    """Choose what the connection speaks. Raises Refusal if dialect 3.1.1 lacks a context."""
+    leases = connection.house.config.leases
+    has_leases = dialect >= Dialect.SMB210 and leases != "none"
+    capabilities = LARGE_MTU if dialect >= Dialect.SMB210 else 0
+    capabilities |= LEASING if has_leases else 0
+    if dialect >= Dialect.SMB300 and leases == "directories":
+        capabilities |= DIRECTORY_LEASING
+    algorithm = Algorithm.AES_CMAC if dialect >= Dialect.SMB300 else Algorithm.HMAC_SHA256
+    has_posix = False
+    contexts: list[tuple[int, bytes]] = []
+    if dialect == Dialect.SMB311:
+        _check_preauth(wanted)
+        contexts.append((int(ContextType.PREAUTH), wire.encode_preauth(_salt(connection))))
+        # No cipher is chosen: the link never leaves the host, and AES in Python runs at 2 MB/s.
+        if (listed := wanted.contexts.get(ContextType.SIGNING)) is not None:
+            known = wire.decode_signing(listed)
+            chosen = wire.HMAC_SHA256 if wire.HMAC_SHA256 in known else wire.AES_CMAC
+            algorithm = Algorithm(chosen)
+            contexts.append((int(ContextType.SIGNING), wire.encode_signing(chosen)))
+        tag = wanted.contexts.get(ContextType.POSIX)
+        if tag == wire.POSIX_TAG and connection.house.config.posix:
+            has_posix = True
+            contexts.append((int(ContextType.POSIX), wire.POSIX_TAG))
+    negotiated = Negotiated(
+        client=wanted,
+        dialect=dialect,
+        capabilities=capabilities,
+        largest=LARGEST if dialect >= Dialect.SMB210 else SMALLEST_MAXIMUM,
+        pays_by_size=dialect >= Dialect.SMB210,
+        has_leases=has_leases,
+        has_posix=has_posix,
+        algorithm=algorithm,
+    )
+    return _Agreed(negotiated, tuple(contexts))
+
+
+def _check_preauth(wanted: wire.NegotiateRequest) -> None:
     preauth = wanted.contexts.get(ContextType.PREAUTH)
     if preauth is None:
         raise Refusal(Status.INVALID_PARAMETER)
     if wire.SHA512 not in wire.decode_preauth(preauth):
         raise Refusal(Status.NO_PREAUTH_INTEGRITY_HASH_OVERLAP)
-    connection = request.connection
-    answers = [(int(ContextType.PREAUTH), wire.encode_preauth(_salt(connection)))]
-    connection.signs_with = Algorithm.AES_CMAC
-    if (listed := wanted.contexts.get(ContextType.SIGNING)) is not None:
-        known = wire.decode_signing(listed)
-        chosen = wire.HMAC_SHA256 if wire.HMAC_SHA256 in known else wire.AES_CMAC
-        connection.signs_with = Algorithm(chosen)
-        answers.append((int(ContextType.SIGNING), wire.encode_signing(chosen)))
-    tag = wanted.contexts.get(ContextType.POSIX)
-    if tag == wire.POSIX_TAG and connection.house.config.posix:
-        connection.has_posix = True
-        answers.append((int(ContextType.POSIX), wire.POSIX_TAG))
-    return tuple(answers)
 
 
-def _salt(connection: Link) -> bytes:
+def _salt(connection: Connection) -> bytes:
     """What makes the keys of two sessions differ, as does the salt of the client.
 
     Where a stream has no end of connection, an answer may be on its way when its connection is
@@ -115,7 +130,7 @@ def session_setup(request: Request) -> Reply:
     request.session = session
     request.header.session_id = session.id
     is_new = session.stage is Stage.LOGGING_IN
-    if is_new and connection.dialect == Dialect.SMB311:
+    if is_new and connection.negotiated.dialect == Dialect.SMB311:
         session.handshake = extended(session.handshake, request.message)
     if session.login is None:
         session.login = Login(connection.house.config.secret, time.time_ns())
@@ -127,7 +142,8 @@ def session_setup(request: Request) -> Reply:
         connection.forget(session)
         raise Refusal(Status.LOGON_FAILURE)
     if is_new:
-        _accept(request, session, answer, wanted.security_mode | connection.client_mode)
+        modes = wanted.security_mode | connection.negotiated.client.security_mode
+        _accept(request, session, answer, modes)
     if wanted.previous and wanted.previous != session.id:
         previous = connection.house.sessions.get(wanted.previous)
         if previous is not None and previous.connection.client_guid == connection.client_guid:
@@ -138,31 +154,31 @@ def session_setup(request: Request) -> Reply:
 def _session_of(request: Request) -> Session:
     connection, wanted = request.connection, request.header.session_id
     if wanted:
-        session = connection.sessions.get(wanted)
+        session = connection.conversation.sessions.get(wanted)
         if session is None or session.stage is Stage.ENDED:
             raise Refusal(Status.USER_SESSION_DELETED)
         return session
-    for ended in [one for one in connection.sessions.values() if one.stage is Stage.ENDED]:
-        del connection.sessions[ended.id]
-    if len(connection.sessions) >= MOST_SESSIONS:
+    sessions = connection.conversation.sessions
+    for ended in [one for one in sessions.values() if one.stage is Stage.ENDED]:
+        del sessions[ended.id]
+    if len(sessions) >= MOST_SESSIONS:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
     house = connection.house
-    session = Session(house.new_session_id(), connection, house.ledger)
-    session.handshake = connection.handshake
-    connection.sessions[session.id] = session
+    handshake = connection.conversation.handshake
+    session = Session(house.new_session_id(), connection, house.ledger, handshake)
+    sessions[session.id] = session
     connection.house.sessions[session.id] = session
     return session
 
 
 def _accept(request: Request, session: Session, answer: Answer, mode: int) -> None:
-    session.stage = Stage.VALID
     if answer.outcome is Outcome.ANONYMOUS:
-        session.user_flags = messages.IS_GUEST
+        session.accept(None, messages.IS_GUEST)
         return
-    connection = request.connection
-    session.algorithm = connection.signs_with
-    session.key = signing_key(answer.session_key, connection.dialect, session.handshake)
-    session.must_sign = bool(mode & SIGNING_REQUIRED)
+    negotiated = request.connection.negotiated
+    key = signing_key(answer.session_key, negotiated.dialect, session.handshake)
+    signer = Signer(key, negotiated.algorithm, bool(mode & SIGNING_REQUIRED))
+    session.accept(signer)
     # The answer to the last step is signed, so that the client knows whom it has reached.
     request.header.flags |= 0x8
 

@@ -3,12 +3,14 @@
 from time import thread_time
 
 from quicksand_smb import fscc, notify
+from quicksand_smb.connection import Reply
+from quicksand_smb.conversation import Pending
 from quicksand_smb.light import Final, Iterator
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
 from quicksand_smb.patterns import matcher, short
 from quicksand_smb.reasons import StoreError
-from quicksand_smb.request import Pending, Reply, Request
+from quicksand_smb.request import Request
 from quicksand_smb.shares import MOST_SEARCHING, READ_DATA, Handle, Listing
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.values import Entry, Stat
@@ -31,7 +33,7 @@ def query_directory(request: Request) -> Reply:
     if handle.listing and handle.listing.is_busy:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
     encode = fscc.ENTRY_LEVELS.get(wanted.level)
-    if encode is None or (wanted.level == 100 and not request.connection.has_posix):
+    if encode is None or (wanted.level == 100 and not request.connection.negotiated.has_posix):
         raise Refusal(Status.INVALID_INFO_CLASS)
     listing = _listing(handle, wanted)
     most = min(wanted.most, LARGEST_ANSWER)
@@ -82,10 +84,7 @@ def _listing(handle: Handle, wanted: wire.DirectoryRequest) -> Listing:
             pattern = pattern or listing.pattern
     if not pattern:
         raise Refusal(Status.OBJECT_NAME_INVALID)
-    listing = handle.share.admit_listing(handle, pattern)
-    listing.entries = handle.node.search(pattern, posix=handle.is_posix)
-    listing.dots = _dots(handle, pattern)
-    return listing
+    return handle.share.admit_listing(handle, pattern, _dots(handle, pattern))
 
 
 def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
@@ -160,9 +159,8 @@ def change_notify(request: Request) -> Reply | Pending:
         watch.drop(answer)
         pending.finish(status, wire.encode_output(b""))
 
-    pending = request.defer(cancel)
+    pending = request.defer(cancel, begin=watch.answer)
     watch.ask(wanted.most, answer)
-    pending.begin = watch.answer
     return pending
 
 

@@ -4,6 +4,8 @@ import time
 
 from quicksand_smb import hostwrites, leases, streams
 from quicksand_smb.commands.plan import EMPTYING, Plan
+from quicksand_smb.connection import Reply
+from quicksand_smb.conversation import Pending
 from quicksand_smb.house import House
 from quicksand_smb.kept import DEEPEST
 from quicksand_smb.ledger import OF_GUARD, price
@@ -11,7 +13,7 @@ from quicksand_smb.light import Callable
 from quicksand_smb.messages import create as wire
 from quicksand_smb.names import host_path
 from quicksand_smb.reasons import StoreError
-from quicksand_smb.request import Pending, Reply, Request
+from quicksand_smb.request import Request
 from quicksand_smb.shares import APPEND_DATA, WRITE_DATA, File, Handle
 from quicksand_smb.status import Refusal, Status, of_store
 from quicksand_smb.values import Action, Kind, Stat
@@ -29,7 +31,7 @@ def wait_for_grants(request: Request, file: File, run: Callable[[], Reply]) -> P
     """Answer when `run` is no longer held up by what others keep of a file."""
 
     def attempt() -> bool:
-        if pending.async_id not in request.connection.pending:
+        if pending.async_id not in request.connection.conversation.pending:
             return True
         try:
             reply = run()
@@ -48,8 +50,7 @@ def wait_for_grants(request: Request, file: File, run: Callable[[], Reply]) -> P
     def cancel(status: Status) -> None:
         pending.finish(status, b"")
 
-    pending = request.defer(cancel)
-    pending.opens = True
+    pending = request.defer(cancel, opens=True)
     file.held_up.append(attempt)
     return pending
 

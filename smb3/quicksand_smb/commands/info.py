@@ -4,11 +4,13 @@ from quicksand_smb import access, fscc, leases, notify, posix, streams
 from quicksand_smb.commands.directory import is_empty
 from quicksand_smb.commands.granting import HeldUp, wait_for_grants
 from quicksand_smb.commands.opening import parse
+from quicksand_smb.connection import Reply
+from quicksand_smb.conversation import Pending
 from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
 from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.request import Pending, Reply, Request
+from quicksand_smb.request import Request
 from quicksand_smb.shares import (
     APPEND_DATA,
     DELETE,
@@ -78,7 +80,7 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
     if wanted.level == STREAMS:
         return _streams(handle), 32
     level = fscc.FILE_LEVELS.get(wanted.level)
-    if level is None or (wanted.level == 100 and not request.connection.has_posix):
+    if level is None or (wanted.level == 100 and not request.connection.negotiated.has_posix):
         raise Refusal(Status.INVALID_INFO_CLASS)
     if level.access:
         handle.need(level.access)
@@ -147,7 +149,7 @@ def _short_name(handle: Handle) -> bytes:
 
 def _query_volume(request: Request, handle: Handle, level: int) -> tuple[bytes, int]:
     found = fscc.VOLUME_LEVELS.get(level)
-    if found is None or (level == 100 and not request.connection.has_posix):
+    if found is None or (level == 100 and not request.connection.negotiated.has_posix):
         raise Refusal(Status.INVALID_INFO_CLASS)
     encode, least = found
     share = handle.share

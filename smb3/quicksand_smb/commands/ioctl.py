@@ -5,12 +5,13 @@ import struct
 from quicksand_smb import names, posix
 from quicksand_smb.commands.basic import SIGNING_ENABLED
 from quicksand_smb.commands.opening import reparse_symlink
+from quicksand_smb.connection import Reply
 from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.light import Callable
 from quicksand_smb.messages import ioctl as wire
 from quicksand_smb.messages.ioctl import IoctlRequest
 from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.request import Reply, Request
+from quicksand_smb.request import Request
 from quicksand_smb.shares import (
     APPEND_DATA,
     EXECUTE,
@@ -59,16 +60,14 @@ def _validate(request: Request, wanted: IoctlRequest) -> Reply:
     """[MS-SMB2] 3.3.5.15.12: one who altered the negotiation on its way is found out here."""
     connection = request.connection
     said = wire.decode_validate(wanted.input)
-    heard = (
-        connection.client_capabilities, connection.client_mode, connection.client_dialects,
-    )  # fmt: skip
-    is_same = said.client == connection.client_guid
-    if not is_same or heard != (said.capabilities, said.security_mode, said.dialects):
+    negotiated = connection.negotiated
+    heard = negotiated.client
+    if said != (heard.capabilities, heard.client, heard.security_mode, heard.dialects):
         raise ProtocolError("the negotiation was altered")
     return _reply(
         wanted,
         wire.encode_validate(
-            connection.capabilities, connection.house.guid, SIGNING_ENABLED, connection.dialect
+            negotiated.capabilities, connection.house.guid, SIGNING_ENABLED, negotiated.dialect
         ),
     )
 

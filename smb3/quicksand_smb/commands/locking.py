@@ -1,9 +1,11 @@
 """LOCK, and the acknowledgement of an oplock or a lease that was asked back."""
 
 from quicksand_smb import leases, locks
+from quicksand_smb.connection import Reply
+from quicksand_smb.conversation import Pending
 from quicksand_smb.messages import lock as wire
 from quicksand_smb.messages.session import EMPTY
-from quicksand_smb.request import Pending, Reply, Request
+from quicksand_smb.request import Request
 from quicksand_smb.shares import READ_DATA, WRITE_DATA, Handle
 from quicksand_smb.status import Refusal, Status
 
@@ -81,8 +83,7 @@ def _wait(request: Request, handle: Handle, wanted: locks.Lock) -> Pending:
         file.waiting = [one for one in file.waiting if one is not attempt]
         pending.finish(status, b"")
 
-    pending = request.defer(cancel)
-    pending.handle = handle
+    pending = request.defer(cancel, handle=handle)
     file.waiting.append(attempt)
     return pending
 

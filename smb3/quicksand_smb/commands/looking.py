@@ -8,13 +8,14 @@ the commands themselves: until there is an answer, nothing has been done.
 
 from quicksand_smb import fscc, header, posix
 from quicksand_smb.commands.opening import plan_open
+from quicksand_smb.connection import Connection
 from quicksand_smb.header import Command, Header
 from quicksand_smb.light import Final
 from quicksand_smb.messages import create, query
 from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG
 from quicksand_smb.names import to_wire
-from quicksand_smb.request import SAME_FILE, Link, Phase
+from quicksand_smb.request import SAME_FILE
 from quicksand_smb.session import Session, Stage
 from quicksand_smb.shares import Share
 from quicksand_smb.values import Kind
@@ -32,7 +33,7 @@ _OPENED: Final = 1
 """What the CREATE has done, [MS-SMB2] 2.2.14."""
 
 
-def answer_look(connection: Link, messages: list[memoryview]) -> bytes | None:
+def answer_look(connection: Connection, messages: list[memoryview]) -> bytes | None:
     """The frame that answers three messages; None where the commands must.
 
     Raises ProtocolError for numbers of messages that were not granted.
@@ -48,7 +49,7 @@ def answer_look(connection: Link, messages: list[memoryview]) -> bytes | None:
     if bodies is None:
         return None
     frame = bytearray()
-    first, window = heads[0], connection.window
+    first, window = heads[0], connection.conversation.window
     for head, body in zip(heads, bodies, strict=True):
         charge = head.charge if connection.pays_by_size else 1
         if not window.take(head.message_id, charge):
@@ -63,16 +64,16 @@ def answer_look(connection: Link, messages: list[memoryview]) -> bytes | None:
     return bytes(frame)
 
 
-def _find_share(connection: Link, heads: list[Header]) -> Share | None:
+def _find_share(connection: Connection, heads: list[Header]) -> Share | None:
     """Where to look, if the three messages are what they have to be."""
     first, second, third = heads
     if (first.command, second.command, third.command) != _COMMANDS:
         return None
     if first.flags or second.flags != header.RELATED or third.flags != header.RELATED:
         return None
-    if connection.phase is not Phase.OPEN:
+    if connection.conversation.negotiated is None:
         return None
-    session = connection.sessions.get(first.session_id)
+    session = connection.conversation.sessions.get(first.session_id)
     if session is None or not _is_heard(session):
         return None
     tree = session.trees.get(first.tree_id)
@@ -82,10 +83,10 @@ def _find_share(connection: Link, heads: list[Header]) -> Share | None:
 
 
 def _is_heard(session: Session) -> bool:
-    return session.stage is Stage.VALID and not (session.key and session.must_sign)
+    return session.stage is Stage.VALID and not (session.signer and session.signer.is_required)
 
 
-def _look(connection: Link, share: Share, messages: list[memoryview]) -> list[bytes] | None:
+def _look(connection: Connection, share: Share, messages: list[memoryview]) -> list[bytes] | None:
     """What stands behind the three headers."""
     wanted = create.decode_request(messages[0])
     asked = query.decode_query(messages[1])
@@ -117,14 +118,14 @@ def _look(connection: Link, share: Share, messages: list[memoryview]) -> list[by
     return [opened, query.encode_output(output), done]
 
 
-def _find_level(connection: Link, asked: query.QueryRequest) -> fscc.Level | None:
+def _find_level(connection: Connection, asked: query.QueryRequest) -> fscc.Level | None:
     """The information level to answer with; None if the question is about another file than the one
     just opened, or must be answered by the command itself."""
     if asked.kind != query.FILE or asked.file_id != SAME_FILE:
         return None
     if max(asked.most, len(asked.input)) > _PAID_FOR:
         return None
-    if asked.level == posix.LEVEL and not connection.has_posix:
+    if asked.level == posix.LEVEL and not connection.negotiated.has_posix:
         return None
     return fscc.FILE_LEVELS.get(asked.level)
 

@@ -31,6 +31,8 @@ from quicksand_smb.commands.plan import (
     SUPERSEDE,
     Plan,
 )
+from quicksand_smb.connection import Connection, Reply
+from quicksand_smb.conversation import Pending
 from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.light import Final, Sequence
 from quicksand_smb.messages import create as wire
@@ -38,7 +40,7 @@ from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG, Dialect
 from quicksand_smb.names import Names
 from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.request import Link, Pending, Reply, Request
+from quicksand_smb.request import Request
 from quicksand_smb.shares import (
     ALL_ACCESS,
     APPEND_DATA,
@@ -116,8 +118,6 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
         share.ledger.give(paid)
         raise
     share.add(handle, paid)
-    handle.id = request.connection.house.new_handle_id()
-    handle.process = request.header.process
     session.add_handle(handle)
     try:
         return _finish(request, share, plan, handle, action)
@@ -159,7 +159,7 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
     return Reply(body)
 
 
-def plan_open(connection: Link, wanted: CreateRequest, share: Share) -> Plan:
+def plan_open(connection: Connection, wanted: CreateRequest, share: Share) -> Plan:
     """Check what can be checked without a look at the disk. Raises Refusal."""
     if wanted.impersonation > 3:
         raise Refusal(Status.BAD_IMPERSONATION_LEVEL)
@@ -185,7 +185,7 @@ def plan_open(connection: Link, wanted: CreateRequest, share: Share) -> Plan:
     if options & _REFUSED_OPTIONS:
         raise Refusal(Status.NOT_SUPPORTED)
     mode = None
-    if connection.has_posix and POSIX_TAG in wanted.contexts:
+    if connection.negotiated.has_posix and POSIX_TAG in wanted.contexts:
         mode = posix.decode_create(wanted.contexts[POSIX_TAG])
     found, stream = _find_names(wanted, is_posix=mode is not None)
     access = _access(wanted.access, share, found)
@@ -197,8 +197,8 @@ def plan_open(connection: Link, wanted: CreateRequest, share: Share) -> Plan:
     return Plan(wanted, found, stream, access, mode, _find_lease(connection, wanted))
 
 
-def _find_lease(connection: Link, wanted: CreateRequest) -> wire.LeaseRequest | None:
-    data = wanted.contexts.get(wire.LEASE_NAME) if connection.has_leases else None
+def _find_lease(connection: Connection, wanted: CreateRequest) -> wire.LeaseRequest | None:
+    data = wanted.contexts.get(wire.LEASE_NAME) if connection.negotiated.has_leases else None
     return None if data is None else wire.decode_lease(data)
 
 
@@ -384,10 +384,18 @@ def _admit(
         set_attributes(node, given)
     if action is not Action.OPENED and node.kind is Kind.FILE:
         allocate_for(node, wanted.contexts.get(wire.ALLOCATION, b""))
-    handle = Handle(request.require_tree(), node, file, plan.access, wanted.sharing)
-    handle.mode = wanted.options & _KEPT_OPTIONS
-    handle.is_posix = plan.is_posix
-    handle.deletes = bool(wanted.options & wire.DELETE_ON_CLOSE)
+    handle = Handle(
+        request.connection.house.new_handle_id(),
+        request.header.process,
+        request.require_tree(),
+        node,
+        file,
+        access=plan.access,
+        sharing=wanted.sharing,
+        mode=wanted.options & _KEPT_OPTIONS,
+        is_posix=plan.is_posix,
+        deletes=bool(wanted.options & wire.DELETE_ON_CLOSE),
+    )
     is_kept = may_keep(request, is_directory=is_directory)
     if keeps and is_kept and (is_directory or node.kind is Kind.FILE):
         leases.grant(
@@ -426,7 +434,7 @@ def _stopped(request: Request, target: str, rest: str) -> Refusal:
     unparsed = 2 * len(rest) + (2 if rest else 0)
     data = reparse_symlink(text, relative=not target.startswith("/"), unparsed=unparsed)
     data = struct.pack("<II", len(data) + 4, 0x4C4D5953) + data
-    if request.connection.dialect == Dialect.SMB311:
+    if request.connection.negotiated.dialect == Dialect.SMB311:
         return Refusal(
             Status.STOPPED_ON_SYMLINK, struct.pack("<II", len(data), 0) + data, contexts=1
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.connection import Connection
+from quicksand_smb.dispatch import Dispatcher
 from quicksand_smb.house import House
 
 SUCCESS = 0
@@ -77,6 +78,7 @@ class Client:
     def __init__(self, server: House) -> None:
         self.house = server
         self.connection = Connection(server)
+        self._dispatcher = Dispatcher(self.connection)
         self.message_id = 0
         self.session = 0
         self.tree = 0
@@ -121,7 +123,7 @@ class Client:
 
     def frame(self, frame: bytes) -> list[Answer]:
         with self.house.lock:
-            self.connection.receive(memoryview(frame))
+            self._dispatcher.receive(memoryview(frame))
         return self.hear()
 
     def hear(self) -> list[Answer]:

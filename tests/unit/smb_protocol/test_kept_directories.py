@@ -67,7 +67,7 @@ def test_a_directory_may_be_kept_but_not_its_handle_nor_a_file(client: Client) -
 )
 def test_a_client_is_told_whether_it_can(tmp_path: Path, leases: str, *, can: bool) -> None:
     new = Client(c.house(tmp_path, leases=leases)).begin(0x311)
-    assert bool(new.connection.capabilities & DIRECTORY_LEASING) == can
+    assert bool(new.connection.negotiated.capabilities & DIRECTORY_LEASING) == can
 
 
 def test_nothing_is_kept_by_who_does_not_ask_to_read(client: Client) -> None:

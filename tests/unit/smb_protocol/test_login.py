@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from quicksand_smb import ciphers, signing
+from quicksand_smb import ciphers
 from quicksand_smb.signing import Algorithm
 
 from tests.unit.smb_protocol import client as c
@@ -95,12 +95,14 @@ def test_a_request_with_a_wrong_signature_is_refused(tmp_path: Path, dialect: in
     path = "\\\\server\\RW".encode("utf-16-le")
     body = struct.pack("<HHHH", 9, 0, 72, len(path)) + path
     assert client.ask(c.TCON, body, flags=8).status == 0xC0000022
-    session = client.connection.sessions[client.session]
+    session = client.connection.conversation.sessions[client.session]
+    assert session.signer is not None
+    assert session.signer.algorithm is Algorithm.AES_CMAC
     message = bytearray(client.message(c.TCON, body, flags=8))
-    message[48:64] = signing.sign(session.key, Algorithm.AES_CMAC, message)
+    message[48:64] = session.signer.sign(message)
     (answer,) = client.frame(bytes(message))
     assert answer.status == 0
-    assert signing.is_signed_by(session.key, Algorithm.AES_CMAC, answer.raw)
+    assert session.signer.has_signed(answer.raw)
 
 
 def test_the_wrong_secret_is_turned_away(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quicksand_smb import connection, fscc
+from quicksand_smb import dispatch, fscc
+from quicksand_smb.signing import Algorithm, Signer
 from quicksand_smb.wire import ProtocolError
 
 from tests.unit.smb_protocol import client as c
@@ -84,7 +85,7 @@ def test_it_says_what_the_commands_say(
     client.open("open", disposition=1, access=0x81)
     question = asked(name, level, posix=posix, access=access, most=most, flags=flags)
     said = told(client.chain(*question))
-    with mock.patch.object(connection, "answer_look", lambda *_: None):
+    with mock.patch.object(dispatch, "answer_look", lambda *_: None):
         assert said == told(client.chain(*question))
     house.end()
 
@@ -94,7 +95,7 @@ def test_it_says_what_the_commands_say(
 def test_a_look_opens_nothing(tree: Path, name: str, level: int) -> None:
     client = Client(c.house(tree)).begin(0x311, posix=True)
     question = asked(name, level, posix=True, access=0x80, most=4096, flags=0)
-    with mock.patch.object(connection.Connection, "_run") as ran:
+    with mock.patch.object(dispatch.Dispatcher, "_run") as ran:
         answers = client.chain(*question)
     assert [one.status for one in answers] == [0, 0, 0]
     assert not ran.called
@@ -112,6 +113,6 @@ def test_a_number_that_was_used_is_refused(tree: Path) -> None:
 def test_who_must_sign_is_not_heard_without(tree: Path) -> None:
     client = Client(c.house(tree)).begin(0x311)
     (session,) = client.house.sessions.values()
-    session.key, session.must_sign = b"k" * 16, True
+    session.signer = Signer(b"k" * 16, Algorithm.HMAC_SHA256, is_required=True)
     question = asked("file", 18, posix=False, access=0x80, most=4096, flags=0)
     assert client.chain(*question)[0].status == 0xC0000022

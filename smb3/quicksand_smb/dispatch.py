@@ -1,0 +1,252 @@
+"""Frames in, answers out: each request of a frame is checked, run and answered.
+
+The order of checks is that of [MS-SMB2] 3.3.5.2. What a command needs before it may run stands in
+the table `COMMANDS`; what a failure becomes stands in `status`.
+"""
+
+from quicksand_smb import header as headers
+from quicksand_smb.commands import basic, directory, files, info, ioctl, locking, opening
+from quicksand_smb.commands.looking import answer_look
+from quicksand_smb.connection import COST, Answer, Connection, Frame, Reply
+from quicksand_smb.conversation import Pending
+from quicksand_smb.header import Command, Header
+from quicksand_smb.light import Callable, Final, IntEnum, NamedTuple
+from quicksand_smb.reasons import StoreError
+from quicksand_smb.request import Chain, Request, Room
+from quicksand_smb.session import Session, Stage
+from quicksand_smb.status import Refusal, Status, of_store
+from quicksand_smb.wire import ProtocolError
+
+
+class Need(IntEnum):
+    """What must be there for a command."""
+
+    NOTHING = 0
+    DIALECT = 1
+    SESSION = 2
+    TREE = 3
+
+
+class Entry(NamedTuple):
+    run: Callable[[Request], Reply | Pending]
+    need: Need
+
+
+COMMANDS: Final[dict[int, Entry]] = {
+    Command.NEGOTIATE: Entry(basic.negotiate, Need.NOTHING),
+    Command.SESSION_SETUP: Entry(basic.session_setup, Need.DIALECT),
+    Command.ECHO: Entry(basic.echo, Need.DIALECT),
+    Command.LOGOFF: Entry(basic.logoff, Need.SESSION),
+    Command.TREE_CONNECT: Entry(basic.tree_connect, Need.SESSION),
+    Command.TREE_DISCONNECT: Entry(basic.tree_disconnect, Need.TREE),
+    Command.CREATE: Entry(opening.create, Need.TREE),
+    Command.CLOSE: Entry(opening.close, Need.TREE),
+    Command.FLUSH: Entry(files.flush, Need.TREE),
+    Command.READ: Entry(files.read, Need.TREE),
+    Command.WRITE: Entry(files.write, Need.TREE),
+    Command.LOCK: Entry(locking.lock, Need.TREE),
+    Command.IOCTL: Entry(ioctl.ioctl, Need.TREE),
+    Command.QUERY_DIRECTORY: Entry(directory.query_directory, Need.TREE),
+    Command.CHANGE_NOTIFY: Entry(directory.change_notify, Need.TREE),
+    Command.QUERY_INFO: Entry(info.query_info, Need.TREE),
+    Command.SET_INFO: Entry(info.set_info, Need.TREE),
+    Command.OPLOCK_BREAK: Entry(locking.acknowledge, Need.TREE),
+}
+
+
+_LOOKING: Final = (Command.QUERY_INFO, Command.CLOSE)
+"""What changes nothing of a file."""
+
+
+def _is_heard(session: Session, header: Header, message: memoryview) -> bool:
+    """[MS-SMB2] 3.3.5.2.4."""
+    signer = session.signer
+    if signer is None:
+        return True
+    if header.flags & headers.SIGNED:
+        return signer.has_signed(message)
+    return not signer.is_required
+
+
+def _note(chain: Chain, header: Header, status: int) -> None:
+    """What those that follow in a chain have of a CREATE: its file, or its error."""
+    if header.command == Command.CREATE:
+        failed = headers.is_error(status)
+        chain.error = Status(status) if failed else None
+        chain.file_id = None if failed else chain.file_id
+
+
+class Dispatcher:
+    """Answers the frames of one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def receive(self, frame: memoryview) -> None:
+        """Handle one frame, under the lock. Its memory is the caller's again afterwards.
+
+        Raises ProtocolError: the connection cannot go on.
+        """
+        messages = headers.split(frame)
+        if len(messages) == 3 and (told := answer_look(self._connection, messages)):
+            self._connection.put_out(Frame([told], len(told), None, len(told) + COST))
+            return
+        self._handle(messages, Chain(Room(self._connection.largest)), is_alone=len(messages) == 1)
+
+    def _handle(self, messages: list[memoryview], chain: Chain, *, is_alone: bool) -> None:
+        """The messages of a frame, or those behind one that had to wait."""
+        connection = self._connection
+        answers: list[Answer] = []
+        for number, message in enumerate(messages):
+            header = headers.decode_header(message)
+            if header.flags & headers.RESPONSE:
+                raise ProtocolError("a response from a client")
+            if not self._is_in_phase(header, is_alone=is_alone):
+                return
+            conversation = connection.conversation
+            if header.command == Command.CANCEL:
+                self._cancel(header)
+                continue
+            charge = header.charge if connection.pays_by_size else 1
+            if not conversation.window.take(header.message_id, charge):
+                raise ProtocolError("a message number that was not granted")
+            if not header.flags & headers.RELATED:
+                chain = Chain(chain.room)
+            elif number == 0 and chain.is_new:
+                chain.is_broken = True
+            chain.is_new = False
+            request = Request(connection, header, message, chain, is_alone=is_alone)
+            outcome = self._run(request)
+            if conversation is not connection.conversation:
+                return  # whoever asked is gone
+            if isinstance(outcome, Pending):
+                self._put_off(outcome)
+                if outcome.opens and header.next:
+                    # Those behind it need what it opens.
+                    self._keep_rest(outcome, messages[number + 1 :], chain)
+                    break
+                continue
+            answers.append(Answer(header, outcome, self._grant(header)))
+            if not header.next:
+                self._connection.send(answers, request.session)
+                return
+        if answers:
+            self._connection.send(answers, None)
+
+    def _keep_rest(self, pending: Pending, rest: list[memoryview], chain: Chain) -> None:
+        """Keep the requests behind one that has to wait, until that is answered."""
+
+        def resume(rest: list[memoryview], status: Status) -> None:
+            _note(chain, pending.header, status)
+            try:
+                self._handle(rest, chain, is_alone=False)
+            except ProtocolError:
+                self._connection.end()  # nobody is there who could be told
+
+        pending.keep(rest, resume)
+
+    def _put_off(self, pending: Pending) -> None:
+        """Tell the client that its answer comes later."""
+        header = pending.header
+        interim = Reply(headers.encode_error(), Status.PENDING)
+        answer = Answer(header, interim, self._grant(header), pending.async_id)
+        self._connection.send([answer], pending.session)
+        if pending.begin:
+            pending.begin()
+
+    def _is_in_phase(self, header: Header, *, is_alone: bool) -> bool:
+        """Whether a message may be handled. False: its client is told to begin anew."""
+        begins = header.command == Command.NEGOTIATE
+        connection = self._connection
+        is_negotiated = connection.conversation.negotiated is not None
+        if is_negotiated and not begins:
+            return True
+        if not connection.house.config.resynchronise:
+            if begins and not is_negotiated and not connection.is_closed:
+                return True
+            raise ProtocolError("a conversation begins with one NEGOTIATE")
+        if not begins:
+            self._turn_away(header)
+            return False
+        if not is_alone:
+            raise ProtocolError("a NEGOTIATE amid others")
+        connection.begin()
+        return True
+
+    def _turn_away(self, header: Header) -> None:
+        """Answer one who speaks as if there were a conversation: this server is another than his,
+        or has ended it. Linux then connects anew, and does not wait for a time to run out."""
+        if header.command == Command.CANCEL:
+            return
+        reply = Reply(headers.encode_error(), Status.USER_SESSION_DELETED)
+        header.flags = 0
+        self._connection.send([Answer(header, reply, 1)], None)
+
+    def _run(self, request: Request) -> Reply | Pending:
+        try:
+            entry = COMMANDS.get(request.header.command)
+            if entry is None:
+                raise Refusal(Status.INVALID_PARAMETER)
+            if request.header.command not in _LOOKING:
+                request.chain.seen = None
+            request.chain.room.admit()
+            self._find_place(request, entry.need)
+            outcome = entry.run(request)
+        except Refusal as error:
+            outcome = Reply(headers.encode_error(error.data, error.contexts), error.status)
+        except StoreError as error:
+            outcome = Reply(headers.encode_error(), of_store(error))
+        except ProtocolError:
+            outcome = Reply(headers.encode_error(), Status.INVALID_PARAMETER)
+        except Exception:  # noqa: BLE001 - it is told where errors are kept
+            # What the host has may be what nobody has thought of: one request fails.
+            self._connection.house.complain()
+            outcome = Reply(headers.encode_error(), Status.UNEXPECTED_IO_ERROR)
+        if isinstance(outcome, Reply):
+            _note(request.chain, request.header, outcome.status)
+        return outcome
+
+    def _find_place(self, request: Request, need: Need) -> None:
+        """The session and the tree a request is about; a chain may take them from its beginning."""
+        header, chain = request.header, request.chain
+        if chain.is_broken:
+            raise Refusal(Status.INVALID_PARAMETER)
+        if header.flags & headers.RELATED:
+            header.session_id, header.tree_id = chain.session_id, chain.tree_id
+        # What the first cannot say, those related to it cannot take from there.
+        chain.is_broken = need >= Need.SESSION
+        chain.session_id, chain.tree_id = header.session_id, header.tree_id
+        session = self._connection.conversation.sessions.get(header.session_id)
+        if session is not None and session.stage is not Stage.ENDED:
+            request.session = session
+            if need >= Need.SESSION and not _is_heard(session, header, request.message):
+                # Who has other keys has them of another conversation. Told that the session is
+                # gone, Linux begins a new one; denied, it would try with these keys for ever.
+                begins_anew = self._connection.house.config.resynchronise
+                raise Refusal(Status.USER_SESSION_DELETED if begins_anew else Status.ACCESS_DENIED)
+        if need >= Need.SESSION and (session is None or session.stage is not Stage.VALID):
+            request.session = None
+            raise Refusal(Status.USER_SESSION_DELETED)
+        if need >= Need.TREE and session is not None:
+            tree = session.trees.get(header.tree_id)
+            if tree is None or (tree.share is not None and tree.share.is_gone):
+                raise Refusal(Status.NETWORK_NAME_DELETED)
+            request.tree = tree
+        chain.is_broken = False
+
+    def _cancel(self, header: Header) -> None:
+        """[MS-SMB2] 3.3.5.16: there is no answer to it, but the one of what is cancelled."""
+        for pending in list(self._connection.conversation.pending.values()):
+            if header.flags & headers.ASYNC:
+                if pending.async_id == header.async_id:
+                    pending.cancel(Status.CANCELLED)
+            elif pending.header.message_id == header.message_id:
+                pending.cancel(Status.CANCELLED)
+
+    def _grant(self, header: Header) -> int:
+        """Credits for the response to a request."""
+        connection = self._connection
+        charge = header.charge if connection.pays_by_size else 1
+        # Of a NEGOTIATE the client may count what was meant for an earlier one of its connections.
+        is_frugal = connection.house.config.resynchronise and header.command == Command.NEGOTIATE
+        return connection.conversation.window.grant(charge, 0 if is_frugal else header.credits)
