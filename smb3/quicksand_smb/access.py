@@ -10,6 +10,7 @@ import os
 import struct
 
 from quicksand_smb import posix
+from quicksand_smb.access_rights import ALL_ACCESS, READ_CONTROL, WRITE_DAC
 from quicksand_smb.light import Final, NamedTuple
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.values import Kind, Stat
@@ -21,15 +22,8 @@ DACL: Final = 4
 LARGEST: Final = 4096
 """Bytes of a descriptor: 4096 files may have one."""
 
-ALL: Final = 0x1F01FF
-READ_CONTROL: Final = 0x20000
-WRITE_DAC: Final = 0x40000
-DELETE: Final = 0x10000
-DELETE_CHILD: Final = 0x40
-READ_ATTRIBUTES: Final = 0x80
-LIST: Final = 0x1
 _GENERIC: Final = (
-    (0x10000000, ALL),
+    (0x10000000, ALL_ACCESS),
     (0x20000000, 0x1200A0),
     (0x40000000, 0x120116),
     (0x80000000, 0x120089),
@@ -76,7 +70,7 @@ def user() -> bytes:
 
 def of_file(stat: Stat) -> Descriptor:
     """Of a file for which none was set: everybody may do everything."""
-    everything = Entry(_ALLOWS, 0, ALL, EVERYBODY)
+    everything = Entry(_ALLOWS, 0, ALL_ACCESS, EVERYBODY)
     return Descriptor(0, posix.owner_sid(stat.uid), posix.group_sid(stat.gid), (everything,))
 
 
@@ -171,7 +165,7 @@ def changed(old: Descriptor, new: Descriptor, which: int) -> Descriptor:
 def allowed(found: Descriptor) -> int:
     """Everything that the user may do."""
     if found.entries is None:
-        return ALL
+        return ALL_ACCESS
     me = {user(), *_GROUPS, found.group}
     granted = denied = 0
     owns = found.owner == user()
@@ -186,7 +180,7 @@ def allowed(found: Descriptor) -> int:
             denied |= one.mask & ~granted
     if owns and not says_what_owners_may:
         granted |= READ_CONTROL | WRITE_DAC
-    return granted & ALL
+    return granted & ALL_ACCESS
 
 
 def inherited(parent: Descriptor, stat: Stat) -> Descriptor | None:
@@ -225,7 +219,7 @@ def of_posix(stat: Stat) -> Descriptor:
     have to guess until it looks at it again (fs/smb/client/dir.c, cifs_do_create)."""
     sids = posix.seen_owners(stat)
     mode = Entry(_DENIES, 0, 0, posix.sid(5, 88, 3, stat.mode & 0o7777))
-    everything = Entry(_ALLOWS, 0, ALL, EVERYBODY)
+    everything = Entry(_ALLOWS, 0, ALL_ACCESS, EVERYBODY)
     return Descriptor(0, sids[:16], sids[16:], (mode, everything))
 
 

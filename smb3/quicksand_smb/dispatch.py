@@ -5,8 +5,10 @@ the table `COMMANDS`; what a failure becomes stands in `status`.
 """
 
 from quicksand_smb import header as headers
-from quicksand_smb.commands import basic, directory, files, info, ioctl, locking, opening
+from quicksand_smb.commands import basic, directory, files, ioctl, locking, opening
 from quicksand_smb.commands.looking import answer_look
+from quicksand_smb.commands.query_info import query_info
+from quicksand_smb.commands.set_info import set_info
 from quicksand_smb.connection import COST, Answer, Connection, Frame, Reply
 from quicksand_smb.conversation import Pending
 from quicksand_smb.header import Command, Header
@@ -48,8 +50,8 @@ COMMANDS: Final[dict[int, Entry]] = {
     Command.IOCTL: Entry(ioctl.ioctl, Need.TREE),
     Command.QUERY_DIRECTORY: Entry(directory.query_directory, Need.TREE),
     Command.CHANGE_NOTIFY: Entry(directory.change_notify, Need.TREE),
-    Command.QUERY_INFO: Entry(info.query_info, Need.TREE),
-    Command.SET_INFO: Entry(info.set_info, Need.TREE),
+    Command.QUERY_INFO: Entry(query_info, Need.TREE),
+    Command.SET_INFO: Entry(set_info, Need.TREE),
     Command.OPLOCK_BREAK: Entry(locking.acknowledge, Need.TREE),
 }
 

@@ -18,7 +18,7 @@ from quicksand_smb.reasons import StoreError
 
 if TYPE_CHECKING:
     from quicksand_smb.node import Node
-    from quicksand_smb.shares import File
+    from quicksand_smb.open_file import File
 
 # linux/inotify.h
 _MODIFY, _ATTRIB, _CLOSED, _MOVED_FROM, _MOVED_TO = 0x2, 0x4, 0x8, 0x40, 0x80

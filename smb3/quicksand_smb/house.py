@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from quicksand_smb.hostwatch import HostWatch
     from quicksand_smb.hostwrites import Client, Guard
     from quicksand_smb.leases import Clock, Grant, Key
+    from quicksand_smb.open_file import File
     from quicksand_smb.session import Session
-    from quicksand_smb.shares import File
     from quicksand_smb.values import Stat
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 
-from quicksand_smb import kernel, patterns
+from quicksand_smb import copying, kernel, patterns, xattrs
 from quicksand_smb.light import Protocol
-from quicksand_smb.names import NAME_MAX, from_host, from_wire, host_path, to_wire
+from quicksand_smb.names import from_host, from_wire, host_path, to_wire
 from quicksand_smb.reasons import Reason, StoreError, store_error
 from quicksand_smb.room import BLOCK, Room
 from quicksand_smb.values import Entry, Kind, Limits, Stat
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 OFFSET_MAX = (1 << 63) - 1
 """Of a file, in bytes (off_t)."""
-
-_BUFFER = 1 << 20
-"""Bytes that a copy by reading and writing moves at once."""
 
 _SET_ID = 0o6000
 _APPEND: int = getattr(os, "RWF_APPEND", 0)
@@ -295,8 +292,8 @@ class Node:
         try:
             count = max(0, min(count, os.fstat(source).st_size - offset))
             self._share.room.need_range(descriptor, to, count)
-            done = _copy_in_kernel(source, descriptor, offset, to, count)
-            return done + _copy(source, descriptor, offset + done, to + done, count - done)
+            done = copying.copy_in_kernel(source, descriptor, offset, to, count)
+            return done + copying.copy(source, descriptor, offset + done, to + done, count - done)
         finally:
             other.held.give()
 
@@ -388,25 +385,25 @@ class Node:
     @_operation(changes=False)
     def attributes(self, descriptor: int) -> list[str]:
         """Names without "user."."""
-        found = _listxattr(_for_attributes(self.kind, descriptor))
+        found = xattrs.listed(xattrs.path_for(self.kind, descriptor))
         names = [from_host(name[5:]) for name in found if name.startswith(b"user.")]
-        return [name for name in names if _is_attribute(name)][: self._share.limits.attributes]
+        return [name for name in names if xattrs.is_name(name)][: self._share.limits.attributes]
 
     @_operation(changes=False)
     def attribute(self, descriptor: int, name: str) -> bytes:
         """Its value. Raises NOT_FOUND."""
-        key = _attribute_key(name)
-        return os.getxattr(_for_attributes(self.kind, descriptor), key)
+        key = xattrs.key_of(name)
+        return os.getxattr(xattrs.path_for(self.kind, descriptor), key)
 
     @_operation(changes=True)
     def set_attribute(self, descriptor: int, name: str, value: bytes) -> None:
         """Make or change one. Raises TOO_LARGE and TOO_MANY beyond the limits."""
-        key = _attribute_key(name)
+        key = xattrs.key_of(name)
         limits = self._share.limits
         if len(value) > limits.attribute_bytes:
             raise StoreError(Reason.TOO_LARGE)
-        target = _for_attributes(self.kind, descriptor)
-        there = _listxattr(target)
+        target = xattrs.path_for(self.kind, descriptor)
+        there = xattrs.listed(target)
         if len(there) >= limits.attributes and key not in there:
             raise StoreError(Reason.TOO_MANY)
         self._share.room.need(max(len(value), BLOCK))
@@ -415,8 +412,8 @@ class Node:
     @_operation(changes=True)
     def remove_attribute(self, descriptor: int, name: str) -> None:
         """Raises NOT_FOUND."""
-        key = _attribute_key(name)
-        os.removexattr(_for_attributes(self.kind, descriptor), key)
+        key = xattrs.key_of(name)
+        os.removexattr(xattrs.path_for(self.kind, descriptor), key)
 
     def _need(self, allowed: bool) -> None:
         if self.kind is Kind.DIRECTORY:
@@ -429,76 +426,3 @@ class Node:
             raise StoreError(Reason.INVALID)
         if offset + count > self._share.limits.file_bytes:
             raise StoreError(Reason.TOO_LARGE)
-
-
-def _copy_in_kernel(source: int, target: int, offset: int, to: int, count: int) -> int:
-    """How many bytes copy_file_range has copied before it could not go on."""
-    if not hasattr(os, "copy_file_range"):
-        return 0
-    done = 0
-    try:
-        while done < count:
-            moved = os.copy_file_range(source, target, count - done, offset + done, to + done)
-            if not moved:
-                break
-            done += moved
-    except OSError as error:
-        # EINVAL: ranges of one file overlap.
-        if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise
-    return done
-
-
-def _copy(source: int, target: int, offset: int, to: int, count: int) -> int:
-    """The same by a buffer; backwards if the ranges of one file demand it."""
-    one_file = count and os.path.sameopenfile(source, target)
-    if one_file and offset < to < offset + count:
-        left = count
-        while left:
-            part = min(left, _BUFFER)
-            left -= part
-            _write_all(target, os.pread(source, part, offset + left), to + left)
-        return count
-    done = 0
-    while done < count:
-        data = os.pread(source, min(count - done, _BUFFER), offset + done)
-        if not data:
-            break
-        _write_all(target, data, to + done)
-        done += len(data)
-    return done
-
-
-def _write_all(target: int, data: bytes, offset: int) -> None:
-    left = memoryview(data)
-    while left:
-        done = os.pwrite(target, left, offset)
-        left = left[done:]
-        offset += done
-
-
-def _for_attributes(kind: Kind, descriptor: int) -> bytes:
-    """xattr calls refuse O_PATH descriptors, which most of ours are, but take their path."""
-    if not hasattr(os, "setxattr") or kind not in (Kind.FILE, Kind.DIRECTORY):
-        raise StoreError(Reason.UNSUPPORTED)
-    return kernel.own_path(descriptor)
-
-
-def _listxattr(path: bytes) -> list[bytes]:
-    return [os.fsencode(name) for name in os.listxattr(path)]
-
-
-def _is_attribute(name: str) -> bool:
-    return bool(name) and name.upper() != "DOSATTRIB"
-
-
-def _attribute_key(name: str) -> bytes:
-    """What the host calls an attribute. Samba keeps its own notes in user.DOSATTRIB; they are not
-    the guest's to forge. Raises StoreError(BAD_NAME)."""
-    try:
-        key = b"user." + name.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise StoreError(Reason.BAD_NAME) from None
-    if not _is_attribute(name) or b"\0" in key or len(key) > NAME_MAX:
-        raise StoreError(Reason.BAD_NAME)
-    return key

@@ -1,22 +1,31 @@
 """Shares, the files open in them, and the handles on these: what all connections have in common."""
 
-import os
-
-from quicksand_smb import fscc, ledger
+from quicksand_smb import ledger
+from quicksand_smb.access_rights import (
+    ALL_ACCESS,
+    APPEND_DATA,
+    DELETE,
+    DELETE_CHILD,
+    READ_ACCESS,
+    READ_ATTRIBUTES,
+    READ_DATA,
+    WRITE_ATTRIBUTES,
+    WRITE_DATA,
+)
 from quicksand_smb.kept import Kept
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Iterator
-from quicksand_smb.locks import Locks
+from quicksand_smb.light import TYPE_CHECKING, Final, Iterator
+from quicksand_smb.listing import Listing
 from quicksand_smb.messages.session import DISK, PIPE
 from quicksand_smb.names import Names
+from quicksand_smb.open_file import File
 from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
-from quicksand_smb.values import Entry, Kind, Stat
-from quicksand_smb.wire import filetime
+from quicksand_smb.values import Kind, Stat
+from quicksand_smb.windows_metadata import WindowsMetadata
 
 if TYPE_CHECKING:
-    from quicksand_smb.access import Descriptor
     from quicksand_smb.changes import Changes
     from quicksand_smb.hostwrites import Guard
     from quicksand_smb.leases import Grant
@@ -26,174 +35,8 @@ MOST_LISTINGS: Final = 512
 """Searches under way in a share."""
 MOST_SEARCHING: Final = 2
 """Searches of a share that find nothing for so long that others are let in meanwhile."""
-MOST_REMEMBERED: Final = 4096
-"""Files whose attributes of Windows are remembered, for each share."""
-
-READ_DATA: Final = 0x1
-WRITE_DATA: Final = 0x2
-APPEND_DATA: Final = 0x4
-READ_EA: Final = 0x8
-WRITE_EA: Final = 0x10
-EXECUTE: Final = 0x20
-DELETE_CHILD: Final = 0x40
-READ_ATTRIBUTES: Final = 0x80
-WRITE_ATTRIBUTES: Final = 0x100
-DELETE: Final = 0x10000
-READ_CONTROL: Final = 0x20000
-WRITE_DAC: Final = 0x40000
-WRITE_OWNER: Final = 0x80000
-ALL_ACCESS: Final = 0x1F01FF
-READ_ACCESS: Final = 0x1200A9
-
-SHARE_READ: Final = 1
-SHARE_WRITE: Final = 2
-SHARE_DELETE: Final = 4
-
-
-_COUNTS: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE
-"""Accesses that others may have to share."""
-
-
-class Remembered:
-    """What Windows knows of a file and Unix has no place for."""
-
-    __slots__ = ("as_of_ns", "attributes", "born_ns", "changed_ns", "security")
-
-    def __init__(self) -> None:
-        self.attributes = 0
-        self.born_ns: int | None = None
-        self.changed_ns = 0
-        """The time of change a client has set, true until the file's own is not `as_of_ns`."""
-        self.as_of_ns = -1
-        self.security = b""
-        """Who may do what, if that was set: encoded, for it takes ten times as much decoded."""
-
-
-class File:
-    """A file with at least one handle on it."""
-
-    __slots__ = (
-        "_uses", "grants", "guard", "handles", "held_up", "is_misjudged", "is_removed", "key",
-        "locks", "stream", "to_delete", "unwatch", "waiting",
-    )  # fmt: skip
-
-    def __init__(self, stat: Stat, stream: str = "") -> None:
-        self.key: tuple[int, int] | tuple[int, int, str] = (stat.device, stat.inode)
-        if stream:
-            self.key = (stat.device, stat.inode, stream.casefold())
-        self.stream = stream
-        self.handles: dict[Handle, None] = {}
-        """In the order in which they were opened."""
-        self._uses: dict[tuple[int, int], int] = {}
-        """What they were opened for and share, and how many of them."""
-        self.locks = Locks()
-        self.waiting: list[Callable[[], bool]] = []
-        """Requests for locks; each tries again when called, and tells whether it is done."""
-        self.unwatch: Callable[[], None] | None = None
-        """Ends the watch for changes that the host makes."""
-        self.grants: list[Grant] = []
-        """Oplocks and leases."""
-        self.guard: Guard | None = None
-        """As long as a client has it open for writing that may keep what the host changes."""
-        self.held_up: list[Callable[[], bool]] = []
-        """Requests that wait until somebody gives back what was granted; as in `waiting`."""
-        self.to_delete = False
-        """The name goes with the last handle; until then nobody may open it."""
-        self.is_removed = False
-        self.is_misjudged = False
-        """A client with POSIX extensions was told of it without its mode, and takes another one
-        for it until it asks again."""
-
-    def add(self, handle: "Handle") -> None:
-        self.handles[handle] = None
-        use = (handle.access & _COUNTS, handle.sharing)
-        self._uses[use] = self._uses.get(use, 0) + 1
-
-    def remove(self, handle: "Handle") -> None:
-        """Idempotent."""
-        if handle not in self.handles:
-            return
-        del self.handles[handle]
-        use = (handle.access & _COUNTS, handle.sharing)
-        self._uses[use] -= 1
-        if not self._uses[use]:
-            del self._uses[use]
-
-    def end_watch(self) -> None:
-        """Changes of the host are told no more."""
-        if self.unwatch:
-            self.unwatch()
-            self.unwatch = None
-
-    def end_watches(self) -> None:
-        """[MS-FSA] 2.1.5.15.3: of a directory that is going nothing more is told."""
-        for one in self.handles:
-            if one.watch:
-                one.watch.end(Status.DELETE_PENDING)
-
-    def rename_stream(self, name: str) -> None:
-        self.key = (self.key[0], self.key[1], name.casefold())
-        self.stream = name
-
-    def retry_locks(self) -> None:
-        if self.waiting:
-            self.waiting = [attempt for attempt in self.waiting if not attempt()]
-
-    def retry_opens(self) -> None:
-        """Somebody has given something back, or is gone."""
-        if self.held_up:
-            waiting, self.held_up = self.held_up, []
-            self.held_up = [attempt for attempt in waiting if not attempt()] + self.held_up
-
-    def check_sharing(self, access: int, sharing: int) -> None:
-        """[MS-FSA] 2.1.5.1.2.2: whether a further handle goes with those that are open."""
-        if not access & _COUNTS:
-            return
-        for other, shared in self._uses:
-            if other and (_hinders(access, shared) or _hinders(other, sharing)):
-                raise Refusal(Status.SHARING_VIOLATION)
-
-
-def _hinders(access: int, sharing: int) -> bool:
-    return bool(
-        (access & (READ_DATA | EXECUTE) and not sharing & SHARE_READ)
-        or (access & (WRITE_DATA | APPEND_DATA) and not sharing & SHARE_WRITE)
-        or (access & DELETE and not sharing & SHARE_DELETE)
-    )
-
-
-class Listing:
-    """A search of a directory under way."""
-
-    __slots__ = ("cost", "dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
-
-    def __init__(
-        self,
-        pattern: str,
-        cost: int,
-        entries: Iterator[Entry | None],
-        dots: Iterator[tuple[str, Stat]],
-    ) -> None:
-        self.pattern = pattern
-        self.cost = cost
-        """Bytes that were taken of the ledger."""
-        self.entries = entries
-        """None: nothing was found for a while."""
-        self.is_busy = False
-        """Somebody searches on without the lock."""
-        self.is_over = False
-        self.dots = dots
-        """The directory itself and its parent, which come first."""
-        self.held: tuple[str, fscc.View] | None = None
-        """Read, and did not fit the last answer."""
-        self.has_told = False
-
-    def end(self) -> None:
-        """Close the directory; if it is being searched, whoever does it closes it."""
-        self.is_over = True
-        close = getattr(self.entries, "close", None)
-        if close and not self.is_busy:
-            close()
+MOST_WRITTEN: Final = 4096
+"""Files of which it is remembered how a client has left them, for each share."""
 
 
 class Handle:
@@ -296,50 +139,18 @@ class Share:
         self.kept = Kept()
         self._listings = 0
         self.searching = 0
-        self.serial = int.from_bytes(os.urandom(4), "little")
-        self._remembered: dict[tuple[int, int], Remembered] = {}
+        self.metadata = WindowsMetadata(ledger)
         self.written: dict[tuple[int, int], tuple[int, int]] = {}
         """Sizes and times of files that clients have changed, when they had last closed them."""
-        self.has_security = False
-        """Whether anybody has ever set who may do what."""
 
     def file_of(self, stat: Stat, stream: str = "") -> File | None:
         if stream:
             return self.files.get((stat.device, stat.inode, stream.casefold()))
         return self.files.get((stat.device, stat.inode))
 
-    def remember(self, stat: Stat) -> Remembered:
-        """The place for what Unix does not keep of a file; the oldest is forgotten for it."""
-        key = (stat.device, stat.inode)
-        found = self._remembered.get(key)
-        if found is None:
-            if len(self._remembered) >= MOST_REMEMBERED:
-                self.forget(next(iter(self._remembered)))
-            found = self._remembered[key] = Remembered()
-        return found
-
-    def security_of(self, stat: Stat) -> "Descriptor | None":
-        """Who may do what, if that was set."""
-        known = self._remembered.get((stat.device, stat.inode))
-        if known is None or not known.security:
-            return None
-        from quicksand_smb import access
-
-        return access.read_back(known.security)
-
-    def protect(self, stat: Stat, security: "Descriptor") -> None:
-        from quicksand_smb import access
-
-        known = self.remember(stat)
-        encoded = access.encode(security, access.OWNER | access.GROUP | access.DACL)
-        self.ledger.take(len(encoded))
-        self.ledger.give(len(known.security))
-        known.security = encoded
-        self.has_security = True
-
     def allowed(self, stat: Stat, names: Names) -> int:
         """What may be done with a file; its directory may allow to look at it and to remove it."""
-        if not self.has_security or (security := self.security_of(stat)) is None:
+        if not self.metadata.has_security or (security := self.metadata.security_of(stat)) is None:
             return ALL_ACCESS
         from quicksand_smb import access
 
@@ -352,42 +163,8 @@ class Share:
         """What may be done with a directory."""
         from quicksand_smb import access
 
-        security = self.security_of(self.store.look(names))
+        security = self.metadata.security_of(self.store.look(names))
         return ALL_ACCESS if security is None else access.allowed(security)
-
-    def has_given_change(self, stat: Stat) -> bool:
-        """Whether the time of change is one that a client has set."""
-        known = self._remembered.get((stat.device, stat.inode))
-        return known is not None and known.as_of_ns == stat.changed_ns
-
-    def forget(self, key: tuple[int, int]) -> None:
-        known = self._remembered.pop(key, None)
-        if known:
-            self.ledger.give(len(known.security))
-
-    def _known(self, stat: Stat) -> Remembered | None:
-        return self._remembered.get((stat.device, stat.inode)) if self._remembered else None
-
-    def attributes(self, stat: Stat) -> int:
-        """Those of Windows."""
-        known = self._known(stat)
-        return fscc.attributes_of(stat, known.attributes if known else 0)
-
-    def view(self, stat: Stat) -> fscc.View:
-        known = self._known(stat)
-        attributes = fscc.attributes_of(stat, known.attributes if known else 0)
-        times = fscc.times_of(stat)
-        if known:
-            created, accessed, written, changed = times
-            if known.born_ns is not None:
-                created = filetime(known.born_ns)
-            if known.as_of_ns == stat.changed_ns:
-                changed = filetime(known.changed_ns)
-            times = created, accessed, written, changed
-        allocated = (
-            0 if stat.kind is Kind.DIRECTORY else max(stat.allocated, -(-stat.size // 4096) * 4096)
-        )
-        return fscc.View(stat, attributes, times, allocated=allocated, serial=self.serial)
 
     def changes(self, handle: Handle) -> None:
         """Before bytes of a file change: who has kept some of them is told."""
@@ -510,7 +287,7 @@ class Share:
             return
         key = (stat.device, stat.inode)
         if self.written.pop(key, None) is None:
-            if len(self.written) >= MOST_REMEMBERED:
+            if len(self.written) >= MOST_WRITTEN:
                 del self.written[next(iter(self.written))]
             elif not self.ledger.has(ledger.OF_WRITTEN):
                 return  # then it counts as changed by somebody else
@@ -539,7 +316,7 @@ class Share:
         self.store.left(handle.node)  # of its other names, too
         if stat.nlink <= 1 or handle.is_directory:
             file.is_removed = True
-            self.forget((stat.device, stat.inode))
+            self.metadata.forget((stat.device, stat.inode))
         self.changed(names, removed=True, is_directory=handle.is_directory)
 
     def changed(self, names: Names, *, removed: bool = False, is_directory: bool = False) -> None:
@@ -575,8 +352,7 @@ class Share:
         self.is_gone = True
         self.files.clear()
         self.end_changes()
-        for key in list(self._remembered):
-            self.forget(key)
+        self.metadata.clear()
         self.ledger.give(len(self.written) * ledger.OF_WRITTEN)
         self.written.clear()
         self.store.close()

@@ -3,15 +3,17 @@
 from time import thread_time
 
 from quicksand_smb import fscc, notify
+from quicksand_smb.access_rights import READ_DATA
 from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
 from quicksand_smb.light import Final, Iterator
+from quicksand_smb.listing import Listing
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
 from quicksand_smb.patterns import matcher, short
 from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Request
-from quicksand_smb.shares import MOST_SEARCHING, READ_DATA, Handle, Listing
+from quicksand_smb.shares import MOST_SEARCHING, Handle
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.values import Entry, Stat
 from quicksand_smb.wire import encode_text, pad
@@ -96,13 +98,13 @@ def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
 
 def _next(request: Request, handle: Handle, listing: Listing) -> tuple[str, fscc.View] | None:
     for name, stat in listing.dots:
-        return name, handle.share.view(stat)
+        return name, handle.share.metadata.view(stat)
     entry = next(listing.entries, _END)
     if entry is None:
         entry = _search_on(request, handle, listing)
     if entry is _END or entry is None:
         return None
-    return to_wire(entry.name, posix=handle.is_posix), handle.share.view(entry.stat)
+    return to_wire(entry.name, posix=handle.is_posix), handle.share.metadata.view(entry.stat)
 
 
 def _search_on(request: Request, handle: Handle, listing: Listing) -> Entry | None:

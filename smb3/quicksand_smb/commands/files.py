@@ -1,11 +1,12 @@
 """READ, WRITE and FLUSH."""
 
+from quicksand_smb.access_rights import APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA
 from quicksand_smb.connection import FileData, Reply
 from quicksand_smb.hostwrites import Guard
 from quicksand_smb.messages import readwrite as wire
 from quicksand_smb.messages.session import EMPTY
 from quicksand_smb.request import Request
-from quicksand_smb.shares import APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA, Handle
+from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
 
 SEND_FROM = 64 << 10

@@ -3,6 +3,7 @@
 import time
 
 from quicksand_smb import hostwrites, leases, streams
+from quicksand_smb.access_rights import APPEND_DATA, WRITE_DATA
 from quicksand_smb.commands.plan import EMPTYING, Plan
 from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
@@ -12,9 +13,10 @@ from quicksand_smb.ledger import OF_GUARD, price
 from quicksand_smb.light import Callable
 from quicksand_smb.messages import create as wire
 from quicksand_smb.names import host_path
+from quicksand_smb.open_file import File
 from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Request
-from quicksand_smb.shares import APPEND_DATA, WRITE_DATA, File, Handle
+from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status, of_store
 from quicksand_smb.values import Action, Kind, Stat
 

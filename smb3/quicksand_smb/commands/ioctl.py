@@ -3,6 +3,13 @@
 import struct
 
 from quicksand_smb import names, posix
+from quicksand_smb.access_rights import (
+    APPEND_DATA,
+    EXECUTE,
+    READ_DATA,
+    WRITE_ATTRIBUTES,
+    WRITE_DATA,
+)
 from quicksand_smb.commands.basic import SIGNING_ENABLED
 from quicksand_smb.commands.opening import reparse_symlink
 from quicksand_smb.connection import Reply
@@ -12,14 +19,7 @@ from quicksand_smb.messages import ioctl as wire
 from quicksand_smb.messages.ioctl import IoctlRequest
 from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.request import Request
-from quicksand_smb.shares import (
-    APPEND_DATA,
-    EXECUTE,
-    READ_DATA,
-    WRITE_ATTRIBUTES,
-    WRITE_DATA,
-    Handle,
-)
+from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.values import Kind, Wish
 from quicksand_smb.wire import ProtocolError, encode_text
@@ -85,7 +85,7 @@ def _set_sparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     if handle.is_directory:
         raise Refusal(Status.INVALID_PARAMETER)
     handle.need(WRITE_DATA | APPEND_DATA | WRITE_ATTRIBUTES)
-    kept = handle.share.remember(handle.node.stat())
+    kept = handle.share.metadata.remember(handle.node.stat())
     if not len(wanted.input) or wanted.input[0]:
         kept.attributes |= 0x200
     else:
@@ -263,7 +263,7 @@ def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | Kind:
 def _object_id(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     """[MS-FSCC] 2.1.3: what a file is known by, be it renamed; here its place on the disk."""
     stat = handle.node.stat()
-    volume = struct.pack("<QQ", handle.share.serial, stat.device)
+    volume = struct.pack("<QQ", handle.share.metadata.serial, stat.device)
     own = struct.pack("<QQ", stat.inode, stat.device)
     return _reply(wanted, own + volume + own + bytes(16))
 

@@ -1,12 +1,13 @@
 """LOCK, and the acknowledgement of an oplock or a lease that was asked back."""
 
 from quicksand_smb import leases, locks
+from quicksand_smb.access_rights import READ_DATA, WRITE_DATA
 from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
 from quicksand_smb.messages import lock as wire
 from quicksand_smb.messages.session import EMPTY
 from quicksand_smb.request import Request
-from quicksand_smb.shares import READ_DATA, WRITE_DATA, Handle
+from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
 
 

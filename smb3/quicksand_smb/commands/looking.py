@@ -7,7 +7,7 @@ the commands themselves: until there is an answer, nothing has been done.
 """
 
 from quicksand_smb import fscc, header, posix
-from quicksand_smb.commands.opening import plan_open
+from quicksand_smb.commands.plan import plan_open
 from quicksand_smb.connection import Connection
 from quicksand_smb.header import Command, Header
 from quicksand_smb.light import Final
@@ -77,7 +77,7 @@ def _find_share(connection: Connection, heads: list[Header]) -> Share | None:
     if session is None or not _is_heard(session):
         return None
     tree = session.trees.get(first.tree_id)
-    if tree is None or tree.share is None or tree.share.is_gone or tree.share.has_security:
+    if tree is None or tree.share is None or tree.share.is_gone or tree.share.metadata.has_security:
         return None
     return tree.share
 
@@ -99,7 +99,7 @@ def _look(connection: Connection, share: Share, messages: list[memoryview]) -> l
     is_plain = stat.kind in (Kind.FILE, Kind.DIRECTORY) and not plan.stream
     if not is_plain or share.file_of(stat) is not None:
         return None
-    view = share.view(stat)
+    view = share.metadata.view(stat)
     view.access = plan.access
     if asked.level in _NAMED:
         view.path = "\\" + "\\".join([to_wire(one, posix=plan.is_posix) for one in plan.names])

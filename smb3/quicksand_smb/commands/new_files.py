@@ -13,7 +13,7 @@ from quicksand_smb.values import Kind, Stat
 def protect_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
     """Who may do what with a new file, as the client says, or as its directory hands on."""
     given = None if plan.is_posix else plan.wanted.contexts.get(wire.SECURITY)
-    if not given and not share.has_security:
+    if not given and not share.metadata.has_security:
         return
     from quicksand_smb import access
 
@@ -24,11 +24,11 @@ def protect_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
             node.set_mode(mode)
             return
         which = access.OWNER | access.GROUP | (access.DACL if said.control & 0x4 else 0)
-        share.protect(stat, access.changed(access.of_file(stat), said, which))
-    elif plan.names and (above := share.security_of(share.store.look(plan.names[:-1]))):
+        share.metadata.protect(stat, access.changed(access.of_file(stat), said, which))
+    elif plan.names and (above := share.metadata.security_of(share.store.look(plan.names[:-1]))):
         handed = access.inherited(above, stat)
         if handed:
-            share.protect(stat, handed)
+            share.metadata.protect(stat, handed)
 
 
 def set_attributes(node: Node, given: bytes) -> None:
@@ -50,7 +50,7 @@ def finish_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
     kept = wanted.attributes & fscc.KEPT & ~fscc.SPARSE
     kept |= fscc.ARCHIVE if node.kind is Kind.FILE else 0
     if kept:
-        share.remember(stat).attributes = kept
+        share.metadata.remember(stat).attributes = kept
 
 
 def empty_file(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
@@ -60,7 +60,7 @@ def empty_file(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
         return
     streams.remove_all(node)
     wanted = plan.wanted.attributes
-    share.remember(stat).attributes = wanted & fscc.KEPT & ~fscc.SPARSE | fscc.ARCHIVE
+    share.metadata.remember(stat).attributes = wanted & fscc.KEPT & ~fscc.SPARSE | fscc.ARCHIVE
     if wanted & fscc.READ_ONLY:
         node.set_mode(stat.mode & ~0o222)
 

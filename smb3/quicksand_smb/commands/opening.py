@@ -3,6 +3,17 @@
 import struct
 
 from quicksand_smb import fscc, leases, names, posix, streams
+from quicksand_smb.access_rights import (
+    APPEND_DATA,
+    DELETE,
+    EXECUTE,
+    READ_CONTROL,
+    READ_DATA,
+    WRITE_ATTRIBUTES,
+    WRITE_DAC,
+    WRITE_DATA,
+    WRITE_OWNER,
+)
 from quicksand_smb.commands.granting import (
     HeldUp,
     check_others,
@@ -24,39 +35,27 @@ from quicksand_smb.commands.new_files import (
 from quicksand_smb.commands.plan import (
     CREATE,
     EMPTYING,
+    MAXIMUM_ALLOWED,
     OPEN,
     OPEN_IF,
     OVERWRITE,
     OVERWRITE_IF,
     SUPERSEDE,
     Plan,
+    access_for,
+    plan_open,
 )
-from quicksand_smb.connection import Connection, Reply
+from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
 from quicksand_smb.hostwrites import Sizing
 from quicksand_smb.light import Final, Sequence
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG, Dialect
-from quicksand_smb.names import Names
+from quicksand_smb.open_file import File
 from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.request import Request
-from quicksand_smb.shares import (
-    ALL_ACCESS,
-    APPEND_DATA,
-    DELETE,
-    EXECUTE,
-    READ_ACCESS,
-    READ_CONTROL,
-    READ_DATA,
-    WRITE_ATTRIBUTES,
-    WRITE_DAC,
-    WRITE_DATA,
-    WRITE_OWNER,
-    File,
-    Handle,
-    Share,
-)
+from quicksand_smb.shares import Handle, Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node
 from quicksand_smb.values import Action, Disposition, Kind, Stat, Wish
@@ -71,21 +70,6 @@ _WISHES: Final = {
     OVERWRITE_IF: Disposition.OPEN_IF,
 }
 
-MAXIMUM_ALLOWED: Final = 0x02000000
-_UNKNOWN_ACCESS: Final = 0x0CE0FE00
-_AUDITS: Final = 0x01000000
-"""To read and write lists of audits, which is for those who hold a privilege."""
-_UNKNOWN_ATTRIBUTES: Final = 0xFFFF8048
-_UNKNOWN_OPTIONS: Final = 0xFF000000
-_REFUSED_OPTIONS: Final = 0x00102080
-_GENERIC: Final = (
-    (0x10000000, ALL_ACCESS),
-    (0x20000000, 0x1200A0),
-    (0x40000000, 0x120116),
-    (0x80000000, 0x120089),
-)
-_CHANGING: Final = 0x0D0156
-"""Accesses that a share that is only read has not: data, attributes, children, owner, deletion."""
 _OF_BYTES: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE
 _KEPT_OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x1000
 
@@ -143,7 +127,7 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
         is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or is_misjudged:
             share.kept.changed_in(plan.names[:-1])
-    view = share.view(stat)
+    view = share.metadata.view(stat)
     body = wire.encode_response(
         level_of(handle),
         int(action),
@@ -157,84 +141,6 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
     request.chain.file_id = handle.id, handle.id
     request.chain.seen = handle, view
     return Reply(body)
-
-
-def plan_open(connection: Connection, wanted: CreateRequest, share: Share) -> Plan:
-    """Check what can be checked without a look at the disk. Raises Refusal."""
-    if wanted.impersonation > 3:
-        raise Refusal(Status.BAD_IMPERSONATION_LEVEL)
-    options = wanted.options
-    if wanted.contexts and any(name in wanted.contexts for name in wire.NOT_KEPT):
-        raise Refusal(Status.OBJECT_NAME_NOT_FOUND)
-    if wanted.access & _AUDITS:
-        raise Refusal(Status.PRIVILEGE_NOT_HELD)
-    if wanted.access & _UNKNOWN_ACCESS or not wanted.access:
-        raise Refusal(Status.ACCESS_DENIED)
-    if (
-        wanted.disposition > OVERWRITE_IF
-        or wanted.sharing > 7
-        or wanted.attributes & _UNKNOWN_ATTRIBUTES
-    ):
-        raise Refusal(Status.INVALID_PARAMETER)
-    if options & wire.DIRECTORY and (
-        options & wire.NON_DIRECTORY or wanted.disposition in EMPTYING
-    ):
-        raise Refusal(Status.INVALID_PARAMETER)
-    if options & _UNKNOWN_OPTIONS:
-        raise Refusal(Status.INVALID_PARAMETER)
-    if options & _REFUSED_OPTIONS:
-        raise Refusal(Status.NOT_SUPPORTED)
-    mode = None
-    if connection.negotiated.has_posix and POSIX_TAG in wanted.contexts:
-        mode = posix.decode_create(wanted.contexts[POSIX_TAG])
-    found, stream = _find_names(wanted, is_posix=mode is not None)
-    access = _access(wanted.access, share, found)
-    if options & wire.DELETE_ON_CLOSE:
-        if not access & DELETE:
-            raise Refusal(Status.ACCESS_DENIED)
-        if share.is_read_only:
-            raise Refusal(Status.MEDIA_WRITE_PROTECTED)
-    return Plan(wanted, found, stream, access, mode, _find_lease(connection, wanted))
-
-
-def _find_lease(connection: Connection, wanted: CreateRequest) -> wire.LeaseRequest | None:
-    data = wanted.contexts.get(wire.LEASE_NAME) if connection.negotiated.has_leases else None
-    return None if data is None else wire.decode_lease(data)
-
-
-def _find_names(wanted: CreateRequest, *, is_posix: bool) -> tuple[Names, str]:
-    """The file, and of that the stream."""
-    if wanted.name[:1] in ("\\", "/"):
-        raise Refusal(Status.INVALID_PARAMETER)
-    if is_posix:
-        return parse(wanted.name.removesuffix("/"), is_posix=True), ""
-    path, stream = streams.split(wanted.name.removesuffix("\\"))
-    if ":" in wanted.name and wanted.options & wire.DIRECTORY:
-        raise Refusal(Status.NOT_A_DIRECTORY)
-    return parse(path, is_posix=False), stream
-
-
-def parse(path: str, *, is_posix: bool) -> Names:
-    """Names for a path; with the POSIX extensions names are separated by "/"."""
-    if not is_posix and ".." in path.split("\\"):
-        raise Refusal(Status.OBJECT_PATH_SYNTAX_BAD)
-    return names.from_wire(path, posix=is_posix, separator="/" if is_posix else "\\")
-
-
-def _access(wanted: int, share: Share, names: Names) -> int:
-    changes = share.host_changes
-    if share.is_read_only and changes is not None and changes.was_told(names):
-        wanted &= ~WRITE_ATTRIBUTES  # for what is no change (`info._is_touch`)
-    most = READ_ACCESS if share.is_read_only else ALL_ACCESS
-    found = wanted & ALL_ACCESS
-    for generic, meaning in _GENERIC:
-        if wanted & generic:
-            found |= meaning
-    if wanted & MAXIMUM_ALLOWED:
-        found |= most
-    elif share.is_read_only and found & _CHANGING:
-        raise Refusal(Status.MEDIA_WRITE_PROTECTED)
-    return found & most
 
 
 def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
@@ -260,7 +166,7 @@ def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
         directory=directory,
         mode=mode,
     )
-    if share.has_security and wanted.disposition not in (OPEN, OVERWRITE):
+    if share.metadata.has_security and wanted.disposition not in (OPEN, OVERWRITE):
         _check_directory(share, plan)
     try:
         return share.store.open(plan.names, wish)
@@ -270,7 +176,7 @@ def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
             rest = "\\".join(names.to_wire(one) for one in plan.names[error.depth :])
             raise _stopped(request, target, rest) from None
         if error.reason is Reason.DENIED and plan.is_posix and _is_to_be_renamed(wanted):
-            # Linux would delete the target (see `info._rename`).
+            # Linux would delete the target (see `set_info._rename`).
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         if error.reason is Reason.DENIED and wanted.access & MAXIMUM_ALLOWED:
             wish.read = wish.write = False
@@ -295,7 +201,7 @@ def _open_stream(share: Share, plan: Plan) -> tuple[Node, Action]:
         if base.kind not in (Kind.FILE, Kind.DIRECTORY):
             raise Refusal(Status.IO_REPARSE_TAG_NOT_HANDLED)
         if made is Action.CREATED:
-            share.remember(base.stat()).attributes = fscc.ARCHIVE
+            share.metadata.remember(base.stat()).attributes = fscc.ARCHIVE
             share.changed(plan.names)
         there = streams.find(base, plan.stream)
         if there is None and not creates:
@@ -330,7 +236,7 @@ def _access_to(share: Share, plan: Plan, stat: Stat) -> int:
     if plan.wanted.disposition in EMPTYING and not allowed & WRITE_DATA:
         raise Refusal(Status.ACCESS_DENIED)
     if plan.wanted.access & MAXIMUM_ALLOWED:
-        if _access(plan.wanted.access & ~MAXIMUM_ALLOWED, share, plan.names) & ~allowed:
+        if access_for(plan.wanted.access & ~MAXIMUM_ALLOWED, share, plan.names) & ~allowed:
             raise Refusal(Status.ACCESS_DENIED)
         return plan.access & allowed
     if plan.access & ~allowed:
@@ -363,7 +269,7 @@ def _admit(
         file = File(stat, plan.stream)
     elif file.to_delete:
         raise Refusal(Status.DELETE_PENDING)
-    if share.has_security and action is not Action.CREATED:
+    if share.metadata.has_security and action is not Action.CREATED:
         access = _access_to(share, plan, stat)
         plan = Plan(wanted, plan.names, plan.stream, access, plan.mode, plan.lease)
     is_directory = node.kind is Kind.DIRECTORY
@@ -415,7 +321,7 @@ def _check_attributes(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
     if plan.is_posix or node.kind is not Kind.FILE:
         return
     wanted = plan.wanted
-    has = share.attributes(stat)
+    has = share.metadata.attributes(stat)
     if has & fscc.READ_ONLY:
         if wanted.options & wire.DELETE_ON_CLOSE:
             raise Refusal(Status.CANNOT_DELETE)
@@ -460,7 +366,8 @@ def _contexts(
         access = request.require_tree().access & handle.share.allowed(stat, plan.names)
         answers.append((wire.MAXIMAL_ACCESS, struct.pack("<II", 0, access)))
     if wire.DISK_ID in wanted:
-        answers.append((wire.DISK_ID, struct.pack("<QQ16x", stat.inode, handle.share.serial)))
+        serial = handle.share.metadata.serial
+        answers.append((wire.DISK_ID, struct.pack("<QQ16x", stat.inode, serial)))
     if handle.grant and handle.grant.key:
         answers.append((wire.LEASE_NAME, wire.encode_lease(told_lease(handle.grant))))
     if plan.is_posix:

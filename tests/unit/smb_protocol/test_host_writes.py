@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from quicksand_smb import hostwatch, kernel, shares
+from quicksand_smb import hostwatch, kernel, open_file, windows_metadata
 from quicksand_smb.hostwrites import Guard
 from quicksand_smb.ledger import OF_GUARD, OF_HANDLE, OF_WRITTEN
 from quicksand_smb.node import Node
@@ -308,7 +308,7 @@ def test_an_open_that_fails_late_leaves_no_handle(
 
     wanted = c.create("f", access=0x1F01FF, disposition=1, options=0x1000)  # to be deleted
     with monkeypatch.context() as patch:
-        patch.setattr(shares.Share, "view", fail)
+        patch.setattr(windows_metadata.WindowsMetadata, "view", fail)
         assert client.ask(c.CREATE, wanted).status != 0
     (session,) = client.house.sessions.values()
     assert not session.handles
@@ -327,7 +327,7 @@ def test_what_happens_while_the_host_is_heard_is_for_the_next_time(
     heard = 0
     hear = hostwatch.HostWatch._heard
 
-    def hear_and_write(self: hostwatch.HostWatch, data: bytes) -> dict[shares.File, int]:
+    def hear_and_write(self: hostwatch.HostWatch, data: bytes) -> dict[open_file.File, int]:
         nonlocal heard
         heard += 1
         assert heard < 10, "it never ends"

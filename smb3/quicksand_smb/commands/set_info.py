@@ -1,21 +1,9 @@
-"""QUERY_INFO and SET_INFO ([MS-SMB2] 3.3.5.20, 3.3.5.21)."""
+"""SET_INFO ([MS-SMB2] 3.3.5.21)."""
 
-from quicksand_smb import access, fscc, leases, notify, posix, streams
-from quicksand_smb.commands.directory import is_empty
-from quicksand_smb.commands.granting import HeldUp, wait_for_grants
-from quicksand_smb.commands.opening import parse
-from quicksand_smb.connection import Reply
-from quicksand_smb.conversation import Pending
-from quicksand_smb.hostwrites import Sizing
-from quicksand_smb.messages import query as wire
-from quicksand_smb.names import to_wire
-from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.request import Request
-from quicksand_smb.shares import (
+from quicksand_smb import access, fscc, leases, notify, streams
+from quicksand_smb.access_rights import (
     APPEND_DATA,
     DELETE,
-    READ_CONTROL,
-    READ_EA,
     SHARE_READ,
     SHARE_WRITE,
     WRITE_ATTRIBUTES,
@@ -23,138 +11,25 @@ from quicksand_smb.shares import (
     WRITE_DATA,
     WRITE_EA,
     WRITE_OWNER,
-    Handle,
 )
+from quicksand_smb.commands.directory import is_empty
+from quicksand_smb.commands.granting import HeldUp, wait_for_grants
+from quicksand_smb.commands.plan import parse
+from quicksand_smb.connection import Reply
+from quicksand_smb.conversation import Pending
+from quicksand_smb.hostwrites import Sizing
+from quicksand_smb.messages import query as wire
+from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.request import Request
+from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.values import Kind
-from quicksand_smb.wire import Cursor, encode_text, from_filetime
+from quicksand_smb.wire import Cursor, from_filetime
 
 LARGEST_CHANGE = 72 << 10
 """Bytes: a name, a descriptor or all attributes of a file have 64 KiB."""
 _UNCHANGED = (0, (1 << 64) - 1, (1 << 64) - 2)
 EXTENDED_ATTRIBUTES = 15
-ALL = 18
-SHORT_NAME = 21
-STREAMS = 22
-_SIZED = (ALL, 34, 100)
-"""Levels whose size Linux takes for that of the file (`cifs_fattr_to_inode`)."""
-
-
-def query_info(request: Request) -> Reply:
-    wanted = wire.decode_query(request.message)
-    request.check_payload(max(wanted.most, len(wanted.input)))
-    handle = request.handle(wanted.file_id)
-    if wanted.kind == wire.FILE:
-        output, least = _query_file(request, handle, wanted)
-    elif wanted.kind == wire.FILESYSTEM:
-        output, least = _query_volume(request, handle, wanted.level)
-    elif wanted.kind == wire.SECURITY:
-        if wanted.additional & (access.OWNER | access.GROUP | access.DACL):
-            handle.need(READ_CONTROL)
-        stat = handle.node.stat()
-        found = handle.share.security_of(stat)
-        if found is None:
-            found = access.of_posix(stat) if handle.is_posix else access.of_file(stat)
-        output = access.encode(found, wanted.additional)
-        if len(output) > wanted.most:
-            raise Refusal(Status.BUFFER_TOO_SMALL, len(output).to_bytes(4, "little"))
-        least = 0
-    else:
-        raise Refusal(Status.INVALID_PARAMETER)
-    if wanted.most < least:
-        raise Refusal(Status.INFO_LENGTH_MISMATCH)
-    if len(output) > wanted.most:
-        return Reply(wire.encode_output(output[: wanted.most]), Status.BUFFER_OVERFLOW)
-    return Reply(wire.encode_output(output))
-
-
-def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> tuple[bytes, int]:
-    if wanted.level == EXTENDED_ATTRIBUTES:
-        handle.need(READ_EA)
-        pairs = _attributes(handle, wanted.most)
-        if not pairs:
-            raise Refusal(Status.NO_EAS_ON_FILE)
-        return fscc.encode_attributes(pairs), 0
-    if wanted.level == SHORT_NAME:
-        return _short_name(handle), 8
-    if wanted.level == STREAMS:
-        return _streams(handle), 32
-    level = fscc.FILE_LEVELS.get(wanted.level)
-    if level is None or (wanted.level == 100 and not request.connection.negotiated.has_posix):
-        raise Refusal(Status.INVALID_INFO_CLASS)
-    if level.access:
-        handle.need(level.access)
-    view = request.chain.view(handle)
-    if handle.file.guard is not None and wanted.level in _SIZED:
-        handle.file.guard.told(view.stat.size)
-    if handle.is_posix and wanted.level in (ALL, posix.LEVEL):
-        # Linux asks so at a seek to the end and for a mapping (`cifs_get_file_info` in
-        # fs/smb/client/inode.c), and then believes in the mode that its mounts have for all files.
-        is_plain = wanted.level == ALL and request.is_alone
-        handle.file.is_misjudged = is_plain and handle.node.kind is Kind.FILE
-    if wanted.level in (ALL, 48):
-        names = handle.share.store.told_name(handle.node) or ()
-        view.path = "\\" + "\\".join([to_wire(name, posix=handle.is_posix) for name in names])
-    view.access = handle.access
-    view.position = handle.position
-    view.mode = handle.mode
-    view.is_deleted = handle.file.to_delete or handle.deletes
-    return level.encode(view), level.least
-
-
-def _attributes(handle: Handle, most: int) -> list[tuple[str, bytes]]:
-    """A file's extended attributes, no more than are more than fit into `most` bytes. One that the
-    protocol has no length for is left out, and not the others with it."""
-    pairs: list[tuple[str, bytes]] = []
-    for name in handle.node.attributes():
-        if streams.is_stream(name):
-            continue
-        try:
-            value = handle.node.attribute(name)
-        except StoreError as error:
-            if error.reason is Reason.NOT_FOUND:  # the host has just removed it
-                continue
-            raise
-        if len(value) <= fscc.LARGEST_VALUE:
-            pairs.append((name, value))
-            most -= len(value)
-        if most < 0:
-            break
-    return pairs
-
-
-def _streams(handle: Handle) -> bytes:
-    """The file's own data, and its named streams."""
-    node = handle.node
-    found = []
-    base = node._base if isinstance(node, streams.StreamNode) else node
-    if base.kind is Kind.FILE:
-        view = handle.share.view(base.stat())
-        found.append(("::$DATA", view.stat.size, view.allocated))
-    for name in streams.names_of(base):
-        size = streams.StreamNode(base, name).stat().size
-        found.append((f":{name}:$DATA", size, size))
-    return fscc.encode_streams(found)
-
-
-def _short_name(handle: Handle) -> bytes:
-    """[MS-FSCC] 2.4.5: a name for DOS have only those that fit there as they are."""
-    name = (handle.names() or ("",))[-1]
-    stem, _, extension = name.partition(".")
-    if not name.isascii() or len(stem) > 8 or len(extension) > 3 or "." in extension:
-        raise Refusal(Status.OBJECT_NAME_NOT_FOUND)
-    text = encode_text(name)
-    return len(text).to_bytes(4, "little") + text
-
-
-def _query_volume(request: Request, handle: Handle, level: int) -> tuple[bytes, int]:
-    found = fscc.VOLUME_LEVELS.get(level)
-    if found is None or (level == 100 and not request.connection.negotiated.has_posix):
-        raise Refusal(Status.INVALID_INFO_CLASS)
-    encode, least = found
-    share = handle.share
-    volume = fscc.Volume(share.store.space(), share.name, share.serial, share.is_read_only)
-    return encode(volume), least
 
 
 def set_info(request: Request) -> Reply | Pending:
@@ -219,8 +94,8 @@ def _set_security(handle: Handle, wanted: wire.SetRequest) -> None:
     if mode is not None or handle.is_posix:
         return  # a guest's owners are not the host's: chown is agreed to, and does nothing
     stat = handle.node.stat()
-    now = handle.share.security_of(stat) or access.of_file(stat)
-    handle.share.protect(stat, access.changed(now, said, which))
+    now = handle.share.metadata.security_of(stat) or access.of_file(stat)
+    handle.share.metadata.protect(stat, access.changed(now, said, which))
 
 
 def _set_basic(_: Request, handle: Handle, data: memoryview) -> None:
@@ -233,27 +108,27 @@ def _set_basic(_: Request, handle: Handle, data: memoryview) -> None:
         raise Refusal(Status.INVALID_PARAMETER)
     stat = node.stat()
     share = handle.share
-    keeps_change = change.changed in _UNCHANGED and share.has_given_change(stat)
+    keeps_change = change.changed in _UNCHANGED and share.metadata.has_given_change(stat)
     if change.created not in _UNCHANGED:
-        handle.share.remember(stat).born_ns = from_filetime(change.created)
+        handle.share.metadata.remember(stat).born_ns = from_filetime(change.created)
     if change.attributes:
         if change.attributes & (fscc.TEMPORARY if node.kind is Kind.DIRECTORY else fscc.DIRECTORY):
             raise Refusal(Status.INVALID_PARAMETER)
         kept = change.attributes & fscc.KEPT
         if node.kind is Kind.DIRECTORY:
             kept |= change.attributes & fscc.READ_ONLY  # which means little there, and no mode
-        if kept != handle.share.attributes(stat) & (fscc.KEPT | fscc.READ_ONLY):
-            handle.share.remember(stat).attributes = kept
+        if kept != handle.share.metadata.attributes(stat) & (fscc.KEPT | fscc.READ_ONLY):
+            handle.share.metadata.remember(stat).attributes = kept
         if node.kind is Kind.FILE:
             _set_read_only(handle, stat.mode, bool(change.attributes & fscc.READ_ONLY))
     if accessed is not None or written is not None:
         with Sizing(handle.file.guard, node):
             node.set_times(accessed_ns=accessed, written_ns=written)
     if change.changed not in _UNCHANGED:
-        share.remember(stat).changed_ns = from_filetime(change.changed)
+        share.metadata.remember(stat).changed_ns = from_filetime(change.changed)
     if keeps_change or change.changed not in _UNCHANGED:
         # What was done here has changed it once more.
-        share.remember(stat).as_of_ns = node.stat().changed_ns
+        share.metadata.remember(stat).as_of_ns = node.stat().changed_ns
     _tell(handle, notify.MODIFIED, notify.ATTRIBUTES | notify.LAST_WRITE)
 
 
@@ -378,7 +253,8 @@ def _mark_deleted(request: Request, handle: Handle, wanted: bool) -> None:
     if not handle.names():
         raise Refusal(Status.CANNOT_DELETE)
     stat = handle.node.stat()
-    if not request.connection.deletes_at_once and handle.share.attributes(stat) & fscc.READ_ONLY:
+    is_read_only = handle.share.metadata.attributes(stat) & fscc.READ_ONLY
+    if is_read_only and not request.connection.deletes_at_once:
         raise Refusal(Status.CANNOT_DELETE)
     if handle.is_directory and not is_empty(handle):
         raise Refusal(Status.DIRECTORY_NOT_EMPTY)

@@ -1,0 +1,39 @@
+"""A search of a directory under way."""
+
+from quicksand_smb import fscc
+from quicksand_smb.light import Iterator
+from quicksand_smb.values import Entry, Stat
+
+
+class Listing:
+    """A search of a directory under way."""
+
+    __slots__ = ("cost", "dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
+
+    def __init__(
+        self,
+        pattern: str,
+        cost: int,
+        entries: Iterator[Entry | None],
+        dots: Iterator[tuple[str, Stat]],
+    ) -> None:
+        self.pattern = pattern
+        self.cost = cost
+        """Bytes that were taken of the ledger."""
+        self.entries = entries
+        """None: nothing was found for a while."""
+        self.is_busy = False
+        """Somebody searches on without the lock."""
+        self.is_over = False
+        self.dots = dots
+        """The directory itself and its parent, which come first."""
+        self.held: tuple[str, fscc.View] | None = None
+        """Read, and did not fit the last answer."""
+        self.has_told = False
+
+    def end(self) -> None:
+        """Close the directory; if it is being searched, whoever does it closes it."""
+        self.is_over = True
+        close = getattr(self.entries, "close", None)
+        if close and not self.is_busy:
+            close()

@@ -1,0 +1,71 @@
+"""The open nodes of a share: how many there are, and by which names they are known."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+
+from quicksand_smb.node import Node
+from quicksand_smb.reasons import Reason, StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from quicksand_smb.walk import Held
+
+
+class OpenNodes:
+    """May be used by several threads."""
+
+    def __init__(self, root: Held, most: int) -> None:
+        self._root = root
+        self._most = most
+        self._nodes: set[Node] = set()
+        self._lock = allocate_lock()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._nodes) >= self._most
+
+    def add(self, node: Node) -> None:
+        """Raises TOO_MANY, and GONE if the share was taken away meanwhile."""
+        with self._lock:
+            # `Store.close` closes the root first and then what is in the set.
+            if self._root.closed:
+                raise StoreError(Reason.GONE)
+            if self.is_full:
+                raise StoreError(Reason.TOO_MANY)
+            self._nodes.add(node)
+
+    def forget(self, node: Node) -> None:
+        """The node was closed."""
+        with self._lock:
+            self._nodes.discard(node)
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            nodes = list(self._nodes)
+        for node in nodes:
+            node.close()
+
+    def without_name(self) -> list[Node]:
+        """Those whose names are not known any more."""
+        with self._lock:
+            return [node for node in self._nodes if node.path is None]
+
+    def below(self, path: bytes) -> list[Node]:
+        """Those that are known by a name below a directory."""
+        start = path + b"/"
+        with self._lock:
+            return [node for node in self._nodes if node.path and node.path.startswith(start)]
+
+    def renamed(self, old: bytes, new: bytes) -> None:
+        """What is open at or below `old` is known by another name now, or by none if that is longer
+        than the one it was opened by."""
+        below = old + b"/"
+        more = len(new) - len(old)
+        with self._lock:
+            for node in self._nodes:
+                path = node.path
+                if path is not None and (path == old or path.startswith(below)):
+                    fits = len(path) + more <= node.opened_by
+                    node.path = new + path[len(old) :] if fits else None

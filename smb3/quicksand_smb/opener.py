@@ -1,0 +1,199 @@
+"""Opening and making files: what is to be opened is first looked at by an O_PATH descriptor, which
+has no effect on it, and only files and directories are opened, by way of that same descriptor. No
+name is looked up twice, and neither a device nor a FIFO is ever opened, whoever swaps names
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from quicksand_smb import kernel
+from quicksand_smb.gate import Gate
+from quicksand_smb.names import Names, host_path
+from quicksand_smb.node import Node
+from quicksand_smb.open_nodes import OpenNodes
+from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.root import Root
+from quicksand_smb.values import Action, Disposition, Kind, Stat, Wish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from quicksand_smb.node import Share
+
+_TRIES = 16
+"""How often an open begins anew because somebody made or removed the file in between."""
+
+_CREATES = (Disposition.SUPERSEDE, Disposition.CREATE, Disposition.OPEN_IF,
+            Disposition.OVERWRITE_IF)  # fmt: skip
+_EMPTIES = (Disposition.SUPERSEDE, Disposition.OVERWRITE, Disposition.OVERWRITE_IF)
+
+
+class Opener:
+    """Opens the files of one share."""
+
+    def __init__(self, share: Share, root: Root, gate: Gate, nodes: OpenNodes) -> None:
+        self._share = share
+        self._root = root
+        self._gate = gate
+        self._nodes = nodes
+
+    def open(self, root: int, names: Names, wish: Wish) -> tuple[Node, Action]:
+        path = host_path(names)
+        if self._nodes.is_full:
+            raise StoreError(Reason.TOO_MANY)
+        directory = bool(wish.directory)
+        frozen = self._gate.is_frozen(names, directory=directory)
+        creating = wish.disposition is Disposition.CREATE
+        for _ in range(_TRIES):
+            # Where nothing may be changed, what is missing or there is told first, as Linux does.
+            if frozen or not creating:
+                try:
+                    found = self._root.open_path(root, path)
+                except StoreError as error:
+                    if error.reason is not Reason.NOT_FOUND or wish.disposition not in _CREATES:
+                        raise
+                else:
+                    try:
+                        return self._open_found(root, names, found, wish)
+                    except FileNotFoundError:
+                        continue
+            self._gate.check(names, directory=directory)
+            try:
+                return self._create(root, path, wish), Action.CREATED
+            except FileExistsError:
+                if creating:
+                    raise
+        raise StoreError(Reason.BUSY)
+
+    def _open_found(self, root: int, names: Names, found: int, wish: Wish) -> tuple[Node, Action]:
+        """Open what `found` names, which is taken over. Raises FileNotFoundError if it must be
+        looked up again."""
+        try:
+            if wish.disposition is Disposition.CREATE:
+                raise StoreError(Reason.EXISTS)
+            empties = wish.disposition in _EMPTIES
+            stat = kernel.stat_of(found)
+            frozen = self._gate.is_frozen(names, directory=stat.kind is Kind.DIRECTORY)
+            if frozen and (wish.write or wish.append or empties):
+                raise StoreError(Reason.READ_ONLY)
+            self._check_kind(stat, wish)
+            if stat.kind is Kind.FILE and (wish.read or wish.write or wish.append or empties):
+                flags = _flags(wish, empties)
+                looked, found = found, self._reopen(root, host_path(names), found, stat, flags)
+                os.close(looked)
+            path = b"/".join(host_path(names))
+            node = self._node(found, stat.kind, wish, path, frozen=frozen, first=stat)
+        except BaseException:
+            os.close(found)
+            raise
+        try:
+            if stat.kind is Kind.FILE and (wish.write or wish.append or empties):
+                if stat.mode & 0o6000:
+                    node.first = None
+                    node.drop_set_id(stat.mode)
+                if empties:
+                    node.first = None
+                    node.empty()
+        except BaseException:
+            node.close()
+            raise
+        if not empties:
+            return node, Action.OPENED
+        if wish.disposition is Disposition.SUPERSEDE:
+            return node, Action.SUPERSEDED
+        return node, Action.OVERWRITTEN
+
+    @staticmethod
+    def _check_kind(stat: Stat, wish: Wish) -> None:
+        if stat.kind is Kind.DIRECTORY:
+            if wish.directory is False or wish.disposition in _EMPTIES:
+                raise StoreError(Reason.IS_DIRECTORY)
+        elif wish.directory:
+            raise StoreError(Reason.NOT_DIRECTORY)
+        elif stat.kind is not Kind.FILE and wish.disposition in _EMPTIES:
+            raise StoreError(Reason.DENIED)
+
+    def _reopen(self, root: int, path: list[bytes], found: int, stat: Stat, flags: int) -> int:
+        """Open for data what an O_PATH descriptor names."""
+        if kernel.O_PATH:
+            try:
+                return os.open(kernel.own_path(found), flags & ~kernel.O_NOFOLLOW)
+            except FileNotFoundError:
+                if os.path.exists("/proc/self/fd"):
+                    raise
+        # Without /proc: by its name again, and only if that is the same file still.
+        descriptor = self._root.walk(root, path, flags, 0)
+        if not kernel.stat_of(descriptor).same_file(stat):
+            os.close(descriptor)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return descriptor
+
+    def _create(self, root: int, path: list[bytes], wish: Wish) -> Node:
+        if not path:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self._share.room.need_name()
+        mode = wish.mode & 0o1777
+        if wish.directory:
+            return self._make_directory(root, path, wish, mode)
+        flags = _flags(wish, empties=False) | os.O_CREAT | os.O_EXCL
+        try:
+            descriptor = self._root.walk(root, path, flags, mode & 0o777)
+        except OSError as error:
+            raise self._root.better(root, path, error) from error
+        try:
+            return self._node(descriptor, Kind.FILE, wish, b"/".join(path))
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _make_directory(self, root: int, path: list[bytes], wish: Wish, mode: int) -> Node:
+        parent = self._root.open_parent(root, path)
+        try:
+            os.mkdir(path[-1], mode, dir_fd=parent)
+            descriptor = os.open(path[-1], kernel.O_LOOK | kernel.O_DIRECTORY, dir_fd=parent)
+        finally:
+            self._root.drop(root, parent)
+        try:
+            return self._node(descriptor, Kind.DIRECTORY, wish, b"/".join(path))
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _node(
+        self,
+        descriptor: int,
+        kind: Kind,
+        wish: Wish,
+        path: bytes,
+        *,
+        frozen: bool = False,
+        first: Stat | None = None,
+    ) -> Node:
+        data = kind is Kind.FILE
+        node = Node(
+            self._share,
+            descriptor,
+            kind,
+            read=data and wish.read,
+            write=data and wish.write,
+            append=data and wish.append,
+            frozen=frozen,
+            path=path,
+            first=first,
+        )
+        self._nodes.add(node)
+        return node
+
+
+def _flags(wish: Wish, empties: bool) -> int:
+    """Of an open for data."""
+    flags = kernel.O_ALWAYS
+    if wish.write or empties:
+        flags |= os.O_RDWR if wish.read else os.O_WRONLY
+    elif wish.append:
+        flags |= os.O_APPEND | (os.O_RDWR if wish.read else os.O_WRONLY)
+    else:
+        flags |= os.O_RDONLY
+    return flags

@@ -1,0 +1,39 @@
+"""The host's names for the extended attributes of a guest: only those of users (xattr(7)), so no
+capability, label or ACL.
+"""
+
+from __future__ import annotations
+
+import os
+
+from quicksand_smb import kernel
+from quicksand_smb.names import NAME_MAX
+from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.values import Kind
+
+
+def path_for(kind: Kind, descriptor: int) -> bytes:
+    """xattr calls refuse O_PATH descriptors, which most of ours are, but take their path."""
+    if not hasattr(os, "setxattr") or kind not in (Kind.FILE, Kind.DIRECTORY):
+        raise StoreError(Reason.UNSUPPORTED)
+    return kernel.own_path(descriptor)
+
+
+def listed(path: bytes) -> list[bytes]:
+    return [os.fsencode(name) for name in os.listxattr(path)]
+
+
+def is_name(name: str) -> bool:
+    return bool(name) and name.upper() != "DOSATTRIB"
+
+
+def key_of(name: str) -> bytes:
+    """What the host calls an attribute. Samba keeps its own notes in user.DOSATTRIB; they are not
+    the guest's to forge. Raises StoreError(BAD_NAME)."""
+    try:
+        key = b"user." + name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise StoreError(Reason.BAD_NAME) from None
+    if not is_name(name) or b"\0" in key or len(key) > NAME_MAX:
+        raise StoreError(Reason.BAD_NAME)
+    return key
